@@ -1,1 +1,1 @@
-"""What a command, an API or an operator asks for: a room for each kind of use; what several of them need lies here."""
+"""Services for commands, an API or an operator: a room for every kind of use; shared parts lie here."""

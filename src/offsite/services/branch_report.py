@@ -1,4 +1,4 @@
-"""Logs that were cut back, and what is kept of their old histories, as results show them."""
+"""Truncated logs, and the kept parts of their old histories, as results show them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchReport:
-    """A closed history of a partition: offsets `[at, end)` as they were before the source cut its log back to `at`,
-    which commit `found_by` found. `last_commit` is the newest restore point that still has it; 0 where that was
-    forgotten. `branch` counts those of the partition from 1."""
+    """A closed history of a partition: offsets `[at, end)` as before the source cut its log back to `at`, found by
+    commit `found_by`. `last_commit`: the newest restore point with the history; 0 where forgotten. `branch` counts the
+    branches of the partition from 1."""
 
     topic: str
     partition: int
@@ -33,8 +33,8 @@ class BranchReport:
 
 
 def branch_reports(state: BackupState, *, since: int = 0) -> tuple[BranchReport, ...]:
-    """One report for each branch that was found by commit `since` or later, in the order of finding, but for those that
-    retention let go."""
+    """Report every branch found by commit `since` or later, in the order of finding, without branches that retention
+    let go."""
     return tuple(
         BranchReport(
             topic=branch.partition_id.topic,

@@ -1,4 +1,4 @@
-"""The guard of everything that deletes by age: this machine's clock and the store's must tell about the same time."""
+"""The guard of every deletion by age: the local machine's clock and the store's must roughly agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offsite.model.time import format_duration, format_time
 
 
 def check_clocks(store_ms: int, clock: Clock, *, place: str) -> int:
-    """Give `store_ms`, the time of the store at `place`, if `clock` tells about the same. Raises `ClocksDiffer`."""
+    """Return `store_ms`, the time of the store at `place`, if `clock` roughly agrees. Raises `ClocksDiffer`."""
     local_ms = clock.now_ms()
     if abs(store_ms - local_ms) > MOST_APART_MS:
         apart = format_duration(abs(store_ms - local_ms) / 1000)

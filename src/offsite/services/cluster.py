@@ -1,4 +1,4 @@
-"""A Kafka cluster to work with, from what a person names it by; and what several services ask of one."""
+"""A Kafka cluster to work with, from user input; and questions of several services to a cluster."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from offsite.model.secret import Secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A Kafka cluster: the configuration by which workers reach it, and the driver's own connection to it. `warnings`:
-    properties that were not used."""
+    """A Kafka cluster: the configuration for workers, and the driver's own connection. `warnings`: unused
+    properties."""
 
     config: KafkaConfig
     admin: ClusterAdmin
@@ -30,7 +30,7 @@ class Cluster:
 
 
 class LogEnds(Protocol):
-    """Topics, with the offsets at which their logs begin and end: what comparing and continuing asks."""
+    """Topics, with the first and the end offsets of their logs, for comparing and continuing."""
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
 
@@ -54,7 +54,7 @@ class ConfiguredTopics(Protocol):
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
-    """The cluster at `bootstrap`, which wins over the file's `bootstrap.servers`. Asks nothing of the cluster. Raises
+    """The cluster at `bootstrap`, which overrides the file's `bootstrap.servers`. Asks nothing of the cluster. Raises
     `BadKafkaConfig`."""
     if kafka_config is not None:
         properties = read_client_properties(kafka_config, bootstrap=bootstrap or "")
@@ -68,7 +68,7 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
 
 
 def connect_as(bootstrap: str, username: str, password: str) -> Cluster:
-    """A cluster on this machine that lets one user in, by PLAIN."""
+    """A cluster on the local machine with a single user, by PLAIN."""
     sasl = SaslConfig(mechanism="PLAIN", username=username, password=Secret(password))
     return _cluster(KafkaConfig(bootstrap=parse_bootstrap(bootstrap), sasl=sasl))
 

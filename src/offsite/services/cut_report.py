@@ -1,5 +1,5 @@
-"""The consistent cut of a restore point as people and scripts read it: what it may be trusted for, and what it leaves
-out. It never claims more than the weakest class among the topics."""
+"""The consistent cut of a restore point for people and scripts: its trust, and its omissions. Claims no more than the
+weakest class among the topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WEAKEST = _STRENGTH[-1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutReport:
-    """One or more transactions of one producer that are left out, in which partitions, and a sentence that says why."""
+    """Left-out transactions of a producer: their partitions, and a sentence with the reason."""
 
     name: str
     partitions: tuple[str, ...]
@@ -30,11 +30,11 @@ class LeftOutReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsistencyReport:
-    """How far the topics of a restore point belong together. `cut`: consistent or as-copied, then `why` says why it is
-    no consistent one. `weakest` is the weakest of the `classes`, which are by topic. `left_out` are those of the first
-    hundred transactions left out that wrote to the topics, of `left_out_count` in the whole commit. `refused`: why the
-    commit's cut must not be used. `notes`: what else a person should know of the cut. `newer`: the newest commit, where
-    it was left aside for the cut of an earlier one; None where it was not."""
+    """How far the topics of a restore point belong together. `cut`: consistent, or as-copied with the reason in `why`.
+    `weakest`: the weakest of the `classes`, which are by topic. `left_out`: transactions that wrote to the topics, out
+    of the first hundred left out; `left_out_count`: of the whole commit. `refused`: why the commit's cut must not be
+    used. `notes`: further remarks on the cut. `newer`: the newest commit, if it was passed over for the cut of an
+    earlier one; else None."""
 
     cut: str
     why: str
@@ -48,7 +48,7 @@ class ConsistencyReport:
 
 
 def report_consistency(cut: PointCut, topics: Collection[str]) -> ConsistencyReport:
-    """The report for `topics`, names at the source. What is as copied is uncoordinated, whatever its writers do."""
+    """Report on `topics`, by names at the source. A restore as copied is uncoordinated, whatever its writers do."""
     known = cut.used or CommitCut()
     classes = {topic: found if found in _STRENGTH else _WEAKEST for topic, found in known.classes}
     of_topics = tuple((topic, classes.get(topic, _WEAKEST)) for topic in sorted(topics))
@@ -66,8 +66,7 @@ def report_consistency(cut: PointCut, topics: Collection[str]) -> ConsistencyRep
 
 
 def consistency_of(store: Store, commit: BackupState, *, head: BackupState) -> ConsistencyReport:
-    """What a restore of `commit` would go to, when `head` is the newest state. A cut that is damaged is told of, and
-    hides nothing else."""
+    """The cut of a restore of `commit`, with newest state `head`. A damaged cut is reported, and hides nothing else."""
     try:
         cut = choose_cut(store, commit, CutChoice.AUTO, head=head)
     except Damaged as error:

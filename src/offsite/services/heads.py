@@ -1,11 +1,11 @@
-"""The head of a backup, its newest commit with its hash, and whether a head that was seen once is still part of it.
+"""The head of a backup, its newest commit with the hash, and whether an earlier seen head is still part of the backup.
 
-A chain of hashes shows what was altered inside it, and nothing shows that its end was cut off: a store that was put
-back to an older state looks sound. So commands tell the head, and whoever kept one asks for it again: a person or a
-script (`verify --expect-head`), and this machine, which remembers the last head it saw of each backup at each place.
+A chain of hashes reveals changes inside, but not a lost end: a store put back to an older state looks sound. Commands
+therefore show the head, and a keeper of a head asks for it again: a person or a script (`verify --expect-head`), and
+the local machine, with a memory of the last seen head of every backup at every place.
 
-The memory is a file for each backup below `$XDG_STATE_HOME/offsite/heads`; where it cannot be kept, there is none. A
-head is also what a signature will be made over (see the format's page).
+The memory is a file for every backup below `$XDG_STATE_HOME/offsite/heads`; where no file can be kept, no head is
+remembered. A head is also the subject of a future signature (see the format's page).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 
 _OWN_FOLDERS = 3
-"""Number of folders of a path of the memory: `offsite`, `heads`, and that of the place."""
+"""Number of folders of a path of the memory: `offsite`, `heads`, and the folder of the place."""
 
 
 def head_of(state: BackupState) -> Head:
@@ -35,12 +35,11 @@ def head_of(state: BackupState) -> Head:
 
 
 def missing(backup: Backup, state: BackupState, seen: Head) -> str:
-    """Reason why `seen` is not part of the history that ends with `state`; empty when it is, or when that cannot be
-    told yet."""
+    """Why `head` is not part of the history that ends with `state`; empty when it is, or when unknown yet."""
     name = state.backup
     if seen.commit > state.seq:
         if backup.store.head(backup.layout.commit_key(seen.commit)) is not None:
-            return ""  # damaged, which is told by itself, or made since the state was read
+            return ""  # damaged, with its own report, or made since the state was read
         return f"commit {seen.commit} ({seen.short}) of {name} was there and is gone: its newest is {state.seq}"
     try:
         found = state.head_hash if seen.commit == state.seq else _hash_of(backup, seen.commit)
@@ -54,7 +53,7 @@ def missing(backup: Backup, state: BackupState, seen: Head) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenHead:
-    """The head that this machine remembers of one backup at one place. A copy elsewhere may be older, and is another
+    """The head that the local machine remembers of a backup at a place. A copy elsewhere may be older, and is another
     place."""
 
     repository: Repository
@@ -89,12 +88,12 @@ class SeenHead:
             noted("no_memory", what="the head that was seen last", why=error)
 
     def forget(self) -> None:
-        """Remember nothing of the backup any more: it was removed on purpose."""
+        """Forget the backup, which was removed on purpose."""
         self.remember(Head(commit=0, hash=""))
 
     def problem(self, backup: Backup, state: BackupState) -> str:
-        """Reason why the backup is not what it was when this machine saw it last; empty when it is. Then `state` is
-        remembered instead, unless it is known to be no longer the newest."""
+        """Why the backup differs from the last state seen by the local machine; empty without a difference. In the
+        latter case `state` is remembered instead, unless known to be outdated."""
         seen = self.get()
         found = missing(backup, state, seen) if seen is not None else ""
         if found:
@@ -104,28 +103,28 @@ class SeenHead:
         return found
 
     def absent(self) -> str:
-        """Reason why it is wrong that the backup is not there: this machine saw it here before. Else empty."""
+        """Why the absence of the backup is wrong: the local machine saw the backup here before. Else empty."""
         seen = self.get()
         return "" if seen is None else f"backup {self.backup} was there, with head {seen.short}, and is gone"
 
     def forgotten_by(self) -> str:
-        """Sentence that says what to do when the backup was removed on purpose."""
+        """A sentence with the next step after a removal on purpose."""
         return f"if it was removed on purpose, delete {self._path()}"
 
     def removal(self) -> RemovedBackup | None:
-        """How the backup was removed on purpose, as the repository tells it; None where it does not."""
+        """The removal of the backup on purpose, as recorded in the repository; None where not recorded."""
         from offsite.services.removed_backup import find_removal  # rarely asked for, and reads ledgers
 
         return find_removal(self.repository.store, self.backup)
 
     def check_absent(self) -> None:
-        """Raise `CommitsGone` when the backup is not there, and this machine saw it here before; not when it was
-        removed on purpose."""
+        """Raise `CommitsGone` when the backup is absent although the local machine saw the backup here before; not
+        after a removal on purpose."""
         if (gone := self.absent()) and self.removal() is None:
             raise CommitsGone(gone, hint=f"bring it back, or choose another name; {self.forgotten_by()}")
 
     def check(self, backup: Backup, state: BackupState) -> None:
-        """Raise `CommitsGone` when the backup is not what it was when this machine saw it last."""
+        """Raise `CommitsGone` when the backup differs from the last state seen by the local machine."""
         if found := self.problem(backup, state):
             raise CommitsGone(
                 found,
@@ -134,8 +133,8 @@ class SeenHead:
             )
 
     def check_to_read(self, backup: Backup, *, accept_rollback: bool) -> None:
-        """Raise `CommitsGone` when the backup is not what it was when this machine saw it last, unless that is
-        accepted: what is there can be read all the same, and is older than whoever asks may think."""
+        """Raise `CommitsGone` when the backup differs from the last state seen by the local machine, unless accepted:
+        the present commits can be read nevertheless, and are older than expected."""
         if (found := self.problem(backup, backup.sound_state())) and not accept_rollback:
             raise CommitsGone(
                 found,
@@ -145,18 +144,18 @@ class SeenHead:
             )
 
     def _path(self) -> Path:
-        """Raises `RuntimeError` where there is no home."""
+        """The path of the memory. Raises `RuntimeError` where there is no home."""
         return _folder(self.repository) / f"{self.backup}.json"
 
 
 def check_to_read(backup: Backup, *, accept_rollback: bool) -> None:
-    """Asked before anything is restored or read out of `backup`; raises as `SeenHead.check_to_read`."""
+    """Check before anything is restored or read from `backup`; raises as `RememberedHead.check_to_read`."""
     seen = SeenHead(repository=Repository.open(backup.store), backup=backup.descriptor.name)
     seen.check_to_read(backup, accept_rollback=accept_rollback)
 
 
 def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, ...]:
-    """The remembered heads of backups of `repository` that are not among those that are `there`, by name."""
+    """The remembered heads of backups of `repository` that are not among `present`, by name."""
     try:
         names = sorted(path.stem for path in _folder(repository).glob("*.json"))
     except (OSError, RuntimeError) as error:
@@ -167,19 +166,19 @@ def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, 
 
 
 def _folder(repository: Repository) -> Path:
-    """Raises `RuntimeError` where there is no home."""
+    """The folder of the repository. Raises `RuntimeError` where there is no home."""
     return memory_folder("heads", f"{repository.descriptor.repository_id} {repository.store.url}")
 
 
 def memory_root() -> Path:
-    """Where this machine remembers what it saw. Raises `RuntimeError` where there is no home."""
+    """Where the local machine keeps its memory. Raises `RuntimeError` where there is no home."""
     base = os.environ.get("XDG_STATE_HOME")
     states = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
     return states / "offsite"
 
 
 def memory_folder(kind: str, place: str) -> Path:
-    """The folder of what is remembered of one place. Raises `RuntimeError` where there is no home."""
+    """The memory's folder for a place. Raises `RuntimeError` where there is no home."""
     return memory_root() / kind / hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
 
 

@@ -25,12 +25,12 @@ class HoleReport:
 
 
 def hole_reports(holes: Iterable[RecordedHole]) -> tuple[HoleReport, ...]:
-    """One report for each hole that is a loss, in the same order."""
+    """Report every hole that is a loss, in the same order."""
     return _reports(hole for hole in holes if hole.is_loss)
 
 
 def expected_deletions(holes: Iterable[RecordedHole]) -> tuple[HoleReport, ...]:
-    """One report for each hole that is none: who reads there had read it, or it was declared."""
+    """Report every hole that is no loss: a hole behind all readers, or a declared hole."""
     return _reports(hole for hole in holes if not hole.is_loss)
 
 
@@ -48,7 +48,7 @@ def _reports(holes: Iterable[RecordedHole]) -> tuple[HoleReport, ...]:
 
 
 def holes_within(plan: RestorePlan, commit: BackupState) -> list[RecordedHole]:
-    """The holes in what `plan` brings back of `commit`: not those behind its end, nor of partitions it leaves out."""
+    """The holes in the part of `commit` that `plan` restores: not behind its end, nor in left-out partitions."""
     ends = {chain.source: chain.end for chain in plan.all_chains}
     left_out = commit.segments.keys() - ends.keys()
     within = (hole for hole in plan.holes if hole.start < ends.get(hole.partition_id, hole.end))

@@ -1,4 +1,4 @@
-"""The leftovers of a backup and around it, with what to do about each. Reads only: deletion comes with retention."""
+"""The leftovers of a backup and around it, with the next step for each. Reads only: deletion comes with retention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNNAMED = "run the same backup or import again: it makes the backup, and what is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftObject:
-    """An object that the newest state does not refer to: of a run that died, or replaced by a roll-up. `kind` as in
+    """An object without a reference in the newest state: of a dead run, or replaced by a roll-up. `kind` as in
     `repository.leftovers.Orphan`."""
 
     key: str
@@ -53,7 +53,7 @@ class LeftRestore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftFolder:
-    """Something that is no backup of this cluster, or none at all, wherever it lies."""
+    """A folder that is no backup of this cluster, or none at all, wherever it lies."""
 
     place: str
     objects: int
@@ -64,9 +64,8 @@ class LeftFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """All that is left over. `objects` and `bytes`: how much nothing refers to; `listed` names it, if that was asked
-    for. `quiet_for_s`: how long nothing happened to all that is told here. `problem`: why unfinished restores cannot be
-    told."""
+    """All leftovers. `objects` and `bytes`: amount without references; `listed` names the objects on request.
+    `quiet_for_s`: how long all leftovers have been quiet. `problem`: why unfinished restores are unknown."""
 
     quiet_for_s: int
     objects: int
@@ -78,7 +77,7 @@ class Leftovers:
 
 
 def find_leftovers(repository: Repository, backup: Backup, *, listed: bool) -> Leftovers:
-    """The leftovers of `backup`, of the repository around it and of this machine's cache. Raises `DamagedCommit`."""
+    """Find the leftovers of `backup`, of its repository and of the local machine's cache. Raises `DamagedCommit`."""
     orphans = find_orphans(backup)
     try:
         restores, problem = tuple(map(_restore, find_quiet_restores(backup))), ""

@@ -1,9 +1,9 @@
-"""What this machine remembers of commits that let restore points or records go: which ones its own commands made, since
-when it has known the others, and at which commit somebody last looked.
+"""The local memory of commits that let restore points or records go: commits of local commands, the first sight of
+foreign commits, and the commit of the last look.
 
-A repository says of itself whatever its last writer wanted. What this machine saw is a file for each fact, beside the
-remembered heads (see `heads`): several processes add facts at once, and none takes another one's away. Releases are
-remembered in the same way (see `releases`).
+A repository claims whatever its last writer wanted. The memory is a file for every fact, beside the remembered heads
+(see `heads`): several processes add facts at once, and none removes another's. Releases are remembered in the same way
+(see `releases`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FactT = TypeVar("FactT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What somebody saw: the newest commit with its hash, and how many restore points there were."""
+    """What somebody saw: the newest commit with its hash, and the number of restore points."""
 
     commit: int
     hash: str
@@ -43,14 +43,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What this machine remembers of `name` at one place, by the `kind` of it: a file for each fact."""
+    """The local machine's memory of `name` at a place, by `kind`: a file for every fact."""
 
     kind: str
     place: str
     name: str
 
     def get(self, fact: str) -> JsonObject | None:
-        """None: it is not remembered, or cannot be read."""
+        """A fact; None where not remembered, or unreadable."""
         try:
             path = self.folder() / fact
             return parse_json_object(path.read_bytes(), source=str(path), damaged=DamagedObject)
@@ -61,7 +61,7 @@ class Facts:
             return None
 
     def recall(self, fact: str, read: Callable[[JsonObject], FactT]) -> FactT | None:
-        """What `read` makes of it. None too where it is no such fact."""
+        """The fact decoded by `read`; None also where decoding fails."""
         item = self.get(fact)
         try:
             return None if item is None else read(item)
@@ -70,7 +70,7 @@ class Facts:
             return None
 
     def put(self, fact: str, fields: dict[str, JsonValue]) -> None:
-        """Remember it, where that can be."""
+        """Remember a fact, where possible."""
         try:
             path = self.folder() / fact
             for folder in reversed((path.parent, *path.parent.parents[:3])):
@@ -83,20 +83,20 @@ class Facts:
             _no_memory(error)
 
     def first_seen_ms(self, fact: str, *, now_ms: int) -> int | None:
-        """When it was first asked for, by the store's clock: `now_ms` if it never was. None: nothing can be remembered
-        here."""
+        """When the fact was first asked for, by the store's clock: `now_ms` if never before. None: nothing can be
+        remembered here."""
         if self.get(fact) is None:
             self.put(fact, {"at_ms": now_ms})
         item = self.get(fact)
         return None if item is None else item.integer("at_ms")
 
     def folder(self) -> Path:
-        """Raises `RuntimeError` where there is no home."""
+        """The folder. Raises `RuntimeError` where there is no home."""
         return memory_folder(self.kind, self.place) / self.name
 
 
 def facts_of(backup: Backup, kind: str) -> Facts:
-    """What this machine remembers of a backup at its place, by the `kind` of it."""
+    """The local machine's memory of a backup at its place, by `kind`."""
     described = backup.descriptor
     place = f"{described.cluster_id} {described.created_at_ms} {backup.store.url}"
     return Facts(kind=kind, place=place, name=described.name)
@@ -104,29 +104,29 @@ def facts_of(backup: Backup, kind: str) -> Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetGoMemory:
-    """The memory of one backup at one place."""
+    """The memory of a backup at a place."""
 
     backup: Backup
 
     def note_made(self, state: BackupState, rule: str = NO_RULE) -> None:
-        """A command of this machine made the newest commit of `state`, by the `rule` of a policy, or because a person
-        or the upkeep of the backup asked for it."""
+        """Note that a command of the local machine made the newest commit of `state`, by the `rule` of a policy, or for
+        a person or the upkeep of the backup."""
         self._facts.put(_name(state.seq, state.head_hash, "made"), {"rule": rule, "points": len(state.history)})
 
     def rule_of(self, seq: int, commit_hash: str, *, points: int) -> str | None:
-        """The rule by which a command of this machine made a commit, which leaves `points` restore points; None: it did
-        not, it saw others (a catalog that said other than the commits), or that is forgotten."""
+        """The rule by which a local command made a commit with `points` restore points left; None: no such command, a
+        different number of points (a catalog contradicting the commits), or forgotten."""
         item = self._facts.get(_name(seq, commit_hash, "made"))
         is_same = item is not None and item.integer_or("points", points) == points
         return item.optional_text("rule") if item is not None and is_same else None
 
     def seen_ms(self, seq: int, commit_hash: str, *, now_ms: int) -> int | None:
-        """When this machine first saw a commit, by the store's clock: `now_ms` if it never did. None: nothing can be
-        remembered here."""
+        """When the local machine first saw a commit, by the store's clock: `now_ms` if never before. None: nothing can
+        be remembered here."""
         return self._facts.first_seen_ms(_name(seq, commit_hash, "seen"), now_ms=now_ms)
 
     def forget(self, *, upto: int, but: Collection[int]) -> None:
-        """Nobody asks for commits up to `upto` any more, `but` for some."""
+        """Forget commits up to `upto`, except the commits in `but`."""
         try:
             for path in self._facts.folder().glob("*-*.*"):
                 number = path.name.partition("-")[0]
@@ -136,11 +136,11 @@ class LetGoMemory:
             _no_memory(error)
 
     def note_looked(self, look: Look) -> None:
-        """Somebody looked at the backup."""
+        """Note that somebody looked at the backup."""
         self._facts.put(_LOOKED, {"commit": look.commit, "hash": look.hash, "points": look.points})
 
     def looked(self) -> Look | None:
-        """What was noted when somebody last looked."""
+        """The note of the last look."""
         item = self._facts.get(_LOOKED)
         if item is None:
             return None

@@ -1,9 +1,9 @@
-"""Outages of what a following run needs, waited out: brokers, stores, names, tokens, Spark itself.
+"""Waits out outages of a following run's needs: brokers, stores, names, tokens, Spark itself.
 
-A run that follows is left alone for months. What may come back is waited for, with growing pauses and shown, until
-`give_up_after_s`. What will not mend itself ends the run at once: a wrong option, another cluster, a damaged
-repository. Rights and topics lie between: at the beginning their lack is a mistake to be told, later it is an outage (a
-token expired, a topic is made anew).
+A following run is left alone for months. Errors that may pass are waited out, with growing pauses and visibly, until
+`give_up_after_s`. Errors that will not mend themselves end the run at once: a wrong option, another cluster, a damaged
+repository. Rights and topics lie between: at the beginning their lack is a mistake to be reported, later an outage (a
+token expired, a topic is recreated).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LASTING_AT_FIRST = (Denied, NoSuchTopic, ArchiveBusy)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """An outage that lasts: the newest error, its `attempts` in a row, and since when (epoch ms). `wait_s`: seconds
+    """A lasting outage: the newest error, its consecutive `attempts`, and its beginning (epoch ms). `wait_s`: seconds
     until the next attempt."""
 
     error: OffsiteError
@@ -47,9 +47,9 @@ class Outage:
 
 
 OnOutage = Callable[[Outage | None], None]
-"""Told of each attempt that failed, and with None of the end of an outage."""
+"""Called after every failed attempt, and with None at the end of an outage."""
 OnWorked = Callable[[], None]
-"""Told of each round that went well, and of each commit in one that has not ended."""
+"""Called after every successful round, and after every commit in an unfinished round."""
 
 
 def _nothing() -> None:
@@ -57,7 +57,7 @@ def _nothing() -> None:
 
 
 class Outages:
-    """Waits between the rounds of a run that follows, for as long as they fail."""
+    """Waits between the rounds of a following run, for as long as they fail."""
 
     def __init__(self, *, give_up_after_s: float, clock: Clock, on_outage: OnOutage) -> None:
         self.current: Outage | None = None
@@ -70,7 +70,7 @@ class Outages:
 
     def wait(self, error: OffsiteError) -> None:
         """Wait before the next attempt. Raises `error` when it is lasting, or the time is used up, and
-        `KeyboardInterrupt` when somebody asked for it in a commit that failed."""
+        `KeyboardInterrupt` when somebody requested the interrupt in a failed commit."""
         if self._is_lasting(error):
             raise error
         let_interrupt()
@@ -89,7 +89,7 @@ class Outages:
         self._clock.sleep(wait_s)
 
     def worked(self) -> None:
-        """Tell of a round that went well, or of a commit in one that has not ended."""
+        """Note a successful round, or a commit in an unfinished round."""
         self._has_worked = True
         self.on_worked()
         if self.current is not None:

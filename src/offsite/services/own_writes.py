@@ -1,9 +1,10 @@
-"""What this installation wrote into repositories itself: the hash of each name with its bytes, noted before the write.
+"""Remembers the local installation's own writes into repositories: a hash of every name with its bytes, noted before
+the write.
 
-Whoever may create objects in a repository can put some that look like ours. Where what an object says is acted on with
-other rights than his, only our own count. Where nothing can be remembered, none do. So it is with what is remembered of
-a restore: it decides into which topics records are written, from where on, and which settings topics get at its end,
-with the credentials of the cluster.
+Whoever may create objects in a repository can forge objects like ours. Where the content of an object is acted on with
+more rights than its writer's, only our own objects count. Without a memory, none count. The rule holds for records of a
+restore, which decide the topics, offsets and final topic settings of the restore, applied with the credentials of the
+cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from offsite.stores.store import Store
 
 
 def note_written(store: Store, key: str, data: bytes) -> None:
-    """This installation writes `data` under `key`. To be called before the write, so that no crash lies between."""
+    """Note that the local installation writes `data` under `key`. To be called before the write, so that no crash lies
+    between."""
     try:
         path = _path(store, key, data)
         for folder in reversed(path.parents[:3]):
@@ -33,8 +35,8 @@ def note_written(store: Store, key: str, data: bytes) -> None:
 
 
 def is_written_here(store: Store, key: str) -> bool:
-    """Whether what lies under `key` now, if anything, is what this installation wrote there. Raises what the store
-    raises."""
+    """Whether the object under `key`, if any, is the object that the local installation wrote. Raises the errors of the
+    store."""
     data = store.get(key)
     try:
         return data is not None and _path(store, key, data).exists()
@@ -44,12 +46,12 @@ def is_written_here(store: Store, key: str) -> bool:
 
 
 def is_begun_here(store: Store, layout: RestoreLayout) -> bool:
-    """Whether this installation began the restore, or a person said that it goes on with it."""
+    """Whether the local installation began the restore, or a person moved the restore to the local installation."""
     return is_written_here(store, layout.record_key)
 
 
 def adopt(store: Store, layout: RestoreLayout) -> None:
-    """A person said that this installation goes on with the restore: what is there of it now counts."""
+    """Adopt a restore for a person: its present records count from now on."""
     targets_key = layout.targets_key(max(targets_known(store, layout), 1))
     for key in (layout.record_key, targets_key, newest_aside_key(store, layout)):
         if (data := store.get(key)) is not None:
@@ -57,7 +59,7 @@ def adopt(store: Store, layout: RestoreLayout) -> None:
 
 
 def check_own(store: Store, layout: RestoreLayout, key: str) -> None:
-    """Raise `RestoreRefused` where `key` holds something that this installation did not write."""
+    """Raise `RestoreRefused` where `key` holds an object that the local installation did not write."""
     if not is_written_here(store, key):
         raise RestoreRefused(
             f"{key} was not written by this installation, and says what restore {layout.restore} is to do",
@@ -67,6 +69,6 @@ def check_own(store: Store, layout: RestoreLayout, key: str) -> None:
 
 
 def _path(store: Store, key: str, data: bytes) -> Path:
-    """Of a folder by any of its names. Raises `RuntimeError` where there is no home."""
+    """The path of the note, equal for all names of a folder. Raises `RuntimeError` where there is no home."""
     place = os.path.realpath(store.url) if store.url.startswith("/") else store.url
     return memory_folder("written", place) / hashlib.sha256(key.encode() + b"\0" + data).hexdigest()[:32]

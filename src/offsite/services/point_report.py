@@ -1,4 +1,4 @@
-"""The parts of a backup that a restore point leaves out, as people and scripts read them in a plan."""
+"""The omissions of a restore point, as people and scripts read them in a plan."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from offsite.model.time import format_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutReport:
-    """A partition that is not taken whole: up to `end` instead of `commit_end`. Of its segments, `whole_segments` are
-    taken as they are, `edge_segments` in part (their records have to be looked at), `left_out_segments` not at all."""
+    """A partition that is restored up to `end` instead of `commit_end`. Of its segments, `whole_segments` are taken
+    unchanged, `edge_segments` in part (their records are examined), `left_out_segments` not at all."""
 
     topic: str
     partition: int
@@ -45,12 +45,12 @@ def report_cuts(point: PointInTime, plan: RestorePlan) -> tuple[CutReport, ...]:
 
 
 def incarnations_of(point: PointInTime, topics: Collection[str]) -> tuple[KnownIncarnation, ...]:
-    """The incarnations of those `topics` that were deleted and made anew: the one that is taken, and the others."""
+    """The incarnations of those `topics` that were deleted and recreated: the selected one, and the rest."""
     return tuple(each for each in point.incarnations if each.topic in topics)
 
 
 def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
-    """Sentences on what a person should know of the point, and of partitions that mix."""
+    """Notes for a person on the point, and on partitions with mixed contents."""
     if point.commit.incomplete:
         yield (
             f"commit {point.commit.seq} was made amid a run: each partition ends where the run was then, some may hold "
@@ -78,7 +78,7 @@ def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
 
 
 def _compacted(plan: RestorePlan) -> Iterator[str]:
-    """Compacted topics lose what a later record replaced, whatever the time says."""
+    """Notes on compacted topics: they lack replaced records, whatever the time says."""
     for topic in plan.topics:
         if is_compacted(dict(topic.source.configs)):
             yield (

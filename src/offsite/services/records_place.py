@@ -1,4 +1,4 @@
-"""Restores from a repository that cannot be written: their records lie in another place. See decision 0050."""
+"""Restores from a read-only repository: their records lie in another place. See decision 0050."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIVEN_AGAIN = "where it was begun with --records, give the same again"
 
 @contextmanager
 def writing_records(backup: Backup) -> Iterator[None]:
-    """A block that may write records of restores. What the repository denies says how to do without it."""
+    """A block that may write records of restores. A denial by the repository gets a hint on the alternative."""
     try:
         yield
     except StoreDenied as error:
@@ -32,16 +32,16 @@ def writing_records(backup: Backup) -> Iterator[None]:
 
 
 def prepare_records(backup: Backup) -> None:
-    """See to it that records of restores can lie where they are to; to be called before the first one. Raises
-    `OverwritingStore`, `RestoreRefused`, and what the store raises."""
+    """Ensure that records of restores can be kept in their place; to be called before the first record. Raises
+    `OverwritingStore`, `RestoreRefused`, and the errors of the store."""
     if backup.records_at is not None:
         check_create_only(backup.records_at)
         begin_records(backup.records_at, backup.descriptor)
 
 
 def record_places(backup: Backup) -> tuple[Backup, ...]:
-    """The backup with each place where records of its restores lie, that of new ones first. Nothing is written to
-    another one, not even to learn its time."""
+    """The backup with every place of its restore records, first the place of new records. Nothing is written to the
+    second place, not even to learn its time."""
     if backup.records_at is None:
         return (backup,)
     return (backup, replace(backup, store=LookingStore(backup.store), records_at=None))

@@ -1,9 +1,9 @@
-"""When a release counts: the word of a ledger that a person let a declared backup or a generation go as a whole, though
-nothing that is compared lets it go. See decision 0046.
+"""When a release counts: the word of a ledger that a person lets a declared backup or a generation go as a whole,
+although no comparison allows the removal. See decision 0046.
 
-Whoever may create objects can write that word, in anybody's name. So it counts at once on the machine on which it was
-given, and elsewhere some days after this machine first saw it. Until then what is released stays, and whoever looks is
-told of it. A person may refuse it: then it never counts here.
+Whoever may create objects can write such a word, in anybody's name. A release therefore counts at once on the machine
+of its origin, and on another machine some days after its first sight. Until the release counts, the released backup
+stays, and a viewer is informed. A person may refuse a release: a refused release never counts on the local machine.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from offsite.stores.numbered_log import LedgerWord
 from offsite.stores.store import Store
 
 RELEASE_AFTER_MS = 3 * LEFT_AFTER_MS
-"""How long a machine has known of a release that was given elsewhere, before it counts: somebody looks meanwhile."""
+"""How long a machine has known of a foreign release before it counts: somebody looks meanwhile."""
 _BY_MAX = 100
-"""Characters that are told of a name: whoever may create objects chooses it."""
+"""Characters shown of a name: whoever may create objects chooses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseMemory:
-    """What this machine remembers of the releases in the ledger below `prefix`. A hash names an entry wherever it lies:
-    an operator and a person may write the URL of one store in two ways."""
+    """The local machine's memory of the releases in the ledger below `prefix`. A hash names an entry wherever it lies:
+    an operator and a person may write the URL of a store in two ways."""
 
     store: Store
     prefix: str
 
     def note_given(self, word: LedgerWord) -> None:
-        """A person gave it here, or gave it here as well."""
+        """Note that a person gave the release here, or here as well."""
         self._facts.put(_name(word, "given"), {"given": True})
 
     def note_refused(self, word: LedgerWord) -> None:
-        """A person said here that it is not to count, unless it was given here."""
+        """Note that a person refused the release here, unless it was given here."""
         self._facts.put(_name(word, "given"), {"given": False})
 
     def doubt(self, word: LedgerWord) -> str:
-        """Why it does not count here, or not yet; empty: it does. Raises what the store raises."""
+        """Why the release does not count here, or not yet; empty if it counts. Raises the errors of the store."""
         who = f"the release of {format_time(word.at_ms)}, in the name of {word.by[:_BY_MAX] or 'nobody'},"
         if (given := self._facts.get(_name(word, "given"))) is not None:
             return "" if given.flag("given") else f"{who} was refused on this machine"

@@ -1,8 +1,7 @@
-"""Whether a backup that is not there was removed on purpose: as a ledger says, not as its absence does.
+"""Whether an absent backup was removed on purpose, by the word of a ledger and not by its absence.
 
-A generation that another one took the place of, and a declared backup that expired or whose resource was deleted, are
-entered before anything of them is deleted, and a line of the audit says by whom. A name may be used again: what counts
-is the last that was entered under it.
+A replaced generation, and a declared backup that expired or whose resource was deleted, are entered in a ledger before
+anything is deleted, and an audit line says by whom. A name may be used again: the last entry under a name counts.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from offsite.stores.store import Store
 
 
 def find_removal(store: Store, backup: str) -> RemovedBackup | None:
-    """The removal of a backup that is not there; None where nothing says that it was one. A ledger that cannot be read
-    says nothing. Neither does one where the place speaks against it, for the backup was brought back since, and is
-    lost: its history is there, or the mark that a removal leaves for 30 days is not. Raises what the store raises."""
+    """The removal of an absent backup; None where no removal is recorded. An unreadable ledger says nothing. Neither
+    does a ledger contradicted by the place: the backup was brought back since, and is lost, if its history exists, or
+    if the 30-day mark of a removal does not. Raises the errors of the store."""
     layout = BackupLayout(backup=backup)
     try:
         entered = [*_of_generation(store, backup), *_of_declared(store, backup)]
@@ -42,7 +41,7 @@ def find_removal(store: Store, backup: str) -> RemovedBackup | None:
 
 
 def _of_generation(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
-    """The removal of the generation that a backup of that name was; None while it is not removed."""
+    """The removal of the generation with the backup's name; None while not removed."""
     named = set_of_backup(backup)
     if named is None:
         return
@@ -54,7 +53,7 @@ def _of_generation(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
 
 
 def _of_declared(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
-    """For each resource that had a backup of that name the removal of the last one; None while it is not removed."""
+    """For every resource with a backup of the name, the removal of the last; None while not removed."""
     for uid in declared_uids(store):
         layout = DeclaredLayout(uid=uid)
         backups = DeclaredLedger(store=store, layout=layout).read().backups
@@ -64,7 +63,7 @@ def _of_declared(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
 
 
 def _told(store: Store, layout: AuditLayout, backup: str, entered_ms: int) -> RemovedBackup:
-    """As the last line of the audit tells it, and else the ledger."""
+    """The removal as the last audit line tells, or else the ledger."""
     removed = RemovedBackup(backup=backup, at_ms=entered_ms)
     for line in read_audit(store, layout):
         if isinstance(line, AuditLine) and (line.deletion.kind, line.deletion.what) == (GENERATION, backup):

@@ -1,9 +1,9 @@
-"""A seal: the next number of a backup's log is taken by a commit that changes nothing.
+"""A seal: a commit without changes takes the next number of a backup's log.
 
-Who was about to commit has read the log before it asked whether it still may. Either it was told no, or the log had no
-seal yet, and the number behind what it read is taken: by the seal, or by a commit in front of it. So a process that was
-stopped anywhere, for any time, adds nothing behind a seal. A seal of a backup that has no commit completes no pass: it
-would make an empty backup one that can be restored.
+A process about to commit has read the log before it asked for permission. Either the permission was denied; or the log
+had no seal yet, and the number behind its reading is taken by the seal or by a commit before the seal. A process
+stopped anywhere, for any time, therefore adds nothing behind a seal. The seal of a backup without a commit completes no
+pass: otherwise an empty backup would become restorable.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes
 
 _SEALS_MAX = 100
-"""Attempts at a seal: whoever is in front of it commits once or twice more."""
+"""Attempts at a seal: a process ahead commits once or twice more."""
 
 
 def seal_backup(backup: Backup) -> None:
-    """Take the next number. Raises `CommitLost` if others go on and on, and as `Backup.commit`."""
+    """Take the next number. Raises `CommitLost` if other writers go on and on, and as `Backup.commit`."""
     for left in reversed(range(_SEALS_MAX)):
         state = backup.state()
         changes = replace(state.carried_over(Changes(seal=True)), incomplete=state.incomplete or not state.seq)

@@ -1,7 +1,7 @@
-"""`offsite spark pack`: this environment's offsite, and what it needs, as one archive for executors.
+"""`offsite spark pack`: the offsite of the environment, with its requirements, as an archive for executors.
 
-PEX packs the libraries as they are installed here, and asks no index. offsite itself goes in as files: PEX would build
-a wheel of an editable one, which takes a network. pyspark stays out: Spark brings its own.
+PEX packs the installed libraries, and asks no index. offsite itself is added as files: for an editable install PEX
+would build a wheel, which takes a network. pyspark stays out: Spark brings its own.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _EXTRA = re.compile(r"\bextra\s*==")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackPlan:
     requirements: tuple[str, ...]
-    """Of what is installed here; with them goes what they need."""
+    """Of installed distributions; their requirements go with them."""
     packages: tuple[Path, ...]
-    """Folders that go in as they are."""
+    """Folders that are added unchanged."""
     manifest: ArchiveManifest
 
 
@@ -51,11 +51,11 @@ class PackedArchive:
 
 
 def pack(file: Path, *, extra: Sequence[str] = (), compress: bool = True) -> PackedArchive:
-    """Make the archive `file`, whole or not at all; one that is there is replaced. `extra`: distributions installed
-    here that executors need as well. Without `compress` it is made in a fifth of the time and three times as large.
+    """Make the archive `file`, completely or not at all; an existing file is replaced. `extra`: further installed
+    distributions for executors. Without `compress` the archive takes a fifth of the time and is three times as large.
 
-    The same environment gives the same bytes. Raises `BadSparkArchive` where it cannot be made, `BadOption` where
-    `file` cannot be written.
+    The same environment gives the same bytes. Raises `BadSparkArchive` where the archive cannot be made, `BadOption`
+    where `file` cannot be written.
     """
     _check_environment()
     plan = plan_pack(_declared(), _folders(), extra=extra)
@@ -73,7 +73,7 @@ def pack(file: Path, *, extra: Sequence[str] = (), compress: bool = True) -> Pac
 
 
 def plan_pack(declared: Iterable[str], packages: Iterable[Path], *, extra: Sequence[str] = ()) -> PackPlan:
-    """What goes in, of the requirements that offsite declares. What is for one of its extras alone stays out."""
+    """Plan the contents from the declared requirements of offsite. Requirements of only an extra stay out."""
     needed = [each for each in declared if not _EXTRA.search(each) and _name(each) not in BROUGHT_BY_SPARK]
     return PackPlan(requirements=(*needed, *extra), packages=tuple(packages), manifest=own_manifest())
 
@@ -125,8 +125,8 @@ def _build(plan: PackPlan, scratch: Path, *, compress: bool) -> Path:
 
 
 def _command(plan: PackPlan, sources: Path, made: Path, root: Path) -> list[str]:
-    """`--inherit-path=fallback`: what Spark puts into PYTHONPATH comes after what is in the archive. `--sh-boot`: a
-    shell looks for the Python, and says so when there is none."""
+    """The command. `--inherit-path=fallback`: Spark's PYTHONPATH comes after the contents of the archive. `--sh-boot`:
+    a shell looks for the Python, and reports its absence."""
     own = [*OWN_PYTHON, "-m", "pex", *plan.requirements, "--venv-repository", sys.prefix, "-D", str(sources)]
     boot = ["--inherit-path=fallback", "--sh-boot", "--no-emit-warnings"]
     return [*own, *boot, "--pex-root", str(root), "-o", str(made)]

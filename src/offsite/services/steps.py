@@ -1,4 +1,4 @@
-"""Long work in steps: a generator that pauses every moment, so that a run that follows does it between its rounds."""
+"""Long work in steps: a generator with frequent pauses, so that a following run does the work between its rounds."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from offsite.model.clock import Clock
 ResultT = TypeVar("ResultT")
 
 PAUSE_S = 0.5
-"""Seconds of work between two pauses, about."""
+"""Approximate seconds of work between two pauses."""
 
 
 class Pauses:
-    """Pauses after `PAUSE_S` seconds of work. What somebody else does during a pause is no work."""
+    """Pauses after `PAUSE_S` seconds of work. The duration of a pause is no work."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._next_s = clock.monotonic_s() + PAUSE_S
 
     def if_due(self) -> Generator[None, None, None]:
-        """A pause, if it is time for one."""
+        """A pause, if due."""
         if self._clock.monotonic_s() >= self._next_s:
             yield
             self._next_s = self._clock.monotonic_s() + PAUSE_S

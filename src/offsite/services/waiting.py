@@ -1,8 +1,8 @@
-"""Tells what a run that follows waits for, while it waits: from a thread beside it, because who waits cannot speak.
+"""Reports the waits of a following run from a thread beside it, because a waiting thread cannot report.
 
-A broker that is frozen, a network that drops packets, a store that does not answer: each is an error only when its time
-is up, half a minute or minutes later. A person wants to know within seconds. What is told decides nothing: the run goes
-on waiting, and only its own outcome says what became of it.
+A frozen broker, a network that drops packets, a store without an answer: each is an error only after its time-out, half
+a minute or minutes later. A person wants to know within seconds. A report decides nothing: the run goes on waiting, and
+only its own outcome counts.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from offsite.model.journal import decided
 from offsite.model.waits import longest_wait
 
 TOLD_AFTER_S = 5.0
-"""Seconds that a wait lasts before it is told: brokers and stores answer within a second or two."""
+"""Seconds after which a wait is reported: brokers and stores answer within a second or two."""
 LOOK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A wait that lasts: what has not happened, and for how many seconds."""
+    """A lasting wait: the missing event, and its seconds so far."""
 
     what: str
     waited_s: float
 
 
 def waiting_now(clock: Clock) -> Waiting | None:
-    """The longest wait of this process at this moment, if it is worth telling."""
+    """The longest current wait of the process, if worth a report."""
     wait = longest_wait()
     waited_s = 0.0 if wait is None else clock.monotonic_s() - wait.since_s
     return Waiting(what=wait.what, waited_s=waited_s) if wait is not None and waited_s >= TOLD_AFTER_S else None
 
 
 class WaitingTeller:
-    """In a `with` block, tells `on_waiting` every second for as long as a wait lasts, from a thread of its own."""
+    """In a `with` block, calls `on_waiting` every second for as long as a wait lasts, from a thread of its own."""
 
     def __init__(self, on_waiting: Callable[[Waiting], None], *, clock: Clock) -> None:
         self._on_waiting, self._clock = on_waiting, clock
@@ -47,7 +47,7 @@ class WaitingTeller:
         self._thread = threading.Thread(target=self._look_on, name="waiting", daemon=True)
 
     def look(self) -> None:
-        """Tell what is waited for now, if anything."""
+        """Report the current wait, if any."""
         found, before = waiting_now(self._clock), self._is_waiting
         self._is_waiting = found is not None
         if found is None:
