@@ -99,6 +99,7 @@ class _Episodes:
         heights = list(accumulate((each.ends.get(partition, 0) for each in self._readings), max))
         bounds: dict[tuple[int, ...], list[int]] = {}
         behind: dict[int, int] = {}
+        # 1. Assign every marker to the episode of its producer: the number of clean readings before it.
         for offset, producer, epoch, committed, seen in tail.markers:
             first = seen if seen >= 0 else behind.get(producer, 0)
             behind[producer] = offset + 1
@@ -117,6 +118,7 @@ class _Episodes:
                     self._add_marker(partition, (producer, number), (first, offset), epoch)
             if partition in self._logs:
                 self._decisions[partition, producer].append(_Decision(offset, first, bool(committed), number))
+        # 2. Transactions without a marker are undecided up to the read end.
         for each in tail.open:
             self._add_undecided(partition, each.producer_id, each.first_offset, min(each.last_offset, heights[-1] - 1))
 

@@ -79,10 +79,12 @@ class _Descent:
             waiting.sort()
 
     def run(self) -> None:
+        # 1. Give up effects that no cut keeps. All lines are examined once.
         fallen = deque(self.levels)
         for number, effect in enumerate(self._effects):
             if not effect.is_decided:
                 fallen.extend(self._give_up(number, short=None, needed=0))
+        # 2. A fallen line breaks the effects that need more; their lines fall in turn.
         while fallen:
             fallen.extend(self._meet(fallen.popleft()))
 
@@ -104,8 +106,10 @@ class _Descent:
             return []
         self._given_up[number] = True
         effect = self._effects[number]
+        # 1. Record the loss: a transaction is left out, a single record moves its end back.
         cause = None if short is None else self._lowered.get(short)
         self._record(effect, short, needed, cause)
+        # 2. Lower every line that the effect stands on, and remember the cause.
         # A partition that was not read has no level: nothing falls there.
         fallen = [line for line, start in effect.starts.items() if start < self.levels.get(line, 0)]
         for line in fallen:

@@ -164,13 +164,16 @@ def _by_partition(
 
 def _committable(bounds: PartitionBounds, own: _Own, before: Reached) -> _CommittablePartition:
     known = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
+    # 1. Take the receipts up to the first failure, with their segments, holes and gaps.
     receipts = list(_before_failure(own.outcomes, newest=before.epoch))
     segments = [segment for receipt in receipts for segment in receipt.segments]
     holes = [*own.holes, *_holes(receipts, reached=before.read_to)]
     gaps = [gap for receipt in receipts for gap in receipt.gaps]
+    # 2. Move the position over all adjoining spans.
     spans = [segment_span(segment) for segment in segments]
     spans += [*map(_span, holes), *map(_span, gaps)]
     end = frontier(before.end, spans)  # a batch may reach over the planned end
+    # 3. Tasks that end at or below the position are complete; later parts stay for the next commit.
     whole = list(takewhile(lambda receipt: _ends_by(receipt, end), receipts))
     return _CommittablePartition(
         segments=tuple(replace(each, end=min(each.end, end)) for each in segments if segment_span(each)[0] < end),

@@ -124,11 +124,13 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     """
     known = known or find_known(repository, request.backup)
     backup, base = known.backup, known.state
+    # 1. Check the request against the recorded backup, before the cluster is read.
     selection = _selection(request, backup)
     if backup is not None:
         _check_cluster(backup, admin.cluster().cluster_id)
     schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
     history = decide_history(asked=request.group_history, known=backup.descriptor if backup else None)
+    # 2. Read in the order of a cut: baseline, groups, topics.
     settings = read_cluster_settings(admin)
     begun = begin(admin)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
@@ -141,9 +143,11 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         group_history=history,
         known=base.topics.values(),
     )
+    # 3. Compare the topics with the backup.
     gone = find_gone(admin, base, selection, source)
     if not source.shapes and set(gone.vanished) - _deleted(base, gone) - set(gone.denied):
         raise no_topics(selection)  # no topic is listed, and nobody can say why
+    # 4. Open a checkpoint, and take the readings of the ends.
     stamps = opening(source.bounds) if opening is not None else None
     if stamps is not None:
         source = with_new_bounds(admin, source)  # an opening takes long enough for leaders to change
@@ -152,12 +156,14 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     if stamps is not None and (grown := _grown(seen, selection, source)):
         doubt = f"{named(grown, most=3)} got partitions while the checkpoint was opened, which are not in it"
         stamps = replace(stamps, doubts=(doubt,))
+    # 5. Compare the logs with the backup: truncated or recreated logs.
     truncations = find_truncations(admin, repository.store, base, bounds)
     known_ends = base.reached() | {cut.partition_id: cut.at for cut in truncations.cuts}
     positions = {(each.topic, each.topic_id, each.partition): end for each, end in known_ends.items()}
     last = {each: position.last_batch for each, position in base.positions.items()} | dict(truncations.borders)
     borders = {(each.topic, each.topic_id, each.partition): batch for each, batch in last.items() if batch}
     sick = [*source.sick, *gone.sick(base), *truncations.sick, *made_anew(admin, repository.store, base, bounds)]
+    # 6. Plan the ranges of sound partitions, without the caught ranges.
     planned = plan_copy(bounds, positions, slots=slots, borders=borders, window_starts=seen.window_starts)
     copy = without(planned if stamps is None else with_stamps(planned, stamps), sick)
     ranges = caught.of(copy.tasks)

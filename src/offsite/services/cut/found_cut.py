@@ -71,6 +71,7 @@ def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
     `groups`. Every partition is in the readings; `partial` topics have more partitions, and nothing is claimed for
     them. A cut in contradiction to the declarations of `participants` is refused (rule C5)."""
     ends = evidence.readings[-1].ends
+    # 1. Turn the evidence into a window of facts: transactions, commits, stamps, writers, participants.
     moved = frozenset(_moved(evidence, stamps))
     window = window_of(evidence)
     window = replace(
@@ -80,7 +81,9 @@ def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
         writers=_writers(moved, evidence.tails, stamps),
         externals=tuple(_externals(participants, positions)),
     )
+    # 2. Find the greatest cut, and keep transactions of unknown beginning.
     cut, window = _without_strangers(greatest_cut(ends, window), window)
+    # 3. Claim a class for every topic, unless in doubt, and describe the cut in stored form.
     # Halves of unpaired transactions may lie anywhere, also in a topic without other evidence.
     is_doubted = bool(groups.doubts or evidence.changes is None or window.unpaired & PROTECTED_TOPICS)
     return CommitCut(
