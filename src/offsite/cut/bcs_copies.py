@@ -1,7 +1,7 @@
 """Copies of a log processor's local checkpoints in a store: who makes a copy, the worth of a copy, the choice of a
 restore, and deletion.
 
-A leader stores a copy under the leader's own term: two leaders unaware of the other never write to the same place.
+A leader stores a copy under the leader's own term: two competing leaders never write to the same place.
 Leaders share only the state of a copy, changed in the store by compare-and-set:
 
     none -> in progress -> completed    everything is stored, was read back and verified
@@ -10,10 +10,10 @@ Leaders share only the state of a copy, changed in the store by compare-and-set:
     any  -> deleted                     for ever: an id is used once
 
 A deposed leader may not know of the deposition, and late requests to the store may arrive. To keep a checkpoint from
-being failed and completed afterwards, **nobody ends or begins a copy on observations from before the own copy
-existed**: a leader puts its own copy, in progress, and looks again. Of two leaders doing both at once, at least one
-sees the copy of the other. The earlier leader gives way (`beginning`), or the later leader has ended the earlier copy
-(`superseded`, `orphaned`).
+being failed and completed afterwards, **nobody ends or begins a copy on observations older than their own copy**: a
+leader puts its own copy, in progress, and looks again. Of two leaders doing both at once, at least one sees the copy of
+the other. The earlier leader gives way (`beginning`), or the later leader has ended the earlier copy (`superseded`,
+`orphaned`).
 
 Pure, like `offsite.cut.bcs`: contents of the store in, actions out.
 """

@@ -2,8 +2,9 @@
 although no comparison allows the removal. See decision 0046.
 
 Whoever may create objects can write such a word, in anybody's name. A release therefore counts at once on the machine
-of its origin, and on another machine some days after its first sight. Until the release counts, the released backup
-stays, and a viewer is informed. A person may refuse a release: a refused release never counts on the local machine.
+of its origin, and on another machine some days after that machine first saw the release. Until the release counts, the
+released backup stays, and a viewer is informed. A person may refuse a release: the release then never counts on
+the local machine.
 """
 
 from __future__ import annotations

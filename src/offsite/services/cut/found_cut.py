@@ -179,8 +179,8 @@ def _moved(evidence: Evidence, stamps: Stamps) -> Iterator[PartitionKey]:
 def _classes(
     cut: Cut, window: Window, moved: AbstractSet[PartitionKey], *, is_doubted: bool
 ) -> Iterator[tuple[str, str]]:
-    """The class of every topic. A topic without writes during the readings is complete with any writers: its records,
-    and their sources, existed before the first end was read."""
+    """The class of every topic. A topic without writes during the readings is complete, whoever wrote to the topic: its
+    records, and the records they were made from, existed before the first end was read."""
     moved_topics = {partition.topic for partition in moved}
     for topic, found in sorted(cut.classes.items()):
         if topic not in PROTECTED_TOPICS:

@@ -35,7 +35,7 @@ class Addresses:
 
     def messages(self, send: Send, held: Held) -> Iterator[Message]:
         """The messages of an effect: a message for every partition number, with the first topic that has such a
-        partition. Keys name no topic, so messages for several topics would replace another."""
+        partition. Keys name no topic, so messages for several topics would overwrite each other."""
         first = {partition: (topic, end) for (topic, _, partition), end in sorted(held.items(), reverse=True)}
         known = min((topic for topic, _, _ in held), default=self.name)
         name = self.fallback if is_topic_name(self.fallback) else known
