@@ -127,7 +127,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     backup, base = known.backup, known.state
     selection = _selection(request, backup)
     if backup is not None:
-        _check_cluster(backup, admin.cluster().cluster_id)
+        check_cluster(backup, admin.cluster().cluster_id)
     schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
     history = decide_history(asked=request.group_history, known=backup.descriptor if backup else None)
     settings = read_cluster_settings(admin)
@@ -277,8 +277,9 @@ def _selection(request: BackupRequest, known: Backup | None) -> TopicSelection:
     return request.selection or known.descriptor.selection  # type: ignore[union-attr]  # one of the two is there
 
 
-def _check_cluster(known: Backup, cluster_id: str) -> None:
-    """Before the topics: on another cluster they would only seem to be missing."""
+def check_cluster(known: Backup, cluster_id: str) -> None:
+    """Whether a run goes on with the backup of another cluster: asked before the topics, which would only seem to be
+    missing there. Raises `OtherCluster`."""
     if origin := import_origin(known.descriptor):
         raise OtherCluster(
             f"backup {known.descriptor.name} was imported from {origin}: it goes on with that alone",

@@ -66,6 +66,7 @@ def test_their_agents_work_for_one_ledger(homes: tuple[Home, Home]) -> None:
     assert (seen.uid, len(seen.members), seen.problem) == (IDENTITY, 2, "")
     members = homes[1].status("shop")["status"]["members"]
     assert [member["counts"] for member in members] == [True, False]
+    assert [member["own"] for member in members] == [False, True], "names may be alike"
 
 
 def test_the_backup_goes_with_the_last_of_them(homes: tuple[Home, Home]) -> None:
