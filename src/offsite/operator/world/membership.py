@@ -45,8 +45,8 @@ class MemberList:
 
 def speak(hands: Hands, wanted: Wanted) -> History:
     """Say what is news of the resource; the state then. Under the lock it is asked whether that is still what the
-    resource says: one that is deleted by now would be a member for ever. Raises `ResourceConflict` where it cannot
-    share the ledger, `RestoreRunning` while another operator holds the lock, and as `enter`."""
+    resource says: one that is deleted by now would be a member for ever. Raises `ResourceConflict` where it is not, or
+    it cannot share the ledger, `RestoreRunning` while another operator holds the lock, and as `enter`."""
     store = hands.eyes.open_store(wanted.place)
 
     def news(now: History) -> Said | None:
@@ -58,7 +58,9 @@ def speak(hands: Hands, wanted: Wanted) -> History:
 
     def said(now: History) -> Said | None:
         found = news(now)
-        return found if found is not None and hands.in_force(wanted, found.kind) else None
+        if found is not None and not hands.in_force(wanted, found.kind):
+            raise ResourceConflict(f"{wanted.name} was changed, or deleted, meanwhile", hint="look again")
+        return found
 
     history = history_of(store, wanted.ledger)
     return history if news(history) is None else _enter(store, wanted.ledger, said, by=hands.eyes.identity)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import ExpiryNotDone, RestoreRunning
+from offsite.model.errors import ExpiryNotDone, ResourceConflict, RestoreRunning
 from offsite.operator.decide import backup as stages
 from offsite.operator.decide import membership
 from offsite.operator.decide.membership import word_of
@@ -119,7 +119,7 @@ class Home:
         slots = Slots(self.state, limit=1)  # type: ignore[arg-type]
         self.keeper.hands = Hands(eyes=eyes, slots=slots, seal=lambda *_: None, in_force=self.in_force)
         record = self.stale if faults and self.stale is not None and rng.random() < 0.3 else self.record
-        with suppress(Crash, RestoreRunning):
+        with suppress(Crash, RestoreRunning, ResourceConflict):
             if not record.is_deleted:
                 self.kept = self.keeper.keep(record)
                 self.world.check_asked(self)
