@@ -423,7 +423,7 @@ def _asks_for_no_others(patch: pytest.MonkeyPatch) -> None:
 
 def _no_job_asks_either(patch: pytest.MonkeyPatch) -> None:
     _asks_for_no_others(patch)
-    patch.setattr(expiry, "_check_last", lambda *_: None)
+    patch.setattr(expiry, "_check_members", lambda *_: None)
 
 
 def _never_says_that_it_leaves(patch: pytest.MonkeyPatch) -> None:
