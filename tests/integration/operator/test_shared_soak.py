@@ -56,6 +56,7 @@ def test_two_kubernetes_clusters_have_one_backup(clusters: tuple[Cluster, Cluste
         (container,) = cluster.proxy.deployments.objects[DEPLOYMENT]["spec"]["template"]["spec"]["containers"]
         assert container["command"][-2:] == ["--uid", IDENTITY]
         wait_until(lambda each=cluster: len(each.status("Backup", "shop")["members"]) == 2, "both", limit_s=120)
+        assert [member.get("own") for member in cluster.status("Backup", "shop")["members"]].count(True) == 1
     assert len(one.repository.backups()) == 1
 
     one.kill()

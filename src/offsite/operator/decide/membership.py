@@ -15,7 +15,8 @@ from offsite.model.named import named
 from offsite.model.time import format_time
 from offsite.operator.decide.wanted import MAXIMUM_RETENTION, MINIMUM_RESTORABLE, Wanted
 from offsite.repository.declared.entry import Kind, Membership
-from offsite.repository.declared.members import Member, in_force, member_id, member_of
+from offsite.repository.declared.history import History
+from offsite.repository.declared.members import Member, differing, in_force, member_id, member_of
 
 _NAMED_MAX = 5
 _CLUSTER = "cluster"
@@ -23,12 +24,11 @@ _CLUSTER = "cluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Of a resource among those that share its backup. `stands_by`: what another one declares counts; `copies`: whether
-    its agents may copy; `lets_go`: whether old data may go. `problem`: in what it differs from what counts; `note`: who
-    differs from it, while it counts; empty for nothing."""
+    """Of a resource among those that share its backup. `stands_by`: what another one declares counts; `lets_go`:
+    whether old data may go. `problem`: in what it differs from what counts; `note`: who differs from it, while it
+    counts; empty for nothing."""
 
     stands_by: bool
-    copies: bool
     lets_go: bool
     problem: str
     note: str
@@ -45,41 +45,67 @@ def word_of(wanted: Wanted) -> Membership:
 
 
 def next_word(wanted: Wanted, members: Sequence[Member]) -> Kind | None:
-    """What it has to say: that it joins, or that something that all share was changed in it. None: nothing. An operator
-    that has seen an older spec than another one says nothing."""
+    """What it has to say: that it joins, or that something that all share was changed in it. None: nothing."""
     word = word_of(wanted)
     mine = member_of(members, word.id)
     if mine is None or mine.dismissed is not None:
         return Kind.JOINED
-    is_news = bool(_differing(mine.fields, word.fields)) and word.generation > mine.generation
-    return Kind.DECLARED if is_news and not mine.is_gone else None
+    is_news = not mine.is_gone and mine.is_news(word.generation, word.fields)
+    return Kind.DECLARED if is_news else None
+
+
+def refusal_to_join(wanted: Wanted, history: History) -> tuple[str, str] | None:
+    """Why the resource cannot share the ledger, and what to do; None: it can, or does. As long as something of it is
+    left, a ledger has one source: of another one's data nothing would be told apart."""
+    mine, another = member_of(history.members, word_of(wanted).id), "declare another Backup, with another identity"
+    if mine is not None and mine.is_gone:
+        again = "declare it anew under another name, and once that shares the backup delete this one: the backup stays"
+        return "this resource has let go of it, and cannot share it again", again
+    if history.backups and not history.members:
+        return "a resource has it that shares its backup with nobody", another
+    if mine is not None:
+        return None
+    sources, counts = {low.beginning.cluster for low in history.there}, in_force(history.members)
+    if sources and wanted.beginning.cluster not in sources:
+        names = named(sorted(sources), most=_NAMED_MAX)
+        return f"its backups are of cluster {names}, and this resource is of {wanted.beginning.cluster}", another
+    if not sources and counts is not None and _CLUSTER in differing(counts.fields, wanted.shared):
+        return f"{counts} says that it is of another cluster than {wanted.beginning.cluster}", another
+    return None
 
 
 def standing(wanted: Wanted, members: Sequence[Member], there: Sequence[Member]) -> Standing:
     """`members`: all of the ledger; `there`: those that have not let go, as far as is shown or believed."""
     mine, counts = wanted.shared, in_force(members)
-    differs = _differing(mine, counts.fields) if counts is not None else ()
-    others = {member: parts for member in there if (parts := _differing(mine, member.fields))}
+    differs = differing(mine, counts.fields) if counts is not None else ()
+    others = {member: parts for member in there if (parts := differing(mine, member.fields))}
     lets_go = not any({*parts} & {MAXIMUM_RETENTION, MINIMUM_RESTORABLE} for parts in others.values())
     kept = "" if lets_go else "no old data goes until all declare the same expiry"
     problem = note = ""
     if differs and counts is not None:
-        problem = "; ".join(filter(None, (_problem(counts, differs), kept)))
+        problem = "; ".join(filter(None, (_problem(wanted, counts, differs), kept)))
     elif others:
         note = "; ".join(filter(None, (_note(others), kept)))
     return Standing(
         stands_by=bool(differs),
-        copies=_CLUSTER not in differs,
         lets_go=lets_go and not differs,
         problem=problem,
         note=note,
     )
 
 
-def _problem(counts: Member, differs: Sequence[str]) -> str:
+def _problem(wanted: Wanted, counts: Member, differs: Sequence[str]) -> str:
+    since, parts = format_time(counts.at_ms), ", ".join(differs)
+    if counts.id == word_of(wanted).id:
+        return (
+            f"what was said for this resource counts, since {since}, and it declares otherwise: {parts}. Its cluster "
+            f"was brought back as it was before, or somebody else spoke for it ({counts}). Change one of these parts, "
+            "and what it declares counts again"
+        )
+    gone = f"offsite operator members {wanted.identity} --gone {counts.id}"
     return (
-        f"what {counts} declared counts, since {format_time(counts.at_ms)}, and this resource declares otherwise: "
-        f"{', '.join(differs)}. Declare the same in both; what is changed last counts"
+        f"what {counts} declared counts, since {since}, and this resource declares otherwise: {parts}. Declare the "
+        f"same in both; what is changed last counts. If that one is gone for good, say so: {gone}"
     )
 
 
@@ -87,10 +113,3 @@ def _note(others: Mapping[Member, Sequence[str]]) -> str:
     who = named(list(map(str, others)), most=_NAMED_MAX)
     parts = sorted({part for differs in others.values() for part in differs})
     return f"what this resource declares counts; {who} declared otherwise: {', '.join(parts)}"
-
-
-def _differing(one: Sequence[tuple[str, str]], other: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The parts that are not alike. What one of the two does not know, for it is of another version, is no difference:
-    an upgrade would let all stand by."""
-    mine, theirs = dict(one), dict(other)
-    return tuple(part for part in sorted(mine.keys() & theirs.keys()) if mine[part] != theirs[part])

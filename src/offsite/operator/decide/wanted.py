@@ -177,10 +177,14 @@ def shared_fields(backup: Backup) -> tuple[tuple[str, str], ...]:
         "exclude": spec.exclude,
         "snapshotDuration": spec.snapshot_duration,
         "parameters": spec.parameters,
-        MAXIMUM_RETENTION: expiry.maximum_retention,
-        MINIMUM_RESTORABLE: expiry.minimum_restorable,
     }
-    return tuple((part, _hash(value)) for part, value in parts.items())
+    of_expiry = expiry_fields(expiry.maximum_retention, expiry.minimum_restorable)
+    return (*((part, _hash(value)) for part, value in parts.items()), *of_expiry)
+
+
+def expiry_fields(maximum_retention: str, minimum_restorable: str) -> tuple[tuple[str, str], ...]:
+    """Those parts by which old data goes."""
+    return (MAXIMUM_RETENTION, _hash(maximum_retention)), (MINIMUM_RESTORABLE, _hash(minimum_restorable))
 
 
 def _hash(value: object) -> str:

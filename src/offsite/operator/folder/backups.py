@@ -283,12 +283,12 @@ class BackupKeeper:
 
 def _among_others(hands: Hands, wanted: Wanted) -> tuple[Wanted, Standing, list[JsonValue]]:
     """What is wanted of a backup that others share, once this resource has said what is news; and who they are."""
-    history = speak(hands.eyes, wanted)
+    history = speak(hands, wanted)
     there = still_there(hands.eyes.open_store(wanted.place), history)
     shared = standing(wanted, history.members, there)
-    agents = wanted.agents if shared.copies else replace(wanted.agents, replicas=0)
-    wanted = replace(wanted, word=history.generation, stands_by=shared.stands_by, agents=agents)
-    return wanted, shared, members_of(there, in_force(history.members))
+    wanted = replace(wanted, word=history.generation, stands_by=shared.stands_by)
+    own = member_id(wanted.ledger, wanted.uid)
+    return wanted, shared, members_of(there, in_force(history.members), own=own)
 
 
 def _let_go_of_shared(hands: Hands, launches: Launches, record: Record) -> str:

@@ -13,6 +13,7 @@ from offsite.operator.folder.records import Edit, Record
 from offsite.operator.folder.status import Told
 from offsite.operator.world.ports import Agents
 from offsite.operator.world.telling import Saying
+from offsite.repository.declared.members import member_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,4 +87,5 @@ def saying_of(record: Record, told: Sequence[Told], fields: Mapping[str, JsonVal
     """What is told of a resource in its repository: the conditions, and of the fields those that are one word."""
     facts = {name: str(value) for name, value in (fields or {}).items() if isinstance(value, str | int)}
     conditions = [(each.type, each.message) for each in told]
-    return Saying(kind=record.kind, name=record.name, conditions=conditions, facts=facts)
+    member = member_id(record.identity, record.uid) if record.identity else ""
+    return Saying(kind=record.kind, name=record.name, conditions=conditions, facts=facts, member=member)

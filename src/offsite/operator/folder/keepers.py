@@ -35,6 +35,8 @@ from offsite.repository.declared.entry import Kind
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import Store
 
+_BEGINS = frozenset({Kind.STARTED, Kind.JOINED, Kind.DECLARED})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
@@ -114,7 +116,7 @@ class Keepers:
         now = self._looked_now(wanted.uid)
         if now is None:
             return kind is Kind.STOPPED
-        return now.generation == wanted.generation and not (now.is_deleted and kind is Kind.STARTED)
+        return now.generation == wanted.generation and not (now.is_deleted and kind in _BEGINS)
 
     def _may_begin(self, wanted: RestoreWanted) -> bool:
         """No restore begins that is to be deleted, nor by an old spec."""

@@ -115,8 +115,9 @@ def backups_of(seen: BackupSeen) -> list[JsonValue]:
     return [_backup(each) for each in seen.backups]
 
 
-def members_of(there: Sequence[Member], counts: Member | None) -> list[JsonValue]:
-    """The resources that share a backup. `counts`: the one whose word does."""
+def members_of(there: Sequence[Member], counts: Member | None, *, own: str) -> list[JsonValue]:
+    """The resources that share a backup. `counts`: the one whose word does; `own`: the id of the one that is told of
+    it."""
     return [
         {
             "id": member.id,
@@ -124,6 +125,7 @@ def members_of(there: Sequence[Member], counts: Member | None) -> list[JsonValue
             "operator": member.by,
             "since": format_time(member.at_ms),
             "counts": member is counts,
+            "own": member.id == own,
         }
         for member in there
     ]

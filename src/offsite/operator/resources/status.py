@@ -107,6 +107,8 @@ class MemberTold(Strict):
     """When that was. It says nothing of whether it is there still: only its own word that it lets go does."""
     counts: bool = False
     """Whether what it declares counts."""
+    own: bool = False
+    """Whether it is this resource: names may be alike in all clusters."""
 
 
 class AgentCount(Strict):

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError, RestoreRunning
+from offsite.model.errors import OffsiteError, OtherCluster, RestoreRunning
 from offsite.model.journal import noted
 from offsite.model.uninterrupted import let_interrupt
 from offsite.operator.work.beating import beating
@@ -44,12 +44,14 @@ class ToldOtherwise(Exception):  # no error: it ends the work on a backup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """What an agent works with. `interval_of`: seconds from one round to the next, of a low-level backup."""
+    """What an agent works with. `interval_of`: seconds from one round to the next, of a low-level backup;
+    `check_source`: raises `OtherCluster` where it is not of the cluster that this agent reaches."""
 
     store: Store
     uid: str
     open_follower: OpenFollower
     interval_of: Callable[[LowLevel], float]
+    check_source: Callable[[LowLevel], None]
     outages: Outages
     clock: Clock
     identity: ProcessIdentity
@@ -65,6 +67,7 @@ class Agent:
         self._terms = LeaseTerms(store=parts.store, lease=self._layout.agent)
         self._voice = Voice(parts.store, self._layout, parts.clock)
         self._history: History | None = None
+        self._checked = 0
 
     def run(self) -> None:
         """Raises the error that cannot be waited out, or was for too long."""
@@ -95,6 +98,7 @@ class Agent:
                 claim = held.enter_context(self._terms.held(self._parts.identity))
             except RestoreRunning:
                 self._voice.rests()
+                self._check_source(low)
                 self._parts.clock.sleep(STAND_BY_S)
                 return
             try:
@@ -102,6 +106,20 @@ class Agent:
             except ToldOtherwise as told:
                 self._voice.rests()
                 noted("agent_rests", why=str(told), uid=self._parts.uid, backup=low.beginning.backup)
+
+    def _check_source(self, low: LowLevel) -> None:
+        """Who stands by for what it could never go on with is no help: it says so by its end. The name of a cluster may
+        lead to another one elsewhere. What does not answer now is asked again."""
+        if self._checked == low.number:
+            return
+        try:
+            self._parts.check_source(low)
+        except OtherCluster:
+            raise
+        except OffsiteError as error:
+            noted("source_not_checked", error=error.id, why=error.message, uid=self._parts.uid)
+        else:
+            self._checked = low.number
 
     def _copy(self, low: LowLevel, claim: LeaseClaim) -> None:
         self._voice.takes(low.number, claim.term)

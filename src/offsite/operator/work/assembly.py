@@ -11,6 +11,7 @@ from offsite.model.errors import BadOption
 from offsite.model.selections.pattern_list import stored_patterns
 from offsite.model.time import parse_duration_s
 from offsite.operator.decide.parameters import Parameters, parse_parameters
+from offsite.operator.decide.wanted import expiry_fields
 from offsite.operator.resources.backup import expiry_contradiction
 from offsite.operator.work.agent import Agent, AgentParts, Guard
 from offsite.operator.work.expire import Expiry
@@ -20,6 +21,7 @@ from offsite.repository.declared.history import LowLevel
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.backup.options import BackupWords, parse_backup, parse_limits
+from offsite.services.backup.planned import check_cluster
 from offsite.services.cluster import Cluster
 from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.outages import Outages
@@ -67,12 +69,16 @@ def make_agent(uid: str, tools: AgentTools) -> Agent:
             finally:
                 follower.close()
 
+    def check_source(low: LowLevel) -> None:
+        check_cluster(tools.repository.backup(low.beginning.backup), tools.cluster.admin.cluster().cluster_id)
+
     return Agent(
         AgentParts(
             store=tools.repository.store,
             uid=uid,
             open_follower=open_follower,
             interval_of=lambda low: _parameters(low).interval_s,
+            check_source=check_source,
             outages=tools.outages,
             clock=tools.clock,
             identity=ProcessIdentity.mine(),
@@ -99,6 +105,7 @@ def make_expiry(  # noqa: PLR0913  # as its process is told
         minimum_ms=int(parse_duration_s(minimum_restorable) * 1000) if minimum_restorable else 0,
         is_deletion=is_deletion,
         member=member,
+        declared=expiry_fields(maximum_retention or "", minimum_restorable or ""),
     )
 
 

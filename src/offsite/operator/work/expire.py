@@ -15,15 +15,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, ExpiryNotDone, FormatTooNew
+from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, ExpiryNotDone, FormatTooNew, RestoreRunning
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.succession import judge_coverage, judge_successor
 from offsite.operator.work.beating import beating
 from offsite.operator.work.comparison import is_at, rewritten, same_batches, successor_of
-from offsite.operator.work.entering import enter
 from offsite.operator.work.reading import Reading
 from offsite.operator.work.release import is_released, release_doubt
 from offsite.operator.work.returned import sweep_removed
+from offsite.operator.world.entering import Said, enter
 from offsite.operator.world.membership import still_there
 from offsite.repository.backup import Backup
 from offsite.repository.declared.entry import Kind, Predecessor
@@ -31,7 +31,7 @@ from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.kept import KeptBackup, put_kept
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, is_begun_by, owner_of
-from offsite.repository.declared.members import member_id, member_of
+from offsite.repository.declared.members import differing, member_id, member_of
 from offsite.repository.declared.order import Located, is_older, last_of, rank
 from offsite.repository.generations.removal import (
     begin_removal,
@@ -70,7 +70,8 @@ _BROUGHT_BACK = "somebody brought it back, or its removal broke off as it began:
 class Expiry:
     """What is asked of a job. `policy`: what the retention keeps of the last backup, None for all; `minimum_ms`: how
     much must be restorable of it before older ones go; `is_deletion`: all go. `member`: the uid of the resource that is
-    deleted, where others may share the backup: nothing goes while one of them is there."""
+    deleted, where others may share the backup: nothing goes while one of them is there; `declared`: a hash of each part
+    of the expiry that this job goes by."""
 
     uid: str
     repositories: Sequence[Repository]
@@ -78,17 +79,19 @@ class Expiry:
     minimum_ms: int
     is_deletion: bool
     member: str = ""
+    declared: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
     """What a job did. `points`: restore points let go of the last backup; `removed`: names of the backups that were
-    deleted as a whole; `kept`: older ones that stay, and why."""
+    deleted as a whole; `kept`: older ones that stay, and why. `left_to`: another job of it runs, and has its work."""
 
     uid: str
     points: int = 0
     removed: tuple[str, ...] = ()
     kept: tuple[KeptBackup, ...] = ()
+    left_to: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +122,19 @@ class _Low:
 
 
 def expire(asked: Expiry, *, clock: Clock) -> Expired:
-    """Do one job, and tell in the repositories what was kept. Raises `RestoreRunning` while another one of this backup
-    runs, `ExpiryNotDone` where a backup that is to go is still read, copied or pinned, `CommitsGone` where the last one
-    is not what this machine saw there before, and what the retention and the stores raise."""
+    """Do one job, and tell in the repositories what was kept. Leaves the work to another one of this backup that runs;
+    a deletion raises `RestoreRunning` then, for it is to be done. Raises `ExpiryNotDone` where a backup that is to go
+    is still read, copied or pinned, or who shares it declares another expiry, `CommitsGone` where the last one is not
+    what this machine saw there before, and what the retention and the stores raise."""
     layout = DeclaredLayout(uid=asked.uid)
     with ExitStack() as held:
-        for repository in asked.repositories:
-            held.enter_context(_alone(repository, layout.expiry))
+        try:
+            for repository in asked.repositories:
+                held.enter_context(_alone(repository, layout.expiry))
+        except RestoreRunning as error:
+            if asked.is_deletion:
+                raise
+            return Expired(uid=asked.uid, left_to=error.message)
         done = _delete(asked, clock) if asked.is_deletion else _expire(asked, clock)
         stores = [repository.store for repository in asked.repositories]
         for store in stores:
@@ -142,7 +151,6 @@ def _delete(asked: Expiry, clock: Clock) -> Expired:
     """All of its backups, but for those that are pinned or read."""
     removed, kept = list[str](), list[KeptBackup]()
     for low in _lows(asked):
-        _check_last(asked, low.store, low.ledger)
         if not low.is_ours:
             warned("left_alone", why=_NOT_OURS, uid=asked.uid, backup=low.name)
             continue
@@ -343,7 +351,7 @@ def _located(low: _Low) -> Located:
 
 
 def _lows(asked: Expiry) -> list[_Low]:
-    """All that is left of the resource's backups, older ones first."""
+    """All that is left of the resource's backups, older ones first. Raises as `_check_members`."""
     lows = [low for place in range(len(asked.repositories)) for low in _lows_in(asked, place)]
     located = tuple(map(_located, lows))
     return sorted(lows, key=lambda low: rank(_located(low), located))
@@ -352,6 +360,7 @@ def _lows(asked: Expiry) -> list[_Low]:
 def _lows_in(asked: Expiry, place: int) -> Iterator[_Low]:
     repository = asked.repositories[place]
     ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=asked.uid)).read()
+    _check_members(asked, repository.store, ledger)
     newest = {low.beginning.backup: low.number for low in ledger.there}
     for low in ledger.there:
         yield _Low(
@@ -372,10 +381,16 @@ def _is_ours(store: Store, backup: str, uid: str) -> bool:
         return False
 
 
-def _check_last(asked: Expiry, store: Store, history: History) -> None:
-    """Nobody shares the backup of a resource that is deleted: it said itself that it let go, and so did all others.
-    Raises `ExpiryNotDone`, and what the store raises."""
-    if not (asked.is_deletion and asked.member):
+def _check_members(asked: Expiry, store: Store, history: History) -> None:
+    """Nobody shares the backup of a resource that is deleted: it said itself that it let go, and so did all others. Of
+    one that goes on all declare the expiry that this job goes by, also who spoke since it began. Raises
+    `ExpiryNotDone`, and what the store raises."""
+    if not asked.is_deletion:
+        others = [other for other in still_there(store, history) if differing(other.fields, asked.declared)]
+        if others:
+            raise ExpiryNotDone(f"{others[0]} declares another expiry", hint="it goes on once all declare the same")
+        return
+    if not asked.member:
         return
     mine = member_of(history.members, member_id(asked.uid, asked.member))
     if mine is None or not mine.is_gone:
@@ -457,13 +472,14 @@ def _announced(uid: str, low: _Low) -> Callable[[int], None]:
 def _decide(asked: Expiry, low: _Low, kind: Kind) -> None:
     """Enter what happens to a backup. Raises `ExpiryNotDone` where another one began in its place meanwhile."""
 
-    def check(history: History) -> None:
-        _check_last(asked, low.store, history)
+    def said(history: History) -> Said:
+        _check_members(asked, low.store, history)
         later = history.backups[low.low.number :]
         if not low.is_continued and any(each.beginning.backup == low.name for each in later):
             raise ExpiryNotDone(f"another backup began in the place of {low.name}", hint="it is tried again")
+        return Said(kind=kind, number=low.low.number)
 
-    enter(low.store, asked.uid, number=low.low.number, kind=kind, check=check)
+    enter(low.store, asked.uid, said, by=ProcessIdentity.mine())
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from offsite.model.errors import BackupNotFound, BadOption, Damaged, PlanChanged, ResourceConflict
 from offsite.model.journal import decided, warned
 from offsite.model.named import named
-from offsite.operator.work.entering import enter
+from offsite.operator.world.entering import Said, enter
 from offsite.repository.declared.entry import REASON_MAX, Kind, LastCommit, Release
 from offsite.repository.declared.history import LowLevel, Phase
 from offsite.repository.declared.kept import get_kept
@@ -19,6 +19,7 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, owner_of
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
+from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.readers import readers_of
 from offsite.repository.state import BackupState
 from offsite.services.releases import ReleaseMemory
@@ -115,13 +116,8 @@ def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> Releas
     if (now.uid, now.number, now.commit, now.hash) != (plan.uid, plan.number, plan.commit, plan.hash):
         raise PlanChanged(f"{plan.backup} is not what was shown any more", hint="run the same command again")
     last = LastCommit(commit=plan.commit, hash=plan.hash)
-    after = enter(
-        repository.store,
-        plan.uid,
-        number=plan.number,
-        kind=Kind.RELEASED,
-        release=Release(last=last, reason=reason),
-    )
+    said = Said(kind=Kind.RELEASED, number=plan.number, release=Release(last=last, reason=reason))
+    after = enter(repository.store, plan.uid, lambda _: said, by=ProcessIdentity.mine())
     if (word := after.backups[plan.number - 1].released) is not None:
         _memory(repository.store, plan.uid).note_given(word)
     decided("released", why=reason, uid=plan.uid, backup=plan.backup)
@@ -162,7 +158,8 @@ def _seal(repository: Repository, uid: str, low: LowLevel) -> None:
         seal_backup(repository.backup(low.beginning.backup))
     except (BackupNotFound, Damaged):  # nothing can be added to it
         return
-    enter(repository.store, uid, number=low.number, kind=Kind.SEALED)
+    said = Said(kind=Kind.SEALED, number=low.number)
+    enter(repository.store, uid, lambda _: said, by=ProcessIdentity.mine())
 
 
 def _lies_there(repository: Repository, backup: str) -> tuple[LastCommit, BackupState | None, str]:

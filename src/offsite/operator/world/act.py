@@ -12,12 +12,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offsite.model.errors import BackupNotFound, OffsiteError, ResourceConflict
+from offsite.model.errors import BackupNotFound, OffsiteError, ResourceConflict, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Seal, Start, Step, TakeSlot, Turn
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
 from offsite.operator.decide.wanted import Place, Wanted
+from offsite.operator.world.entering import check_fence
 from offsite.operator.world.look import Eyes, history_of
 from offsite.operator.world.places import prove_writable
 from offsite.operator.world.slots import Slots
@@ -65,8 +66,8 @@ class Hands:
 
     def carry_out(self, wanted: Wanted, step: Step, *, seen: BackupSeen) -> None:
         """`seen`: what the step was decided by. Raises `RestoreRunning` while another operator holds the lock,
-        `ResourceConflict` where a name is somebody else's, and what the store raises. What another operator did
-        meanwhile is left to the next look."""
+        `ResourceConflict` where a name is somebody else's, `DamagedObject` where nothing can follow in the ledger, and
+        what the store raises. What another operator did meanwhile is left to the next look."""
         match step:
             case ConfigureAgents():
                 self.eyes.agents.configure(wanted.uid, step.agents)
@@ -162,8 +163,8 @@ class Hands:
         """The state behind the new entry; None where another operator was first, or what is decided does not fit any
         more."""
         store, layout = self.eyes.open_store(place), DeclaredLayout(uid=wanted.ledger)
-        ledger = DeclaredLedger(store=store, layout=layout)
-        with locked(store, layout, self.eyes) as fence:
+        ledger, terms = DeclaredLedger(store=store, layout=layout), LeaseTerms(store=store, lease=layout.lock)
+        with terms.held(self.eyes.identity) as claim:
             if not self.in_force(wanted, kind):
                 decided("not_any_more", why="another spec is in force", uid=wanted.uid, what=kind.value)
                 return None
@@ -173,7 +174,7 @@ class Hands:
                 previous=history.head,
                 kind=kind,
                 generation=wanted.word if wanted.identity else wanted.generation,
-                fence=fence,
+                fence=claim.term,
                 word=random_id(16),
                 at_ms=store.now_ms(),
                 number=number or len(history.backups) + 1,
@@ -187,10 +188,12 @@ class Hands:
             try:
                 found = ledger.append(entry, to=history)
             except NotAllowedError as error:
+                with suppress(RestoreTakenOver):
+                    check_fence(terms, claim, history)
                 decided("not_any_more", why=str(error), uid=wanted.uid, what=kind.value)
                 return None
         if found is not None:
-            decided("declared", why=kind.value, uid=wanted.uid, number=entry.number, fence=fence)
+            decided("declared", why=kind.value, uid=wanted.uid, number=entry.number, fence=claim.term)
         return found
 
 

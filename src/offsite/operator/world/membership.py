@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsite.model.errors import BadOption, ExpiryNotDone, ResourceConflict
-from offsite.model.ids import random_id
+from offsite.model.errors import BadOption, ResourceConflict
 from offsite.model.journal import decided
-from offsite.operator.decide.membership import next_word, word_of
+from offsite.operator.decide.membership import next_word, refusal_to_join, word_of
 from offsite.operator.decide.wanted import Place, Wanted
+from offsite.operator.world.act import Hands
+from offsite.operator.world.entering import Said, Say, enter
 from offsite.operator.world.look import Eyes, history_of
-from offsite.repository.declared.entry import REASON_MAX, Entry, Kind, Membership
+from offsite.repository.declared.entry import REASON_MAX, Kind, Membership
 from offsite.repository.declared.history import History
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.declared.members import Member, in_force, member_id, member_of
-from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.releases import ReleaseMemory
 from offsite.stores.store import Store
@@ -45,37 +43,37 @@ class MemberList:
     members: tuple[MemberLine, ...]
 
 
-_TRIES = 20
-"""Others may be faster so often."""
+def speak(hands: Hands, wanted: Wanted) -> History:
+    """Say what is news of the resource; the state then. Under the lock it is asked whether that is still what the
+    resource says: one that is deleted by now would be a member for ever. Raises `ResourceConflict` where it is not, or
+    it cannot share the ledger, `RestoreRunning` while another operator holds the lock, and as `enter`."""
+    store = hands.eyes.open_store(wanted.place)
 
-Say = Callable[[History], tuple[Kind, Membership] | None]
-"""What is to be said in a state; None: nothing any more."""
-
-
-def speak(eyes: Eyes, wanted: Wanted) -> History:
-    """Say what is news of the resource; the state then. Raises `ResourceConflict` where the ledger is of a resource
-    that shares it with nobody, `RestoreRunning` while another operator holds the lock, and what the store raises."""
-    store = eyes.open_store(wanted.place)
-
-    def said(now: History) -> tuple[Kind, Membership] | None:
-        mine = member_of(now.members, word_of(wanted).id)
-        if (now.backups and not now.members) or (mine is not None and mine.is_gone):
-            why = "it let go of it" if mine is not None else "a resource has it that shares its backup with nobody"
-            raise ResourceConflict(f"the identity {wanted.identity} in {store.url}: {why}", hint="choose another one")
+    def news(now: History) -> Said | None:
+        if refused := refusal_to_join(wanted, now):
+            why, hint = refused
+            raise ResourceConflict(f"the identity {wanted.identity} in {store.url}: {why}", hint=hint)
         kind = next_word(wanted, now.members)
-        return None if kind is None else (kind, word_of(wanted))
+        return None if kind is None else Said(kind=kind, member=word_of(wanted))
+
+    def said(now: History) -> Said | None:
+        found = news(now)
+        if found is not None and not hands.in_force(wanted, found.kind):
+            raise ResourceConflict(f"{wanted.name} was changed, or deleted, meanwhile", hint="look again")
+        return found
 
     history = history_of(store, wanted.ledger)
-    return history if said(history) is None else _enter(store, wanted.ledger, said, by=eyes.identity)
+    return history if news(history) is None else _enter(store, wanted.ledger, said, by=hands.eyes.identity)
 
 
 def leave(eyes: Eyes, ledger: str, uid: str, place: Place) -> History:
     """Say that a resource lets go, if it ever joined; the state then. Raises as `speak`."""
     store, mine = eyes.open_store(place), member_id(ledger, uid)
 
-    def said(now: History) -> tuple[Kind, Membership] | None:
+    def said(now: History) -> Said | None:
         before = member_of(now.members, mine)
-        return (Kind.LEFT, Membership(id=mine, proof=uid)) if before is not None and not before.is_gone else None
+        is_there = before is not None and not before.is_gone
+        return Said(kind=Kind.LEFT, member=Membership(id=mine, proof=uid)) if is_there else None
 
     history = history_of(store, ledger)
     return history if said(history) is None else _enter(store, ledger, said, by=eyes.identity)
@@ -126,8 +124,8 @@ def dismiss(store: Store, identity: str, member: str, *, reason: str, refuse: bo
     if not reason.strip() or len(reason) > REASON_MAX:
         raise BadOption(f"the reason has 1 to {REASON_MAX} characters, this one {len(reason)}", hint="give --reason")
 
-    def said(now: History) -> tuple[Kind, Membership] | None:
-        return Kind.LEFT, Membership(id=_dismissible(now, member).id, reason=reason)
+    def said(now: History) -> Said:
+        return Said(kind=Kind.LEFT, member=Membership(id=_dismissible(now, member).id, reason=reason))
 
     after = member_of(_enter(store, identity, said, by=ProcessIdentity.mine()).members, before.id)
     if after is not None and after.dismissed is not None:
@@ -150,30 +148,9 @@ def _dismissible(history: History, member: str) -> Member:
 
 
 def _enter(store: Store, ledger: str, say: Say, *, by: ProcessIdentity) -> History:
-    """The state behind what was said, under the lock of operators: who decides at the same time, decides by the state
-    before or by the one behind. Where the word of a resource changes, what counts has another number, and what was
-    decided by the one before is refused."""
-    layout = DeclaredLayout(uid=ledger)
-    log = DeclaredLedger(store=store, layout=layout)
-    with LeaseTerms(store=store, lease=layout.lock).held(by) as claim:
-        for _ in range(_TRIES):
-            history = log.read()
-            if (said := say(history)) is None:
-                return history
-            kind, word = said
-            entry = Entry(
-                seq=history.seq + 1,
-                previous=history.head,
-                kind=kind,
-                generation=history.generation + 1,
-                fence=claim.term,
-                word=random_id(16),
-                at_ms=store.now_ms(),
-                number=0,
-                by=by.text,
-                member=word,
-            )
-            if (after := log.append(entry, to=history)) is not None:
-                decided("declared", why=kind.value, ledger=ledger, member=word.name or word.id, fence=claim.term)
-                return after
-    raise ExpiryNotDone("others decide about it all the time", hint="it is tried again")
+    """The state behind what was said: who decides at the same time, decides by the state before or by the one behind.
+    Where the word of a resource changes, what counts has another number, and what was decided by the one before is
+    refused."""
+    after = enter(store, ledger, say, by=by)
+    decided("declared", why="a resource that shares it spoke", ledger=ledger, word=after.generation, fence=after.fence)
+    return after

@@ -21,12 +21,13 @@ KEPT_MS = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
-    """Of one resource. `conditions`: (type, message)."""
+    """Of one resource. `conditions`: (type, message); `member`: what names it among those that share a backup."""
 
     kind: str
     name: str
     conditions: Sequence[tuple[str, str]]
     facts: Mapping[str, str] = field(default_factory=dict)
+    member: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,10 +35,10 @@ class Telling:
     """Notes are hints: one that cannot be made is left out."""
 
     clock: Clock
-    _said: dict[tuple[str, Place], tuple[Saying, int]] = field(default_factory=dict)
+    _said: dict[tuple[str, Place, str], tuple[Saying, int]] = field(default_factory=dict)
 
     def tell(self, eyes: Eyes, uid: str, place: Place, saying: Saying) -> None:
-        before, now_ms = self._said.get((uid, place)), self.clock.now_ms()
+        before, now_ms = self._said.get((uid, place, saying.member)), self.clock.now_ms()
         if before is not None and before[0] == saying and 0 <= now_ms - before[1] < TOLD_MS:
             return
         told = DeclaredTold(
@@ -49,8 +50,8 @@ class Telling:
             facts=tuple(saying.facts.items()),
         )
         with suppress(OffsiteError):
-            put_told(eyes.open_store(place), DeclaredLayout(uid=uid), told)
-            self._said[uid, place] = (saying, now_ms)
+            put_told(eyes.open_store(place), DeclaredLayout(uid=uid), told, member=saying.member)
+            self._said[uid, place, saying.member] = (saying, now_ms)
 
     def keep_only(self, uids: Collection[str]) -> None:
         """Of others nothing is remembered after a while: until then `forget` may come."""
@@ -61,5 +62,5 @@ class Telling:
         """Of a resource that is gone, and left nothing else in repositories."""
         for key in [each for each in self._said if each[0] == uid]:
             with suppress(OffsiteError):
-                eyes.open_store(key[1]).delete(DeclaredLayout(uid=uid).told_key)
+                eyes.open_store(key[1]).delete(DeclaredLayout(uid=uid).told_key(key[2]))
             del self._said[key]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,12 +12,14 @@ from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import check_backup_name
+from offsite.model.untrusted.printable import printable
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object, patterns_of
 
 REASON_MAX = 1_000
 """Characters of why a person let something go: every reader of the ledger reads it."""
 NAME_MAX = 200
-"""Of the name of a resource, with its namespace and what tells its Kubernetes cluster."""
+"""Of the name of a resource, with its namespace."""
+_MEMBER_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Kind(StrEnum):
@@ -240,13 +244,19 @@ def settings_of(snapshot_duration: str, parameters: Mapping[str, str]) -> Settin
 
 def _member(item: JsonObject) -> Membership:
     return Membership(
-        id=item.text("id"),
-        name=item.text("name")[:NAME_MAX],
+        id=_member_id(item.text("id")),
+        name=printable(item.text("name")[:NAME_MAX]),
         generation=item.count("generation"),
         fields=item.text_map("fields"),
         proof=item.text("proof"),
         reason=item.text("reason")[:REASON_MAX],
     )
+
+
+def _member_id(text: str) -> str:
+    """What nobody but a stranger writes is named by its hash: people type ids, so none may be empty, begin another one,
+    or hold what no keyboard has."""
+    return text if _MEMBER_ID.fullmatch(text) else hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _beginning(item: JsonObject) -> Beginning:

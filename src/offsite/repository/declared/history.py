@@ -85,6 +85,8 @@ def after(history: History, entry: Entry, *, head: str) -> History:
     if entry.generation < history.generation:
         raise NotAllowedError(f"entry {entry.seq} is by generation {entry.generation}, not by {history.generation}")
     word = LedgerWord(hash=head, by=entry.by, at_ms=entry.at_ms)
+    if (history.members or entry.member is not None) and entry.generation > history.generation + 1:
+        raise NotAllowedError(f"entry {entry.seq} is by word {entry.generation}, and there were {history.generation}")
     if entry.kind in {Kind.JOINED, Kind.DECLARED, Kind.LEFT}:
         if history.backups and not history.members:
             raise NotAllowedError("it is the ledger of a resource that shares it with nobody")

@@ -11,6 +11,7 @@ declared/<uid>/restore/<seq:020>.json       what was decided of the restore with
 declared/<uid>/expiry/<term:08>.<part>.json which process lets old data go (a lease)
 declared/<uid>/probe-<word>.json            whether two names are of one place (deleted again, never trusted)
 declared/<uid>/told.json                    what its operator tells of it for people (overwritten, never trusted)
+declared/<uid>/told/<member>.json           the same of one of the resources that share a backup
 declared-names/<backup>.json                of which resource the backup of that name is, create-only
 declared-names/<backup>/<number:08>.json    of which one it is since those before have nothing left of it, create-only
 """
@@ -50,9 +51,8 @@ class DeclaredLayout:
     def audit_key(self, seq: int, attempt: str) -> str:
         return f"{self.audit_prefix}{seq:020d}-{attempt}.jsonl"
 
-    @property
-    def told_key(self) -> str:
-        return f"{DECLARED_PREFIX}{self.uid}/told.json"
+    def told_key(self, member: str = "") -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/told{'/' if member else ''}{member}.json"
 
     def probe_key(self, word: str) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/probe-{word}.json"

@@ -3,6 +3,9 @@
 Each of them says in the ledger that it shares the backup, what it declares, and that it lets go. The newest word that
 was entered counts: by the order of entries, never by a clock. A resource that only joins changes nothing.
 
+A resource says each spec of it once. Its generation orders its specs only until its cluster is brought back as it was
+before, or somebody speaks in its name: so what is new is judged by all that it said, and not by a number.
+
 That a resource let go is shown by its uid. The ledger has a hash of it until then, so nobody else can say so, but
 whoever may read the resource. Without the uid it is the word of a person, and may be made up.
 """
@@ -13,23 +16,29 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
-from offsite.repository.declared.entry import NAME_MAX, Entry, Kind, Membership, NotAllowedError
+from offsite.model.untrusted.printable import printable
+from offsite.repository.declared.entry import Entry, Kind, Membership, NotAllowedError
 from offsite.stores.numbered_log import LedgerWord
+
+Fields = tuple[tuple[str, str], ...]
+"""A hash of each part of a spec that all have to declare alike."""
+_BY_MAX = 100
+_ID_TOLD = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One resource. `by`: the process that entered its newest word, at `at_ms` by the store's clock; `joined`,
-    `declared`: numbers of entries, 0 for what it never changed. `is_gone`: it let go, and showed it; `dismissed`: a
-    person said that it is gone."""
+    """One resource. `by`: the process that entered its newest word, at `at_ms` by the store's clock; `said`: all its
+    specs, each with its generation, in the order in which they were entered; `joined`, `declared`: numbers of entries,
+    0 for what it never changed. `is_gone`: it let go, and showed it; `dismissed`: a person said that it is gone."""
 
     id: str
     name: str
     by: str
     at_ms: int
-    generation: int
-    fields: tuple[tuple[str, str], ...]
+    said: tuple[tuple[int, Fields], ...]
     joined: int
     declared: int = 0
     is_gone: bool = False
@@ -41,8 +50,30 @@ class Member:
         """Whether what it declares may count."""
         return not self.is_gone and self.dismissed is None
 
+    @property
+    def fields(self) -> Fields:
+        """What it declares."""
+        return self.said[-1][1]
+
+    def is_news(self, generation: int, fields: Fields) -> bool:
+        """Whether it changed that since it spoke, as far as its words tell: it never said this spec, and neither what
+        it said last nor what it said up to that generation is the same."""
+        if any(said_of == generation and not differing(said, fields) for said_of, said in self.said):
+            return False
+        until_then = [word for word in reversed(self.said) if word[0] <= generation]
+        before = max(until_then, key=itemgetter(0), default=None)
+        return bool(differing(self.fields, fields)) and (before is None or bool(differing(before[1], fields)))
+
     def __str__(self) -> str:
-        return f"{self.name} ({self.by[:NAME_MAX]})"
+        """With what a person names it by: names are alike in all clusters, and whoever may write chooses one."""
+        return f"{self.name} (member {self.id[:_ID_TOLD]}, {printable(self.by[:_BY_MAX])})"
+
+
+def differing(one: Fields, other: Fields) -> tuple[str, ...]:
+    """The parts that are not alike. What one of the two does not know, for it is of another version, is no difference:
+    an upgrade would let all stand by."""
+    mine, theirs = dict(one), dict(other)
+    return tuple(part for part in sorted(mine.keys() & theirs.keys()) if mine[part] != theirs[part])
 
 
 def member_id(ledger: str, uid: str) -> str:
@@ -74,9 +105,9 @@ def members_after(members: tuple[Member, ...], entry: Entry, word: LedgerWord, *
         raise NotAllowedError(f"entry {entry.seq} is of a resource that does not share the backup")
     after = replace(before, by=entry.by, at_ms=entry.at_ms)
     if entry.kind is Kind.DECLARED:
-        if not before.has_word or said.generation <= before.generation:
-            raise NotAllowedError(f"entry {entry.seq} is by generation {said.generation}, not by {before.generation}")
-        after = replace(after, generation=said.generation, fields=said.fields, declared=entry.seq)
+        if not before.has_word or not before.is_news(said.generation, said.fields):
+            raise NotAllowedError(f"entry {entry.seq} says what its resource said before")
+        after = replace(after, said=(*before.said, (said.generation, said.fields)), declared=entry.seq)
     elif said.proof and hmac.compare_digest(member_id(uid, said.proof), said.id):
         after = replace(after, is_gone=True)
     else:
@@ -93,8 +124,7 @@ def _joined(members: tuple[Member, ...], before: Member | None, entry: Entry, sa
         name=said.name,
         by=entry.by,
         at_ms=entry.at_ms,
-        generation=said.generation,
-        fields=said.fields,
+        said=(*(before.said if before is not None else ()), (said.generation, said.fields)),
         joined=entry.seq,
     )
     return (*(member for member in members if member is not before), new)

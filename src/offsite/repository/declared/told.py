@@ -30,8 +30,8 @@ class DeclaredTold:
     queue: int = 0
 
 
-def put_told(store: Store, layout: DeclaredLayout, told: DeclaredTold) -> None:
-    """Raises what the store raises."""
+def put_told(store: Store, layout: DeclaredLayout, told: DeclaredTold, *, member: str = "") -> None:
+    """`member`: of which resource, where several share a backup. Raises what the store raises."""
     fields = {
         "format": FORMAT,
         "name": told.name,
@@ -42,12 +42,12 @@ def put_told(store: Store, layout: DeclaredLayout, told: DeclaredTold) -> None:
         "conditions": dict(told.conditions),
         "queue": told.queue,
     }
-    store.put_overwrite(layout.told_key, encode_object(fields))  # type: ignore[arg-type]  # texts and numbers alone
+    store.put_overwrite(layout.told_key(member), encode_object(fields))  # type: ignore[arg-type]  # texts and numbers alone
 
 
-def get_told(store: Store, layout: DeclaredLayout) -> DeclaredTold | None:
+def get_told(store: Store, layout: DeclaredLayout, *, member: str = "") -> DeclaredTold | None:
     """None where nothing was told, or it cannot be read. Raises what the store raises."""
-    return get_hint(store, layout.told_key, _told, bytes_max=_BYTES_MAX, uid=layout.uid)
+    return get_hint(store, layout.told_key(member), _told, bytes_max=_BYTES_MAX, uid=layout.uid)
 
 
 def _told(item: JsonObject) -> DeclaredTold:

@@ -127,7 +127,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     # 1. Check the request against the recorded backup, before the cluster is read.
     selection = _selection(request, backup)
     if backup is not None:
-        _check_cluster(backup, admin.cluster().cluster_id)
+        check_cluster(backup, admin.cluster().cluster_id)
     schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
     history = decide_history(asked=request.group_history, known=backup.descriptor if backup else None)
     # 2. Read in the order of a cut: baseline, groups, topics.
@@ -282,8 +282,9 @@ def _selection(request: BackupRequest, known: Backup | None) -> TopicSelection:
     return request.selection or known.descriptor.selection  # type: ignore[union-attr]  # one of the two is there
 
 
-def _check_cluster(known: Backup, cluster_id: str) -> None:
-    """Check the cluster before the topics: on another cluster, all topics would only seem to be missing."""
+def check_cluster(known: Backup, cluster_id: str) -> None:
+    """Check that the backup belongs to the cluster. Asked before the topics: on another cluster, all topics would only
+    seem to be missing. Raises `OtherCluster`."""
     if origin := import_origin(known.descriptor):
         raise OtherCluster(
             f"backup {known.descriptor.name} was imported from {origin}: it goes on with that alone",

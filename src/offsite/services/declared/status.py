@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offsite.model.errors import Damaged, FormatTooNew
+from offsite.model.time import format_time
 from offsite.repository.declared.history import History, LowLevel
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
-from offsite.repository.declared.told import get_told
+from offsite.repository.declared.told import DeclaredTold, get_told
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -18,6 +19,8 @@ from offsite.stores.store import Store
 
 SILENT_MS = 300_000
 """An operator tells once a minute that it looks."""
+_TOLD_MAX = 64
+"""Of the resources that share a backup: a stranger may let any number join."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +44,11 @@ class LowLevelReport:
 class DeclaredReport:
     """One declared resource: of a Backup its backups, the newest first, and the `members` that share it, in words,
     where it has an identity, which is its `uid` here; of a Restore or a Schedule `facts`, as its status has them.
-    `kind`, `name`, `conditions` (type → message), `facts` and `queue` (its place in the expiry queue, 0: none) are as
-    its operator told at `told_at_ms` (epoch ms, -1: never). `agent`, `operator`, `expiry`: the processes that have it
-    in hand now (who copies, who decides, who lets go), empty for none. `silent`: no operator has told anything for five
-    minutes, so what was told may be no more. `problem`: why nothing else is known."""
+    `kind`, `name`, `conditions` (type → message; of resources that share a backup the type names which one it is),
+    `facts` and `queue` (its place in the expiry queue, 0: none) are as its operator told at `told_at_ms` (epoch ms, -1:
+    never). `agent`, `operator`, `expiry`: the processes that have it in hand now (who copies, who decides, who lets
+    go), empty for none. `silent`: no operator has told anything for five minutes, so what was told may be no more.
+    `problem`: why nothing else is known."""
 
     uid: str
     kind: str = "Backup"
@@ -78,7 +82,8 @@ def declared_status(store: Store) -> DeclaredList:
 def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
     layout = DeclaredLayout(uid=uid)
     try:
-        history, told = DeclaredLedger(store=store, layout=layout).read(), get_told(store, layout)
+        history = DeclaredLedger(store=store, layout=layout).read()
+        told = _told_by_all(store, layout, history, now_ms) if history.members else get_told(store, layout)
         holders = [_holder(store, lease, now_ms) for lease in (layout.agent, layout.lock, layout.expiry)]
     except (Damaged, FormatTooNew) as error:
         return DeclaredReport(uid=uid, problem=f"{error.id}: {error.message}")
@@ -99,6 +104,25 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
         told_at_ms=told.at_ms if told else -1,
         silent=told is None or now_ms - told.at_ms > SILENT_MS,
     )
+
+
+def _told_by_all(store: Store, layout: DeclaredLayout, history: History, now_ms: int) -> DeclaredTold | None:
+    """What is told of all resources that share a backup, each with its own conditions: one may be as it is declared,
+    and another one not. Of the last ones where there are many."""
+    sharing = [member for member in history.members if member.has_word][-_TOLD_MAX:]
+    told = [(member, get_told(store, layout, member=member.id)) for member in sharing]
+    said = [(member, each) for member, each in told if each is not None]
+    if not said:
+        return None
+    newest = max((each for _, each in said), key=lambda each: each.at_ms)
+    conditions = [(f"{kind} of {member}", message) for member, each in said for kind, message in each.conditions]
+    if now_ms - newest.at_ms <= SILENT_MS:
+        conditions += [
+            (f"Silence of {member}", f"no operator has told anything since {format_time(each.at_ms)}")
+            for member, each in said
+            if now_ms - each.at_ms > SILENT_MS
+        ]
+    return replace(newest, conditions=tuple(conditions))
 
 
 def _holder(store: Store, lease: LeaseLayout, now_ms: int) -> str:

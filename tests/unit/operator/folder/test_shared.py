@@ -66,6 +66,7 @@ def test_their_agents_work_for_one_ledger(homes: tuple[Home, Home]) -> None:
     assert (seen.uid, len(seen.members), seen.problem) == (IDENTITY, 2, "")
     members = homes[1].status("shop")["status"]["members"]
     assert [member["counts"] for member in members] == [True, False]
+    assert [member["own"] for member in members] == [False, True], "names may be alike"
 
 
 def test_the_backup_goes_with_the_last_of_them(homes: tuple[Home, Home]) -> None:
@@ -82,6 +83,28 @@ def test_the_backup_goes_with_the_last_of_them(homes: tuple[Home, Home]) -> None
         if operators[1].records.find("Backup", "shop") is None:
             break
     assert any("--delete --member" in line for line in homes[0].begun())
+
+
+def test_what_is_told_in_the_repository_is_told_of_each_of_them(homes: tuple[Home, Home]) -> None:
+    """Whoever told something last: one is as it is declared, and the other one is not."""
+    operators = begun(homes)
+    homes[0].put("shop.yaml", resource(identity=IDENTITY, agents={"replicas": 1}, tag="new"))
+    looked(homes, operators)
+    for operator in reversed(operators):
+        operator.look()
+        homes[0].pass_s(61)
+    (seen,) = declared_status(homes[0].repository.store).resources
+    others = next(message for told, message in seen.conditions.items() if "declares otherwise: tag" in message)
+    mine, theirs = (member_id(IDENTITY, uid(operator)) for operator in operators)
+    assert f"member {mine[:8]}" in others
+    assert any(told.startswith("DeclaredOtherwise of shop") and theirs[:8] in told for told in seen.conditions)
+    assert len({told for told in seen.conditions if told.startswith("DeclaredOtherwise")}) == 2
+
+
+def uid(operator: FolderOperator) -> str:
+    record = operator.records.find("Backup", "shop")
+    assert record is not None
+    return record.uid
 
 
 def test_an_identity_that_no_account_lists_begins_nothing(homes: tuple[Home, Home]) -> None:
@@ -116,9 +139,7 @@ def test_a_command_shows_who_shares_a_backup_and_takes_off_who_is_gone(homes: tu
     repo = str(homes[0].root.parent / "backups")
     shown = CliRunner().invoke(app, ["members", IDENTITY, "--repo", repo, "--output", "json"])
     members = json.loads(shown.output)["members"]
-    record = operators[1].records.find("Backup", "shop")
-    assert record is not None
-    gone = member_id(IDENTITY, record.uid)
+    gone = member_id(IDENTITY, uid(operators[1]))
     assert gone in {member["id"] for member in members}
 
     words = ["members", IDENTITY, "--repo", repo, "--gone", gone, "--reason", "burnt down", "--yes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import shutil
@@ -11,15 +12,19 @@ from typing import Any
 
 import pytest
 
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.operator.folder import backups
 from offsite.operator.kubernetes.home import KubernetesHome
-from offsite.repository.declared.entry import Kind, decode_entry
+from offsite.repository.declared.entry import Kind, Membership, decode_entry
 from offsite.repository.declared.history import History, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.members import in_force
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.folder.home import end_processes
 from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, SHOP, World, opened_world, write_configuration
 from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
+from tests.unit.operator.work.declared import Declared
 
 IDENTITY = "shop-everywhere"
 LISTED = [{"name": IDENTITY, "namespaces": ["shops"]}]
@@ -314,18 +319,38 @@ def test_another_repository_is_refused_and_what_runs_goes_on(worlds: tuple[World
     assert worlds[0].conditions() == {}
 
 
-def test_another_source_copies_nothing_of_it(worlds: tuple[World, World]) -> None:
+def test_another_source_has_no_part_in_it_while_something_of_it_is_left(worlds: tuple[World, World]) -> None:
+    """Also once the other one has gone: its backups stay, and would go with this resource."""
     one, two = worlds
     homes = one.home(), two.home()
-    one.make(identity=IDENTITY)
-    rounds(worlds, homes)
-    two.make(identity=IDENTITY, cluster="fair")
-    (two.root / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
+    one.make(identity=IDENTITY, expiry={"deletionFinalizer": False})
+    one.look(homes[0])
     one.copy(IDENTITY)
+    (two.root / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
+    two.make(identity=IDENTITY, cluster="fair")
     rounds(worlds, homes)
+    assert "its backups are of cluster shop, and this resource is of fair" in two.conditions()["IncorrectBackupState"]
+    assert two.cluster.get(DEPLOYMENT) is None
 
-    assert "cluster" in two.conditions()["DeclaredOtherwise"]
-    assert two.deployment()["spec"]["replicas"] == 0
+    body = one.delete()
+    homes[0].hear_gone(body)
+    rounds(worlds, homes)
+    assert phases(one) == [Phase.STOPPED]
+    two.let_go(homes[1], two.delete())
+    assert phases(one) == [Phase.STOPPED]
+    assert one.begun() == two.begun() == []
+
+
+def test_two_sources_do_not_begin_one_backup(worlds: tuple[World, World]) -> None:
+    one, two = worlds
+    homes = one.home(), two.home()
+    one.make(identity=IDENTITY, agents={"replicas": 0})
+    rounds(worlds, homes)
+    (two.root / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
+    two.make(identity=IDENTITY, cluster="fair")
+    rounds(worlds, homes)
+    assert "says that it is of another cluster than fair" in two.conditions()["IncorrectBackupState"]
+    assert kinds(one) == [Kind.JOINED]
 
 
 def test_no_agents_in_one_cluster_rest_nothing_in_the_other(worlds: tuple[World, World]) -> None:
@@ -358,3 +383,114 @@ def test_a_cluster_whose_slots_are_taken_rests_nothing_in_the_other(worlds: tupl
     one.copy(IDENTITY)
     rounds(worlds, homes)
     assert two.deployment()["spec"]["replicas"] == 1
+
+
+def strange(world: World, kind: Kind, **parts: Any) -> None:
+    """As whoever may create objects in the repository writes it."""
+    store = PosixStore(root=world.root.parent / "one" / "backups")
+    Declared(store, uid=IDENTITY).decide(kind, **{"generation": history(world).generation + 1, **parts})
+
+
+def test_a_stranger_who_joins_and_declares_ends_no_agents(worlds: tuple[World, World]) -> None:
+    homes = both(worlds)
+    for kind in (Kind.JOINED, Kind.DECLARED):
+        fields = {"cluster": "x", "state": kind.value}
+        word = Membership(id="0" * 32, name="shops/shop", generation=len(kind), fields=tuple(fields.items()))
+        strange(worlds[0], kind, member=word, by="process 1 of root on pod")
+    rounds(worlds, homes)
+
+    for world in worlds:
+        told = world.conditions()["DeclaredOtherwise"]
+        assert f"offsite operator members {IDENTITY} --gone {'0' * 32}" in told
+        assert world.deployment()["spec"]["replicas"] == 1
+    assert phases(worlds[0]) == [Phase.RUNNING]
+    worlds[0].change(tag="mine")
+    rounds(worlds, homes)
+    assert history(worlds[0]).live.beginning.tag == "mine"  # type: ignore[union-attr]
+
+
+def test_a_stranger_who_speaks_in_the_name_of_a_resource_silences_it_until_it_is_changed_again(
+    worlds: tuple[World, World],
+) -> None:
+    homes = both(worlds)
+    mine = in_force(history(worlds[0]).members)
+    assert mine is not None
+    word = Membership(id=mine.id, generation=MAX_OFFSET, fields=(("state", "made up"), ("tag", "made up")))
+    strange(worlds[0], Kind.DECLARED, member=word, by="who")
+    rounds(worlds, homes)
+    assert "somebody else spoke for it" in worlds[0].conditions()["DeclaredOtherwise"]
+    worlds[0].change(tag="mine")
+    rounds(worlds, homes)
+    assert history(worlds[0]).live.beginning.tag == "mine"  # type: ignore[union-attr]
+
+
+def test_a_cluster_that_is_brought_back_as_it_was_is_heard_when_something_is_changed_in_it(
+    worlds: tuple[World, World],
+) -> None:
+    homes = both(worlds)
+    before = copy.deepcopy(worlds[0].body())
+    for tag in ("a", "b", "c"):
+        worlds[0].change(tag=tag)
+        rounds(worlds, homes)
+    body = worlds[0].cluster.objects[SHOP]
+    body["spec"], body["metadata"]["generation"] = before["spec"], before["metadata"]["generation"]
+    rounds(worlds, homes)
+    assert history(worlds[0]).live.beginning.tag == "c", "nobody has changed anything"  # type: ignore[union-attr]
+    assert "brought back as it was before" in worlds[0].conditions()["DeclaredOtherwise"]
+
+    worlds[0].change(tag="d")
+    rounds(worlds, homes)
+    assert history(worlds[0]).live.beginning.tag == "d"  # type: ignore[union-attr]
+    assert "DeclaredOtherwise" in worlds[1].conditions()
+
+
+def test_one_that_is_deleted_while_its_operator_sleeps_does_not_join(
+    worlds: tuple[World, World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would ever say that it let go: it would keep the backup for good."""
+    one, two = worlds
+    both(worlds)
+    new = two.home()
+    two.make("again", identity=IDENTITY)
+    path = f"{SHOP.removesuffix('shop')}again"
+    speaks, slept = backups.speak, list[bool]()
+
+    def sleeps(*given: Any) -> History:
+        body = two.body("again")
+        if body["metadata"]["name"] == "again" and not slept:
+            slept.append(True)
+            two.cluster.patch(path, {"metadata": {"finalizers": None}})
+            two.cluster.delete(path, uid=body["metadata"]["uid"])
+        return speaks(*given)
+
+    monkeypatch.setattr(backups, "speak", sleeps)
+    new.keep(two.body("again"))
+    assert slept
+    assert kinds(one) == [Kind.JOINED, Kind.JOINED, Kind.STARTED]
+
+
+def test_who_let_go_and_is_there_again_is_told_how_to_go_on(worlds: tuple[World, World]) -> None:
+    """Its cluster was brought back as it was before its deletion."""
+    one, _ = worlds
+    homes = both(worlds)
+    before = copy.deepcopy(one.body())
+    one.let_go(homes[0], one.delete())
+    one.cluster.objects[SHOP] = before
+    rounds(worlds, homes)
+    told = one.conditions()["IncorrectBackupState"]
+    assert "declare it anew under another name, and once that shares the backup delete this one" in told
+    one.let_go(homes[0], one.delete())
+    assert phases(one) == [Phase.RUNNING]
+
+
+def test_a_state_by_a_lock_that_nobody_held_is_told(worlds: tuple[World, World]) -> None:
+    """Nothing can follow it: all would wait for ever, and not know why."""
+    homes = both(worlds)
+    strange(worlds[0], Kind.PAUSED, generation=0, fence=MAX_OFFSET)
+    rounds(worlds, homes)
+    assert "which nobody has held" in worlds[0].conditions()["MisconfiguredBackup"]
+    worlds[1].change(state="stopped")
+    rounds(worlds, homes)
+    told = worlds[1].conditions()["IncorrectBackupState"]
+    assert "which nobody has held: nothing can follow it" in told
+    assert "a bug" not in told

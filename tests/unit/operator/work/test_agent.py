@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from offsite.model.clock import MOST_APART_MS
-from offsite.model.errors import KafkaUnreachable, StoreUnreachable
+from offsite.model.errors import KafkaUnreachable, OffsiteError, OtherCluster, StoreUnreachable
 from offsite.operator.work.agent import Agent, AgentParts, Guard
 from offsite.operator.work.voice import Voice
 from offsite.repository.declared.agent_word import WHY_MAX, AgentWord, get_agent_word, put_agent_word
@@ -59,6 +59,8 @@ class World:
     opened: list[str] = field(default_factory=list)
     during: dict[int, Callable[[], None]] = field(default_factory=dict)
     forgotten: int = 0
+    checked: list[int] = field(default_factory=list)
+    source_error: OffsiteError | None = None
 
     def __post_init__(self) -> None:
         self.clock = StoreClock(self.store)
@@ -70,6 +72,11 @@ class World:
         self.voice = voice
         yield FakeFollower(guard, self)
 
+    def check_source(self, low: LowLevel) -> None:
+        self.checked.append(low.number)
+        if self.source_error is not None:
+            raise self.source_error
+
     def agent(self, name: str = "one") -> Agent:
         return Agent(
             AgentParts(
@@ -77,6 +84,7 @@ class World:
                 uid=UID,
                 open_follower=self.open_follower,  # type: ignore[arg-type]
                 interval_of=lambda _: 10.0,
+                check_source=self.check_source,
                 outages=Outages(give_up_after_s=60, clock=self.clock, on_outage=lambda _: None),
                 clock=self.clock,
                 identity=identity(name),
@@ -263,3 +271,25 @@ def test_a_topic_that_is_missing_or_no_longer_is_said_at_once(world: World) -> N
         found.append(world.word.missing if world.word else "")
     assert found[:2] == ["", "t0, t1, t2, t3, t4 and 4 more"]
     assert (len(found[2]), found[3]) == (WHY_MAX, "")
+
+
+def test_who_stands_by_for_a_backup_of_another_cluster_ends_and_says_so(world: World) -> None:
+    """The name of the source leads to another Kafka there: it could never take the place of the one that copies."""
+    world.declared.start()
+    world.terms.claim(identity("other"), "word", take_over=False)
+    world.source_error = OtherCluster("backup b belongs to cluster one, this is two")
+    with pytest.raises(OtherCluster):
+        world.agent().run()
+
+
+def test_who_stands_by_asks_once_whether_it_could_go_on_and_again_where_nobody_answers(world: World) -> None:
+    world.declared.start()
+    world.terms.claim(identity("other"), "word", take_over=False)
+    agent = world.agent()
+    world.source_error = KafkaUnreachable("no broker")
+    agent.step()
+    world.source_error = None
+    agent.step()
+    agent.step()
+    assert world.checked == [1, 1]
+    assert world.opened == []

@@ -143,8 +143,9 @@ def test_one_job_of_a_backup_runs_at_a_time(site: Site) -> None:
     site.begun("a")
     terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.expiry)
     terms.claim(identity("other"), "word", take_over=False)
+    assert "process 1 of test on other" in site.expire().left_to, "no failure of this one"
     with pytest.raises(RestoreRunning):
-        site.expire()
+        site.expire(delete=True)
 
 
 def test_a_job_that_died_midway_is_finished_by_the_next_one(site: Site) -> None:

@@ -15,10 +15,10 @@ from offsite.model.errors import BackupGoing, BadOption, ExpiryNotDone, PlanChan
 from offsite.operator.decide import wanted as operator
 from offsite.operator.decide.seen import AgentsSeen
 from offsite.operator.work import expire as job
-from offsite.operator.work.entering import enter
 from offsite.operator.work.expire import Expired, Expiry, expire
 from offsite.operator.work.release import plan_release, refuse_release, release
 from offsite.operator.world.act import last_commit
+from offsite.operator.world.entering import Said, enter
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.operator.world.look import Eyes, look
 from offsite.repository import catalog
@@ -33,6 +33,7 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
+from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.services import releases
 from offsite.services.let_go_memory import LetGoMemory
@@ -455,7 +456,8 @@ def forge_release(place: Place, name: str) -> None:
     """As whoever may create objects can: the entry of a release, in the name of a person."""
     low = next(low for low in place.declared.history.backups if low.beginning.backup == name)
     last = last_commit(place.repository.store, name)
-    enter(place.repository.store, UID, number=low.number, kind=Kind.RELEASED, release=Release(last=last, reason="old"))
+    said = Said(kind=Kind.RELEASED, number=low.number, release=Release(last=last, reason="old"))
+    enter(place.repository.store, UID, lambda _: said, by=ProcessIdentity.mine())
 
 
 @pytest.fixture

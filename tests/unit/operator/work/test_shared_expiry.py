@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, ExpiryNotDone
+from offsite.operator.decide.wanted import expiry_fields
 from offsite.operator.work import expire as expiry
 from offsite.operator.work.assembly import make_expiry
 from offsite.operator.work.expire import expire
@@ -34,11 +36,11 @@ class Shared:
         self.says(Kind.JOINED, ONE)
         self.declared.start("b")
         run_once(self.repository.create_backup("b", cluster_id="cluster", selection=SELECTION, declared_by=LEDGER))
-        self.says(Kind.JOINED, TWO)
+        self.says(Kind.JOINED, TWO, generation=1, fields=expiry_fields("30d", "7d"))
 
-    def says(self, kind: Kind, uid: str, *, proof: str = "") -> None:
+    def says(self, kind: Kind, uid: str, **more: Any) -> None:
         generation = self.declared.history.generation + 1
-        word = Membership(id=member_id(LEDGER, uid), name=f"shops/{uid[:1]}", proof=proof)
+        word = Membership(id=member_id(LEDGER, uid), name=f"shops/{uid[:1]}", **more)
         self.declared.decide(kind, generation=generation, member=word, by="an operator")
 
     def leaves(self, uid: str) -> None:
@@ -139,3 +141,29 @@ def test_a_person_refuses_what_somebody_said_in_the_name_of_another(
     monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
     with pytest.raises(ExpiryNotDone, match="others share"):
         shared.delete(ONE)
+
+
+@pytest.mark.parametrize("told", ["1d", "", "30d"])
+def test_a_job_goes_by_what_all_declare_by_now(shared: Shared, told: str) -> None:
+    """Its operator may sleep, or be dead, when somebody changes that."""
+    asked = make_expiry(
+        LEDGER, [shared.repository], maximum_retention="30d", minimum_restorable=None, is_deletion=False
+    )
+    shared.says(Kind.DECLARED, TWO, generation=2, fields=expiry_fields(told, ""))
+    if told == "30d":
+        assert expire(asked, clock=SystemClock()).removed == ()
+        return
+    with pytest.raises(ExpiryNotDone, match="declares another expiry"):
+        expire(asked, clock=SystemClock())
+
+
+def test_a_job_that_is_told_of_another_expiry_deletes_no_older_backup(shared: Shared) -> None:
+    asked = make_expiry(
+        LEDGER, [shared.repository], maximum_retention="30d", minimum_restorable="7d", is_deletion=False
+    )
+    (low,) = expiry._lows(asked)
+    shared.declared.decide(Kind.STOPPED)
+    shared.says(Kind.DECLARED, TWO, generation=2, fields=expiry_fields("30d", "30d"))
+    with pytest.raises(ExpiryNotDone, match="another expiry"):
+        expiry._decide(asked, low, Kind.REMOVING)
+    assert shared.phases == [Phase.STOPPED]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from offsite.model.errors import DamagedObject
+from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.declared.entry import Entry, Kind, Membership, NotAllowedError, decode_entry, encode_entry
 from offsite.repository.declared.history import History, after
 from offsite.repository.declared.members import in_force, member_id, member_of
@@ -56,6 +58,7 @@ def test_who_let_go_counts_no_more_and_never_joins_again(declared: Declared) -> 
     declared.decide(Kind.LEFT, member=Membership(id=member_id(LEDGER, ONE), proof=ONE))
     assert counts(declared) == "shops/2"
     assert [member.is_gone for member in declared.history.members] == [True, False]
+    assert declared.history.members[0].id == member_id(LEDGER, ONE), "as it is written"
     for kind in (Kind.JOINED, Kind.DECLARED, Kind.LEFT):
         with pytest.raises(NotAllowedError):
             say(declared, kind, ONE, generation=9)
@@ -77,11 +80,54 @@ def test_without_its_uid_nobody_says_that_a_resource_let_go(declared: Declared, 
     assert declared.history.members[0].is_gone
 
 
-def test_an_older_spec_of_a_resource_is_refused(declared: Declared) -> None:
+def test_a_resource_says_each_of_its_specs_once(declared: Declared) -> None:
     say(declared, Kind.JOINED, ONE, generation=3, state="a")
-    for generation in (2, 3):
+    say(declared, Kind.DECLARED, ONE, generation=4, state="b")
+    for generation, state in ((4, "b"), (9, "b"), (3, "a")):
         with pytest.raises(NotAllowedError):
-            say(declared, Kind.DECLARED, ONE, generation=generation, state="b")
+            say(declared, Kind.DECLARED, ONE, generation=generation, state=state)
+    say(declared, Kind.DECLARED, ONE, generation=5, state="a")
+
+
+def test_a_resource_that_was_brought_back_as_it_was_is_heard_once_it_is_changed(declared: Declared) -> None:
+    """Its generation begins again lower. Nothing is changed in it by that alone, and the one of after it says no more
+    what it said: two that take themselves for it do not undo each other's words for ever."""
+    say(declared, Kind.JOINED, ONE, generation=2, state="a", tag="t")
+    say(declared, Kind.DECLARED, ONE, generation=7, state="b", tag="t")
+    (mine,) = declared.history.members
+    assert not mine.is_news(2, (("state", "a"), ("tag", "t")))
+    assert not mine.is_news(3, (("state", "a"), ("tag", "t"))), "what it said up to there"
+    say(declared, Kind.DECLARED, ONE, generation=3, state="a", tag="new")
+    (mine,) = declared.history.members
+    assert dict(mine.fields) == {"state": "a", "tag": "new"}
+    assert not mine.is_news(7, (("state", "b"), ("tag", "t")))
+    assert mine.is_news(7, (("state", "c"), ("tag", "t")))
+
+
+def test_a_word_in_the_name_of_a_resource_silences_it_no_longer_than_until_its_next_change(declared: Declared) -> None:
+    say(declared, Kind.JOINED, ONE, generation=1, state="a")
+    say(declared, Kind.DECLARED, ONE, generation=MAX_OFFSET, state="made up")
+    say(declared, Kind.DECLARED, ONE, generation=2, state="b")
+    assert dict(declared.history.members[0].fields) == {"state": "b"}
+
+
+def test_nobody_lets_the_number_of_words_jump(declared: Declared) -> None:
+    """Behind the largest number no word could be read any more."""
+    say(declared, Kind.JOINED, ONE)
+    for kind, parts in ((Kind.JOINED, {"member": word(TWO)}), (Kind.PAUSED, {})):
+        with pytest.raises(NotAllowedError):
+            declared.decide(kind, generation=MAX_OFFSET, **parts)
+    say(declared, Kind.JOINED, TWO)
+
+
+@pytest.mark.parametrize("strange", ["", "0123", "\x1b[2J", "A" * 32, "x" * 5000])
+def test_whatever_id_a_stranger_chose_a_person_can_type(declared: Declared, strange: str) -> None:
+    declared.decide(Kind.JOINED, member=Membership(id=strange, name="\x1b[2Jshops/1"), by="\x1b[2J" + "b" * 5000)
+    (member,) = declared.history.members
+    assert re.fullmatch("[0-9a-f]{32}", member.id)
+    assert str(member).isprintable()
+    assert len(str(member)) < 500
+    assert member.id[:8] in str(member)
 
 
 def test_who_never_joined_declares_nothing(declared: Declared) -> None:
@@ -128,7 +174,7 @@ def test_an_entry_of_a_member_is_read_as_it_was_written_and_others_hold_nothing_
         word="w",
         at_ms=1,
         number=0,
-        member=Membership(id="i", name="n", generation=3, fields=(("tag", "t"),), proof="p", reason="r"),
+        member=Membership(id="0" * 32, name="n", generation=3, fields=(("tag", "t"),), proof="p", reason="r"),
     )
     assert decode_entry(encode_entry(entry), key="k") == entry
     assert b"member" not in encode_entry(replace(entry, member=None))

@@ -150,6 +150,9 @@ def _opened(places: Sequence[str]) -> list[Repository]:
 
 
 def _render_expired(console: Console, done: Expired) -> None:
+    if done.left_to:
+        console.print(f"nothing to do: {done.left_to}")
+        return
     console.print(f"{done.points} restore points were let go")
     for name in done.removed:
         console.print(f"deleted: {name}")
