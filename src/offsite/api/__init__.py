@@ -1,1 +1,2 @@
-"""The coordinator: what the command line does, over HTTP and as pages. It keeps nothing: the repository does."""
+"""The coordinator: the commands over HTTP and as pages. The coordinator keeps no state: all state is in the
+repository."""

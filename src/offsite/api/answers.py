@@ -35,7 +35,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What went wrong: the `id` of the error (see the reference of errors), a sentence, and the next thing to do."""
+    """An error: `id` (see the reference of errors), a sentence, and the next step."""
 
     id: str
     message: str
@@ -67,7 +67,7 @@ _STATUS: tuple[tuple[type[OffsiteError], HTTPStatus], ...] = (
     (Bug, HTTPStatus.INTERNAL_SERVER_ERROR),
     (OffsiteError, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
-"""The first kind that an error is of. A store or a cluster that denies us something is no fault of whoever asks."""
+"""The first matching class of an error. A refusal by a store or a cluster is no fault of the caller."""
 
 
 def status_of(error: OffsiteError) -> HTTPStatus:
@@ -75,7 +75,7 @@ def status_of(error: OffsiteError) -> HTTPStatus:
 
 
 def answer(result: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    """A result of a service, as `-o json` prints it."""
+    """A result of a service, in the form of `-o json`."""
     return Response(json.dumps(plain(result)), status_code=status, media_type=JSON)
 
 

@@ -1,4 +1,4 @@
-"""The application: routers put together, errors turned into answers. Nothing is decided here."""
+"""The application: routers, and answers for errors. Contains no decisions."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _PROBLEMS_MAX = 5
 
 
 def make_app(site: Site, guarded: Guarded) -> Gate:
-    """The coordinator as an ASGI application, behind its gate."""
+    """Make the coordinator as an ASGI application, behind its gate."""
     app = routes()
     app.state.site, app.state.guarded = site, guarded
     return Gate(app, guarded)
 
 
 def routes() -> FastAPI:
-    """All that is answered, of the site and by the rules in its `state`. What it needs to know of its routes it finds
-    out with the first request, which takes a third of a second."""
+    """Make the application with all routes; site and rules are in its `state`. The first request builds the route
+    table, in a third of a second."""
     app = FastAPI(
         title="offsite",
         version=__version__,

@@ -1,8 +1,9 @@
-"""The newest state of each backup, folded once: to fold it takes as long as a backup is large, and every page shows it.
+"""Caches the newest state of every backup: folding a state takes time in proportion to the backup, and every page shows
+the state.
 
-It is the newest one until the next commit is there, which is one question to the store. So whoever only looks sees what
-whoever opens the backup anew would see, unless something that was read before is damaged since: the overview tells
-that, which reads everything anew, and what plans or changes anything does not go by this.
+A cached state is the newest one until the next commit exists, which takes one request to the store. So a reader sees
+the same state as a new reader, unless a formerly read object was damaged since. The overview reports such damage,
+because the overview reads everything again; plans and changes do not use the cache.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ KeptT = TypeVar("KeptT")
 _Key: TypeAlias = tuple[str, str, int]
 _Heads: TypeAlias = tuple[ObjectInfo | None, ObjectInfo | None]
 _KEPT = 4
-"""Commits, and states as of earlier ones, that are kept: a preview of retention reads one or two of each."""
+"""Cached commits, and cached earlier states: a preview of retention reads one or two of each."""
 
 
 @dataclass(slots=True)
 class KnownStates:
-    """Of one repository. For several threads: of those that need the same one, one folds it."""
+    """The cache of one repository, for several threads: of threads with the same need, one thread folds the state."""
 
     _found: dict[str, BackupState] = field(default_factory=dict)
     _earlier: OrderedDict[tuple[str, str, int], BackupState] = field(default_factory=OrderedDict)
@@ -41,11 +42,11 @@ class KnownStates:
     _heads: dict[str, _Heads] = field(default_factory=dict)
 
     def of(self, backup: Backup) -> Backup:
-        """`backup`, whose newest state is the known one where that is the newest still."""
+        """Return `backup` with the cached newest state, if still the newest."""
         return _KnownBackup(store=backup.store, descriptor=backup.descriptor, on_damage=backup.on_damage, states=self)
 
     def newest(self, catalog: Catalog) -> BackupState:
-        """Raises as `Catalog.sound_state`."""
+        """Raises the errors of `Catalog.sound_state`."""
         name = catalog.log.layout.backup
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
@@ -58,13 +59,14 @@ class KnownStates:
             return known
 
     def _head(self, log: CommitLog, seq: int) -> _Heads:
-        """Commit `seq` and the next one as the store knows them: a backup may have been put back, or made anew. What
-        cannot be read is no next one, as long as it is the same."""
+        """Return commit `seq` and the next commit as known to the store: a backup may have been restored from a copy,
+        or created again. An unreadable next commit counts as absent while unchanged."""
         return log.store.head(log.layout.commit_key(seq)) if seq else None, _head_of(log, seq + 1)
 
     def earlier(self, name: str, upto: int, read: Callable[[], BackupState]) -> BackupState:
-        """The state after commit `upto`, which no later commit changes. One is folded at a time: each is as large as
-        the backup, and whoever only watches may ask for as many as there are commits. Raises what `read` raises."""
+        """Return the state after commit `upto`, which no later commit changes. One state is folded at a time: every
+        state is as large as the backup, and a watching caller may request as many as there are commits. Raises the
+        errors of `read`."""
 
         def folded() -> BackupState:
             with self._folding:
@@ -73,11 +75,11 @@ class KnownStates:
         return self._kept(self._earlier, name, upto, folded)
 
     def commit(self, name: str, seq: int, read: Callable[[], StoredCommit | None]) -> StoredCommit | None:
-        """Commit `seq`, or None where it is not there, which nobody keeps."""
+        """Return commit `seq`; None if absent (absence is not cached)."""
         return self._kept(self._commits, name, seq, read)
 
     def _kept(self, kept: OrderedDict[_Key, KeptT], name: str, seq: int, read: Callable[[], KeptT]) -> KeptT:
-        """By the newest state that is known: a backup that was put back may have other commits of the same numbers."""
+        """Cache by the newest known state: a restored backup may have other commits with the same numbers."""
         newest = self._found.get(name)
         if newest is None or newest.seq < seq:
             return read()
@@ -133,7 +135,7 @@ class _KnownBackup(Backup):
 
 
 def _head_of(log: CommitLog, seq: int) -> ObjectInfo | None:
-    """None too where something else lies in its place, which reading tells."""
+    """None also if another kind of object lies at the key; a read reports the damage."""
     try:
         return log.store.head(log.layout.commit_key(seq))
     except DamagedObject:

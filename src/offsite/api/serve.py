@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn, with limits for whoever talks slowly, or all at once."""
+"""The HTTP server: uvicorn, with limits on slow clients and on many connections."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from offsite.model.errors import BadOption
 CONNECTIONS_MAX = 256
 HEADERS_MAX = 32 * 1024
 PATIENCE_S = 10.0
-"""Seconds within which a request must have come, from its first byte on; the first one of a connection from the
-connection on. And between two looks at what is taken of an answer."""
+"""Seconds within which a whole request must arrive, from its first byte, or for the first request from the connection.
+Also the time between two checks of the client's reading."""
 TAKEN_BYTES = 64 * 1024
-"""What must be taken of an answer between two looks, or all of it."""
+"""Bytes of an answer that a client must read between two checks, unless less is left."""
 KEPT_ALIVE_S = 10
 ENDS_WITHIN_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """A socket that listens; `port` is the one that was chosen, where any free one was asked for."""
+    """A listening socket. `port`: the actual port, if any free port was requested."""
 
     socket: socket.socket
 
     @property
     def host(self) -> str:
-        """The address that a name was resolved to: it may have others, where somebody else listens."""
+        """The resolved address of a name: the name may have other addresses, where another server listens."""
         return str(self.socket.getsockname()[0])
 
     @property
@@ -46,7 +46,7 @@ class Listening:
 
 @contextmanager
 def listen(host: str, port: int) -> Iterator[Listening]:
-    """A block in which the address is ours. Raises `BadOption` where it cannot be had."""
+    """Bind the address for a block. Raises `BadOption` if the address cannot be bound."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.create_server((str(place[0]), int(place[1])), family=family, backlog=CONNECTIONS_MAX)
@@ -63,8 +63,8 @@ def listen(host: str, port: int) -> Iterator[Listening]:
 
 
 def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) -> None:
-    """Serve until a signal ends it. `tls`: a certificate and its key. Requests that are being answered get
-    `ENDS_WITHIN_S` seconds. Raises `BadOption` for a certificate that cannot be used."""
+    """Serve until a signal. `tls`: certificate and key. Running requests get `ENDS_WITHIN_S` seconds. Raises
+    `BadOption` for an unusable certificate."""
     config = uvicorn.Config(
         app,
         ssl_certfile=tls[0] if tls else None,
@@ -73,7 +73,7 @@ def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) ->
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="error",  # warnings are about what strangers send, a line for each
+        log_level="error",  # warnings are about input of strangers, one line each
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -84,7 +84,7 @@ def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) ->
     )
     try:
         config.load()
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise BadOption(f"the certificate or its key cannot be used: {error}", hint="both are files in PEM") from error
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -92,9 +92,9 @@ def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) ->
 
 
 class Protocol(H11Protocol):
-    """Ends connections of those who say nothing whole, or take nothing of their answer, for too long: uvicorn has a
-    limit for those that wait only. Where there are too many, the one that has let us wait longest makes room: whoever
-    holds connections open keeps nobody out who has something to ask."""
+    """Closes connections of clients that send no whole request, or do not read their answer, for too long: uvicorn
+    limits idle connections only. With too many connections, the connection that has kept the server waiting longest is
+    closed: open connections cannot exclude other clients."""
 
     _patience: asyncio.TimerHandle | None = None
     _waited_for: object = None
@@ -112,7 +112,7 @@ class Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.cycle is not None and self.cycle.response_complete and self._waited_for is not self.cycle:
-            self._wait()  # these are the first bytes of a later request
+            self._wait()  # the first bytes of a later request
         super().data_received(data)
 
     def resume_writing(self) -> None:
@@ -126,7 +126,7 @@ class Protocol(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is the client's turn: to send a request, the rest of one, or to take an answer."""
+        """Whether the client must act: send a request or its rest, or read an answer."""
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _wait(self) -> None:
@@ -143,11 +143,11 @@ class Protocol(H11Protocol):
         if unsent and self._unsent and not self._was_taken and unsent > self._unsent - TAKEN_BYTES:
             self.cut_off()
         elif not unsent and self.cycle is self._waited_for and not self.transport.is_closing():
-            self.transport.close()  # no request has come whole
+            self.transport.close()  # no whole request arrived
         self._unsent, self._was_taken = unsent, False
         self._look_later()
 
     def cut_off(self) -> None:
-        """What is unsent is thrown away: to close it would wait for whoever does not take it."""
+        """Discard unsent bytes: a normal close would wait for the client to read."""
         self.is_cut_off = True
         self.transport.abort()

@@ -1,4 +1,4 @@
-"""What a coordinator works with: where the repository and the clusters are. It remembers nothing that counts."""
+"""The means of a coordinator: repository and clusters. Keeps no state that matters."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from offsite.stores.open_store import open_store
 T = TypeVar("T")
 
 SOURCE = "source"
-"""The name of the cluster that backups are taken of."""
+"""The name of the cluster that is backed up."""
 _FRESH_S = 1.0
 _OLDEST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A cluster, by what the command line needs to reach it."""
+    """The connection of a cluster, as needed by the command line."""
 
     bootstrap: str | None = None
     kafka_config: Path | None = None
@@ -50,9 +50,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """`backup`: the one that the management API of checkpoints is about, None where the repository has one only.
-    `places`: the clusters that may be asked and restored into, by name, and `records`: the places where records of
-    restores may lie: nobody who asks can name others."""
+    """`backup`: subject of the management API of checkpoints; None: the only backup of the repository. `addresses`:
+    clusters that may be read and restored into, by name. `records`: allowed places of restore records: a caller can
+    name no others."""
 
     repo: str
     backup: str | None = None
@@ -61,13 +61,13 @@ class SiteSettings:
     spark: SparkChoice = field(default_factory=SparkChoice)
     read_only: bool = False
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
-    """Zeebe clusters that take part in every checkpoint that this coordinator asks for."""
+    """Zeebe clusters that take part in every checkpoint of this coordinator."""
     metastore: Path | None = None
-    """The folder of a metastore's backup files on this machine, None where there is none."""
+    """The folder of a metastore's backup files on the local machine; None: none."""
 
 
 class Site:
-    """The parts that services need, made when they are asked for."""
+    """The parts that services need, made on first use."""
 
     def __init__(self, settings: SiteSettings, clock: Clock | None = None) -> None:
         self.settings, self.clock = settings, clock or SystemClock()
@@ -78,19 +78,19 @@ class Site:
         self._metastores = Fresh(self._read_metastores, self.clock)
 
     def repository(self) -> Repository:
-        """Raises `RepositoryNotFound`, `FormatTooNew`, and what the store raises."""
+        """Open the repository. Raises `RepositoryNotFound`, `FormatTooNew`, and the errors of the store."""
         if self._repository is None:
             store = open_store(self.settings.repo)
             self._repository = Repository.open(store.impatient if isinstance(store, CloudStore) else store)
         return self._repository
 
     def backup(self, name: str) -> Backup:
-        """Raises `BackupNotFound`, and as `repository`."""
+        """Open a backup. Raises `BackupNotFound`, and the errors of `repository`."""
         return self.repository().backup(name)
 
     def told_records(self, place: str) -> str:
-        """The place of records of that name. Raises `BadOption` where this coordinator was not told of it: it would
-        write there."""
+        """Return the place of records. Raises `BadOption` for a place outside this coordinator's settings: the
+        coordinator would write there."""
         if place not in self.settings.records:
             raise BadOption(
                 f"this coordinator keeps no records of restores in {place[:200]!r}",
@@ -99,15 +99,15 @@ class Site:
         return place
 
     def seen(self, name: str) -> Backup:
-        """The same to look into, without folding again what is known (see `known_states`)."""
+        """Open a backup for reading, with the cached state (see `known_states`)."""
         return self._states.of(self.backup(name))
 
     def status(self) -> Status:
-        """As of some seconds ago at most, however many ask. Raises as `repository`."""
+        """Return the status, some seconds old at most, for any number of callers. Raises the errors of `repository`."""
         return self._status.get()
 
     def metastores(self) -> MetastoreStatusReport:
-        """As of some seconds ago at most. Raises `BadOption` where this coordinator was told of no folder."""
+        """Return the status of metastores, some seconds old at most. Raises `BadOption` without a configured folder."""
         return self._metastores.get()
 
     def _read_metastores(self) -> MetastoreStatusReport:
@@ -116,7 +116,7 @@ class Site:
         return metastore_status(self.settings.metastore)
 
     def place(self, name: str = SOURCE) -> Place:
-        """Raises `BadOption` for a cluster that this coordinator was not told of."""
+        """Raises `BadOption` for an unknown cluster."""
         if (found := self.settings.places.get(name)) is not None and found.is_named:
             return found
         known = ", ".join(sorted(self.settings.places)) or "none"
@@ -126,29 +126,31 @@ class Site:
         )
 
     def where(self, name: str) -> list[str]:
-        """The options by which a person's own command finds the repository and a cluster. Raises as `place`."""
+        """Return the options of a typed command for the repository and a cluster. Raises the errors of
+        `cluster_address`."""
         place = self.place(name)
         named = {"repo": self.settings.repo, "bootstrap": place.bootstrap, "kafka-config": place.kafka_config}
         return [f"--{option}={value}" for option, value in named.items() if value is not None]
 
     def cluster(self, name: str = SOURCE) -> Cluster:
-        """Raises as `place`, and `BadKafkaConfig`. Asks nothing of the cluster."""
+        """Raises the errors of `cluster_address`, and `BadKafkaConfig`. Sends no request to the cluster."""
         place = self.place(name)
         return connect(place.bootstrap, place.kafka_config)
 
     def participants(self, backup: Backup) -> Participants:
-        """Who takes part in the checkpoints of a backup besides Kafka. Raises `BadOption`."""
+        """Return the participants in the checkpoints of a backup besides Kafka. Raises `BadOption`."""
         return zeebe_participants(parse_zeebe(self.settings.clusters), lambda: backup)
 
     def take_arguments(self) -> Mapping[str, object]:
-        """What a command needs to take a checkpoint with those."""
+        """The arguments of a command that takes a checkpoint with these participants."""
         return dict(self.settings.clusters)
 
 
 class Fresh(Generic[T]):
-    """A value that many ask for, read by one of them at a time, and at most for a tenth of the time: so it is a second
-    old at most where reading takes a tenth of one, and `_OLDEST_S` at most anywhere. Whoever comes while it is read
-    gets the one before, if that is not too old. An error is raised to all of them, too."""
+    """A value with many readers, read from its source by one reader at a time, and for at most a tenth of the time:
+    so the value is at most a second old if reading takes a tenth of a second, and at most `_OLDEST_S` in any case.
+    During a read, other readers get the former value, unless the former value is too old. An error is raised to all
+    readers."""
 
     def __init__(self, read: Callable[[], T], clock: Clock) -> None:
         self._read, self._clock = read, clock

@@ -1,1 +1,1 @@
-"""Backups and restores that are declared: resources say what is to be, reconcilers bring it about and say what is."""
+"""Declared backups and restores: resources hold the spec, reconcilers bring the spec about and report the status."""

@@ -1,1 +1,2 @@
-"""Checkpoints in the shape of Zeebe's management API for backups: what drives a Zeebe cluster drives offsite."""
+"""Checkpoints in the form of Zeebe's management API for backups: a program that drives Zeebe's backups drives
+offsite."""

@@ -1,8 +1,8 @@
-"""`/actuator/backups` and `/actuator/backupRuntime`: take, see and delete checkpoints as one does with Zeebe's backups.
+"""`/actuator/backups` and `/actuator/backupRuntime`: take, show and delete checkpoints like Zeebe's backups.
 
-Codes are those of Zeebe: 400 for what is no id, 409 where the same or a higher id is there, 502 where the cluster does
-not answer, 503 where the store does not, 504 where no partition has started in time; asked again with the same id then,
-409 says that it is known. Other than there, states come from the store alone: the cluster may be gone.
+Status codes as in Zeebe: 400 for an invalid id, 409 if the same or a higher id exists, 502 without an answer of the
+cluster, 503 without an answer of the store, 504 if no partition started in time; a repeated request with the same id
+then gets 409, because the id is known. Unlike in Zeebe, states come from the store alone: the cluster may be gone.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ STARTS_WITHIN_S = 60.0
 LOOK_S = 0.5
 _LISTED_MAX = 1_000
 _WAITING = threading.BoundedSemaphore(8)
-"""Requests that may wait for a start at once: each has a thread, of which the server has some forty."""
+"""Requests that may wait for a start at once: each uses a thread, of about forty in the server."""
 _PREFIX = re.compile(r"(\d{0,19})\*")
 
 
 class Message(BaseModel):
-    """What happened, for people."""
+    """The outcome, for people."""
 
     message: str
 
 
 class TakeBackup(BaseModel):
-    """`backupId`: above all earlier ones, also those that failed or were deleted."""
+    """`backupId`: higher than all earlier ids, including failed and deleted ones."""
 
     backupId: Annotated[int, Field(description="from 1 on")]  # noqa: N815  # Zeebe's name
 
 
 class PartitionInfo(BaseModel):
-    """One partition of a checkpoint, by its number in the order of topics and partitions, from 1 on."""
+    """One partition of a checkpoint, numbered from 1 in the order of topics and partitions."""
 
     partitionId: int  # noqa: N815
     state: str
@@ -125,19 +125,19 @@ def list_(site: TheSite) -> Response:
 
 @router.get("/state", response_model=BackupState)
 def state_(site: TheSite) -> Response:
-    """The newest checkpoint, the newest complete one, and from where to where one can restore."""
+    """The newest checkpoint, the newest complete checkpoint, and the restorable range."""
     return _json(_state(site))
 
 
 @router.post("/state/sync", response_model=BackupState)
 def sync(site: TheSite) -> Response:
-    """The same: the store is the state, so there is nothing that could differ from it."""
+    """The same: the store is the state, so there is nothing to synchronize."""
     return _json(_state(site))
 
 
 @router.get("/{checkpoint}", response_model=BackupInfo | list[BackupInfo])
 def show(site: TheSite, checkpoint: Id) -> Response:
-    """One checkpoint with its partitions; with `*` all whose ids begin so."""
+    """A checkpoint with its partitions; with `*` all checkpoints with the given prefix of the id."""
     backup = _the_backup(site)
     if found := _PREFIX.fullmatch(checkpoint):
         return _json([backup_info(each) for each in _listed(backup) if str(each.id).startswith(found[1])])
@@ -149,7 +149,7 @@ def show(site: TheSite, checkpoint: Id) -> Response:
 
 @router.delete("/{checkpoint}", status_code=204, response_class=Response)
 def delete(site: TheSite, checkpoint: Id) -> Response:
-    """Delete a checkpoint with its restore point; 204 also where there is none."""
+    """Delete a checkpoint with its restore point; 204 also if it does not exist."""
     backup, wanted = _the_backup(site), _number(checkpoint)
     if Checkpoints(backup).report(wanted).status is not CheckpointStatus.DOES_NOT_EXIST:
         delete_checkpoint(backup, wanted, participants=site.participants(backup))
@@ -164,12 +164,12 @@ def message(status: HTTPStatus, text: str) -> Response:
 def answer_error(error: OffsiteError) -> Response:
     status = HTTPStatus.CONFLICT if isinstance(error, CheckpointIdUsed) else status_of(error)
     if isinstance(error, BackupNotFound):
-        status = HTTPStatus.BAD_REQUEST  # Zeebe's answer where no backup is set up
+        status = HTTPStatus.BAD_REQUEST  # Zeebe's answer without a configured backup
     return message(status, f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
 def _the_backup(site: Site) -> Backup:
-    """The one that this is about. Raises `BadOption` where that is not clear."""
+    """Return the backup of this API. Raises `BadOption` if the choice is ambiguous."""
     if site.settings.backup is not None:
         return site.backup(site.settings.backup)
     names = site.repository().backups()
@@ -188,7 +188,7 @@ def _taken(site: Site, caller: Caller, backup: Backup, wanted: int) -> Response:
             "Nobody takes checkpoints of this backup: no run follows it, and this coordinator has no --bootstrap.",
         )
     if not Checkpoints(backup).is_being_taken:
-        site.workers.check_free()  # before it is written down: nobody would take it
+        site.workers.check_free()  # before the request is recorded: no process would take the checkpoint
     asked = ask(backup, wanted, participants=site.participants(backup).names)
     if not asked.is_new:
         return message(HTTPStatus.CONFLICT, f"A backup with id {wanted} is known already.")
@@ -201,8 +201,8 @@ def _has_source(site: Site) -> bool:
 
 
 def _await_start(site: Site, caller: Caller, backup: Backup, checkpoint: int) -> CheckpointReport:
-    """What is known as soon as every partition has started, or that took too long. A process is begun for it where
-    nobody else takes checkpoints."""
+    """Return the report after every partition started, or after the time limit. Start a process if no other process
+    takes checkpoints."""
     until_s, begun = site.clock.monotonic_s() + STARTS_WITHIN_S, False
     while (report := Checkpoints(backup).report(checkpoint)).status is CheckpointStatus.REQUESTED:
         if site.clock.monotonic_s() > until_s:
@@ -241,7 +241,7 @@ def _state(site: Site) -> dict[str, Any]:
 
 
 def _number(text: str) -> int:
-    """Raises `BadOption` for what is no id."""
+    """Return the id. Raises `BadOption` for an invalid id."""
     number = whole_number(text, most=MAX_OFFSET)
     if number is None or number < 1:
         raise BadOption(

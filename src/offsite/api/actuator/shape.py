@@ -1,7 +1,7 @@
-"""Checkpoints as Zeebe's management API tells of backups. Pure.
+"""Checkpoints in the form of Zeebe's management API. Pure.
 
-Its partitions are integers from 1 on; ours have topics. So each partition of a checkpoint has the number of its place
-in the order of topics and partitions, and tells its topic and partition beside it. Keys without a value are left out.
+Zeebe's partitions are integers from 1; Kafka's have topics. So every partition of a checkpoint is numbered in the order
+of topics and partitions, and has `topic` and `partition` in addition. Keys without a value are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TYPE = "MANUAL_BACKUP"
 
 
 def backup_info(report: CheckpointReport) -> dict[str, Any]:
-    """One checkpoint, as `GET /actuator/backups/{id}` answers it."""
+    """One checkpoint, as answered by `GET /actuator/backups/{id}`."""
     failure = {"failureReason": report.failure_reason} if report.failure_reason else {}
     return {
         "backupId": report.id,
@@ -37,8 +37,8 @@ def backup_info(report: CheckpointReport) -> dict[str, Any]:
 
 
 def state(reports: Sequence[CheckpointReport]) -> dict[str, Any]:
-    """The newest checkpoint and the newest complete one, partition by partition, and from where to where one can
-    restore, as `GET …/state` answers. `reports`: with details, newest first."""
+    """The newest checkpoint, the newest complete checkpoint, by partition, and the restorable range, as answered by
+    `GET …/state`. `reports`: with details, newest first."""
     complete = [each for each in reports if each.status is CheckpointStatus.COMPLETED]
     return {
         "checkpointStates": [each for report in reports[:1] for each in _states(report)],
@@ -80,7 +80,7 @@ def _states(report: CheckpointReport) -> Iterable[dict[str, Any]]:
 
 
 def _ranges(complete: Sequence[CheckpointReport]) -> list[dict[str, Any]]:
-    """Each partition of the newest complete checkpoint, from the oldest complete one that has it."""
+    """Every partition of the newest complete checkpoint, from the oldest complete checkpoint with the partition."""
     if not complete:
         return []
     oldest: dict[tuple[str, int], dict[str, Any]] = {}

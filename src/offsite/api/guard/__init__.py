@@ -1,1 +1,1 @@
-"""Who may ask for what: names, tokens, sessions, sizes."""
+"""Access control: host names, tokens, sessions, sizes."""

@@ -1,4 +1,4 @@
-"""What one caller may take of a coordinator that others use as well: requests at once, and lines of its journal."""
+"""Limits per caller of a shared coordinator: concurrent requests, and lines in the journal."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections import Counter
 from offsite.model.clock import Clock
 
 AT_ONCE = 16
-"""Requests of one caller that are answered at once, of the forty threads that a server has. A browser sends six."""
+"""Concurrent requests of one caller, of forty threads in the server. A browser sends six."""
 REFUSALS_TOLD = 20
-"""Lines about refused requests of one caller in a minute: a log file is turned over when it is full, so whoever may
-fill it makes it forget what he did before."""
+"""Journal lines about refused requests of one caller in a minute: a full log file is rotated, so a caller with
+unlimited lines could erase the traces of earlier requests."""
 
 
 class Turns:
-    """How many requests of each caller are under way. Names come from tokens, so they are few."""
+    """The number of running requests of every caller. Names come from tokens, so they are few."""
 
     def __init__(self) -> None:
         self._under_way: Counter[str] = Counter()
 
     def take(self, name: str) -> bool:
-        """Whether one more of `name` may be answered now; then it has to be given back."""
+        """Return whether one more request of `name` may run now; an accepted request must be given back."""
         if self._under_way[name] >= AT_ONCE:
             return False
         self._under_way[name] += 1
@@ -31,14 +31,14 @@ class Turns:
 
 
 class RefusalLines:
-    """Which refused requests of a caller get a line."""
+    """Limits the journal lines about refused requests."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._told: dict[str, tuple[int, int]] = {}
 
     def note_of(self, name: str) -> str | None:
-        """What the line says besides, empty for nothing; None where there is to be no line."""
+        """Return an addition to the line, empty: none; None: no line."""
         minute = int(self._clock.monotonic_s() // 60)
         before, count = self._told.get(name, (minute, 0))
         count = count + 1 if before == minute else 1

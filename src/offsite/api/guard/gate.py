@@ -1,8 +1,7 @@
-"""The gate that every request goes through, before any of ours is reached: an ASGI application around another.
+"""The gate of all requests: an ASGI application around another, before any route.
 
-In this order: the name it was called by, whether a page of somebody else's has sent it, who asks, what that needs, the
-size and the time of its body. What is refused costs next to nothing. Whatever changes something is told in the
-journal, with its outcome.
+In this order the gate checks: the host name, the origin of the sending page, the caller, the required role, size and
+time of the body. A refusal costs almost nothing. Changes are recorded in the journal, with their outcome.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from offsite.model.size import KIB, MIB
 
 BODY_MAX = MIB
 LOGIN_MAX = 16 * KIB
-"""Bytes of a body of those who are nobody yet."""
+"""Bytes of the body of an anonymous request."""
 BODY_S = 10.0
-"""Seconds within which a body must have come."""
+"""Seconds within which a body must arrive."""
 PIECE_BYTES = 256 * KIB
 _TOLD_MAX = 400
-"""Characters of a path: more than the longest of ours has, so that no long name hides what was asked behind it."""
+"""Characters of a path in the journal: more than the longest route, so that no long name hides the rest of a path."""
 _ANYBODY = Caller(name="this machine", role=Role.RESTORE)
 _STRANGER = Caller(name="", role=Role.WATCH)
 
@@ -45,7 +44,7 @@ _HEADERS = {
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with none a browser calls the origin of a form "null"
+    "Referrer-Policy": "same-origin",  # without the header a browser sends the origin "null" for a form
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -53,8 +52,8 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """By which rules: `tokens` None lets everybody on this machine do everything; `read_only` lets nobody change
-    anything; `login_code` begins a session of the owner, where there are no other tokens."""
+    """The rules of the gate. `tokens` None: every caller on the local machine may do everything. `read_only`: no caller
+    may change anything. `login_code`: starts a session of the owner, if there are no other tokens."""
 
     hosts: Hosts
     sessions: Sessions
@@ -64,8 +63,8 @@ class Guarded:
     clock: Clock = field(default_factory=SystemClock)
 
 
-class Refusal(Exception):  # it is an answer, not a mistake
-    """The answer to a request that does not get through."""
+class Refusal(Exception):  # an answer, not a bug
+    """The answer to a refused request."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status_code)
@@ -73,7 +72,7 @@ class Refusal(Exception):  # it is an answer, not a mistake
 
 
 class Gate:
-    """Lets requests through to `app`, with `state.caller` and `state.cookie`."""
+    """Passes requests to `app`, with `state.caller` and `state.cookie`."""
 
     def __init__(self, app: ASGIApp, guarded: Guarded) -> None:
         self._app, self._guarded = app, guarded
@@ -94,7 +93,7 @@ class Gate:
             self._tell(scope, wanted, answer.status)
 
     async def _let_through(self, scope: Scope, receive: Receive, answer: Send) -> None:
-        """Have it answered. Raises `Refusal` where as many requests of this caller are being answered as may be."""
+        """Run the request. Raises `RefusedRequest` if too many requests of the caller run."""
         name = scope["state"]["caller"].name
         if name and not self._turns.take(name):
             raise _refused(HTTPStatus.TOO_MANY_REQUESTS, f"{AT_ONCE} requests of {name} are being answered", _TURN_HINT)
@@ -115,7 +114,7 @@ class Gate:
             noted("asked", by=by, what=what, answer=status, then=note or None)
 
     async def _checked(self, scope: Scope, receive: Receive, wanted: Needed) -> bytes:
-        """The body of a request that gets through. Raises `Refusal`."""
+        """Return the body of an accepted request. Raises `RefusedRequest`."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._guarded.hosts.allow(host):
@@ -154,7 +153,7 @@ class Gate:
         return tokens.still(name) if name else None
 
     def _is_of_ours(self, headers: Headers, host: str) -> bool:
-        """Browsers say where a request comes from; other programs say nothing."""
+        """Whether the request comes from a page of this server: browsers send the origin, other programs do not."""
         origin = headers.get("origin")
         if origin is not None and not self._guarded.hosts.allow_origin(origin, host):
             return False
@@ -167,7 +166,7 @@ _HOST_HINT = "call it by the name it was told with --allow-host, or from this ma
 
 
 class _Answer:
-    """Sends with the headers that all answers have; remembers the status."""
+    """Adds the common headers to the answer; remembers the status."""
 
     def __init__(self, send: Send, *, is_private: bool) -> None:
         self._send, self._is_private = send, is_private
@@ -183,7 +182,7 @@ class _Answer:
                 headers["Cache-Control"] = "no-store"
             headers.setdefault("Cache-Control", "no-store")
         body, at = message.get("body", b""), 0
-        while len(body) - at > PIECE_BYTES:  # so that it is under way until it is taken
+        while len(body) - at > PIECE_BYTES:  # so that the request runs until the client has read the answer
             await self._send({"type": message["type"], "body": body[at : at + PIECE_BYTES], "more_body": True})
             at += PIECE_BYTES
         await self._send({**message, "body": body[at:]} if at else message)
@@ -215,7 +214,7 @@ async def _read(receive: Receive, *, most: int) -> bytes:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body, which was read already, and then what the client does next."""
+    """Replay the body, which was read already; then receive from the client."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
@@ -248,7 +247,7 @@ def _too_large(most: int) -> Refusal:
 
 
 def _ambiguous() -> Refusal:
-    """A proxy before us may have taken another length for the true one, and what follows for the next request."""
+    """A proxy may have used the other length, and may take the rest for the next request."""
     refusal = _refused(HTTPStatus.BAD_REQUEST, "the length of the body is told in two ways", "send one of them")
     refusal.response.headers["Connection"] = "close"
     return refusal

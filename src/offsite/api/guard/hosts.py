@@ -1,5 +1,5 @@
-"""By which names this server may be called. A page of somebody else's can let a browser ask us, under a name of its own
-that leads here (DNS rebinding), or from its own origin: both are refused."""
+"""The allowed host names of the server. A foreign page can make a browser send requests to the server, under a foreign
+name (DNS rebinding) or from a foreign origin: both are refused."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Hosts:
         return cls(names=frozenset(each.lower() for each in names) | LOOPBACK_NAMES)
 
     def allow(self, host: str) -> bool:
-        """Whether the Host header `host` names us."""
+        """Whether the Host header `host` names this server."""
         return name_of(f"//{host}") in self.names
 
     def allow_origin(self, origin: str, host: str) -> bool:
-        """Whether a page of `origin` may change something by a request to `host`: only one of ours may."""
+        """Whether a page of `origin` may send a change to `host`: only a page of this server may."""
         try:
             return urlsplit(origin).netloc.lower() == host.lower() and self.allow(host)
-        except ValueError:  # no origin that a browser has
+        except ValueError:  # not a browser's origin
             return False
 
 
 def name_of(address: str) -> str:
-    """The name in an address, empty where there is none that counts."""
+    """Return the host name in an address; empty if there is none, or the address has other parts."""
     try:
         parts = urlsplit(address)
         _ = parts.port

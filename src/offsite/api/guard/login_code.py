@@ -1,7 +1,7 @@
-"""The code in the address that a coordinator tells where nobody has a token: for its owner's browser, once.
+"""The code in the login address of a coordinator without tokens: for the browser of its owner, once.
 
-A terminal that opens the address puts it on the command line of a browser, where every user of the machine can read it,
-and a browser keeps it in its history. So a code begins one session, and then the next one is told.
+A terminal puts an opened address on the command line of a browser, readable for every user of the machine, and a
+browser keeps the address in its history. Hence a code starts one session, and afterwards a new code is printed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Callable
 
 
 class LoginCode:
-    """The code that counts now. `tell` is called with each, where the owner sees it."""
+    """The valid code. `tell` is called with every code, and shows the code to the owner."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell, self._lock, self._code = tell, threading.Lock(), ""
 
     def renew(self) -> None:
-        """Draw a code and tell it; the one before counts no more."""
+        """Draw a code and show the code; the former code is void."""
         fresh = self._code = secrets.token_urlsafe(32)
         self._tell(fresh)
 
     def use(self, code: str) -> bool:
-        """Whether `code` is the one that counts; if so, the next one is told, which may have to wait for a terminal."""
+        """Return whether `code` is the valid code; if so, show the next code, which may wait for a terminal."""
         with self._lock:
             is_right = bool(self._code) and hmac.compare_digest(self._code.encode(), code.encode("utf-8", "replace"))
             if is_right:

@@ -1,4 +1,4 @@
-"""What one has to be allowed for each request. One table, and what is in none of its lines needs the most."""
+"""The required role of every request. One table; a request outside of the table needs the highest role."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Role(IntEnum):
-    """What a caller may do; each may do what is before it, too."""
+    """The permissions of a caller; every role includes the roles before."""
 
     WATCH = 1
-    """See what is backed up, and how it stands: no record, no job, no plan."""
+    """See backups and their status: no records, no jobs, no plans."""
     READ = 2
     """See everything, and plan."""
     OPERATE = 3
     """Take backups, checkpoints and checks, end jobs, call the doctor."""
     RESTORE = 4
-    """Write into a cluster, and let go restore points."""
+    """Write into a cluster, and delete restore points."""
 
 
 class Needed(NamedTuple):
-    """`role`: None for everybody, also strangers. `changes`: something, so that it is told who did it, and refused
-    where this coordinator only shows."""
+    """`role`: the required role; None: open to everyone. `changes`: the request changes something: the journal records
+    the caller, and a read-only coordinator refuses."""
 
     role: Role | None
     changes: bool
@@ -63,6 +63,6 @@ _RULES = (
 
 
 def needed(method: str, path: str) -> Needed:
-    """What a request needs; `path` is decoded, without a query."""
+    """Return the requirement of a request. `path`: decoded, without query."""
     rules = (each.needed for each in _RULES if method in each.methods and each.path.fullmatch(path))
     return next(rules, Needed(Role.RESTORE, changes=True))

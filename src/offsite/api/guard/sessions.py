@@ -1,8 +1,9 @@
-"""Sessions of browsers: a signed cookie instead of the token, and a word in each form that only our pages know.
+"""Sessions of browsers: a signed cookie instead of the token, and a secret word in every form of our pages.
 
-A session holds a name and when it ends; whether the name still has a token, and which role, is looked up each time. The
-key is drawn when a coordinator starts, so sessions end with it; several behind one address share a key file, and each
-knows for itself which sessions were ended before their time: so many of each name one by one, then all of that name.
+A session holds a name and its end; the token and role of the name are looked up for every request. The key is drawn at
+the start of a coordinator, so sessions end with the coordinator; several coordinators behind one address share a key
+file. Every coordinator remembers early ended sessions itself: up to a limit per name one by one, then all sessions of
+the name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ENDED_MAX = 100
 
 
 class Sessions:
-    """Makes and reads sessions. `now_s` are seconds since the epoch, by the clock of this machine."""
+    """Creates and reads sessions. `now_s`: seconds since the epoch, by the clock of the local machine."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key or secrets.token_bytes(32)
@@ -29,12 +30,13 @@ class Sessions:
         self._ended_upto_s: dict[str, int] = {}
 
     def begin(self, name: str, *, now_s: int, of: str = "") -> str:
-        """The cookie of a new session of `name`, begun with the token whose hash is `of`: it ends with that token."""
+        """Return the cookie of a new session of `name`. `of`: hash of the token; the session ends with the token."""
         text = f"{name}|{now_s + LASTS_S}|{secrets.token_hex(8)}"
         return f"{text}|{self._sign('session', f'{text}|{of}')}"
 
     def name(self, cookie: str, *, now_s: int, of: Callable[[str], str] = lambda _: "") -> str | None:
-        """Whose session it is, None where it is none of ours or over. `of`: the hash of the token that a name has."""
+        """Return the name of a session; None for an invalid or ended session. `of`: returns the hash of the token of a
+        name."""
         parts = cookie.split("|")
         if len(parts) != _PARTS or not hmac.compare_digest(
             self._sign("session", "|".join([*parts[:-1], of(parts[0])])).encode(), parts[-1].encode("utf-8", "replace")
@@ -44,8 +46,8 @@ class Sessions:
         return parts[0] if int(parts[1]) > now_s and not is_ended else None
 
     def end(self, cookie: str, *, now_s: int, of: Callable[[str], str] = lambda _: "") -> None:
-        """End a session before its time: whoever has a copy of its cookie is shut out, too. What is no session of ours
-        is not remembered: anybody can make up as many as he likes."""
+        """End a session early: a copy of its cookie is void, too. Invalid cookies are not remembered: a stranger can
+        invent any number."""
         if (name := self.name(cookie, now_s=now_s, of=of)) is None:
             return
         parts = cookie.split("|")
@@ -57,7 +59,8 @@ class Sessions:
             self._ended[name] = ended
 
     def form_word(self, cookie: str) -> str:
-        """What each form of this session holds. Without a session (`cookie` empty) it is that of this coordinator."""
+        """Return the secret word of the forms of a session. Without a session (`cookie` empty): the word of this
+        coordinator."""
         return self._sign("form", cookie)
 
     def is_form_word(self, word: str, cookie: str) -> bool:

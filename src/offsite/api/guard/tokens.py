@@ -1,7 +1,7 @@
-"""Bearer tokens: who may do what. A file holds their SHA-256, never the tokens.
+"""Bearer tokens and their permissions. A file holds their SHA-256, never the tokens.
 
-A token is 256 random bits, so nobody can guess it from its hash, and a slow hash, as for passwords that people choose,
-would protect nothing. One line for each: `NAME ROLE sha256:HEX`; `#` begins a comment.
+A token has 256 random bits, so a hash reveals nothing, and a slow hash, as for passwords of people, would add no
+protection. One line per token: `NAME ROLE sha256:HEX`; `#` starts a comment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HINT = "a line is: NAME ROLE sha256:HEX; make one with: offsite tokens add NAME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whoever asks, by the name of the token."""
+    """The caller of a request, by the name of the token."""
 
     name: str
     role: Role
@@ -42,12 +42,12 @@ class KnownToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The tokens that count."""
+    """The valid tokens."""
 
     known: tuple[KnownToken, ...]
 
     def caller(self, token: str) -> Caller | None:
-        """Whoever has that token. All are compared, each in constant time."""
+        """Return the owner of a token. All tokens are compared, each in constant time."""
         digest, found = _digest(token), None
         for each in self.known:
             if hmac.compare_digest(each.sha256, digest):
@@ -55,27 +55,26 @@ class Tokens:
         return found
 
     def hash_of(self, name: str) -> str:
-        """The hash of the token of that name, empty where there is none."""
+        """Return the hash of the token of that name; empty: none."""
         return next((each.sha256 for each in self.known if each.caller.name == name), "")
 
     def still(self, name: str) -> Caller | None:
-        """The caller of that name, if there still is a token for it."""
+        """Return the caller of that name, if a token for the name still exists."""
         return next((each.caller for each in self.known if each.caller.name == name), None)
 
 
 OWNER = Caller(name="owner", role=Role.RESTORE)
-"""Whoever started a coordinator that has no file of tokens."""
+"""The person who started a coordinator without a token file."""
 
 
 def owner_alone() -> Tokens:
-    """The tokens of such a coordinator: its owner may do everything, by a session alone, since no token has that
-    hash. It is drawn anew each time, so that no session of an earlier start counts."""
+    """Return the tokens of a coordinator without a token file: its owner may do everything, by a session only, because
+    no token has the hash. The hash is drawn at every start, so no session of an earlier start is valid."""
     return Tokens(known=(KnownToken(caller=OWNER, sha256=secrets.token_hex(32)),))
 
 
 class TokenFile:
-    """The tokens of a file as it is now: whoever takes a line away from it shuts somebody out at once. Raises as
-    `read_tokens`."""
+    """The present tokens of a file: a removed line takes effect at once. Raises the errors of `read_tokens`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -83,7 +82,7 @@ class TokenFile:
         self._tokens = read_tokens(path)
 
     def __call__(self) -> Tokens:
-        """While the file cannot be read, or says nothing sound, nobody counts."""
+        """Return the tokens. While the file is unreadable or invalid, no token is valid."""
         if (state := self._state()) != self._seen:
             self._seen, self._tokens = state, self._read()
         return self._tokens
@@ -104,7 +103,7 @@ class TokenFile:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Raises `BadOption` for a file that cannot be read, has no token, or a line that is none."""
+    """Raises `BadOption` for an unreadable file, a file without tokens, or an invalid line."""
     try:
         if can_others_write(path.stat()):
             raise BadOption(
@@ -127,7 +126,8 @@ def read_tokens(path: Path) -> Tokens:
 
 
 def new_token(form: str, path: Path) -> str:
-    """A new token for `NAME:ROLE`, whose hash is appended to the file. It is told here only. Raises `BadOption`."""
+    """Return a new token for `NAME:ROLE`, and append its hash to the file. The token is shown only here. Raises
+    `BadOption`."""
     found = _FORM.fullmatch(form)
     if found is None:
         raise BadOption(f"{form[:80]!r} is no NAME:ROLE", hint="write it as alice:read, ci:operate or admin:restore")

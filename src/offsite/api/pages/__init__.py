@@ -1,1 +1,1 @@
-"""The pages of a coordinator: made on the server, without anything from elsewhere, and usable without JavaScript."""
+"""The pages of a coordinator: rendered on the server, without foreign content, and usable without JavaScript."""

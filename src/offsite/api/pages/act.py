@@ -1,4 +1,4 @@
-"""Pages that begin jobs, follow and end them."""
+"""Pages that start, follow and end jobs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN_MAX = 30_000
 
 @router.post("/backups/{backup}/runs")
 def run(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
-    site.backup(backup)  # without its topics only a backup that is there can go on
+    site.backup(backup)  # without topics only an existing backup can continue
     asked = requested(caller, "backup", backup, ["backup", "run", f"--backup={backup}"])
     return begun(site, asked, site.place(), form)
 
@@ -97,18 +97,18 @@ def job(request: Request, site: TheSite, caller: TheCaller, job: JobId) -> Respo
 @router.post("/jobs/{job}/cancel")
 def cancel(site: TheSite, caller: TheCaller, job: JobId, _: Form) -> Response:
     store = site.repository().store
-    if job_report(store, job).ended_at_ms < 0:  # a lost one may only be silent
+    if job_report(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
         cancel_job(store, job, by=caller.name)
     return _to(job)
 
 
 def begun(site: Site, request: JobRequest, place: Place, form: Mapping[str, str]) -> Response:
-    """The way to the page of the job that was begun for this form."""
+    """Start the job of the form, and redirect to the page of the job."""
     return _to(begin_job(site, request, place, word=form.get(ONCE) or None).id)
 
 
 def begun_before(site: Site, request: JobRequest, form: Mapping[str, str]) -> Response | None:
-    """The way to the page of the job that this very form has begun already, None where it has not."""
+    """Redirect to the page of the job already started by the form; None: not started yet."""
     job = known_job(site.repository().store, request, form[ONCE]) if form.get(ONCE) else None
     return None if job is None else _to(job)
 
@@ -118,13 +118,13 @@ def _to(job: str) -> Response:
 
 
 def _command(site: Site, job: JobReport) -> str:
-    """What a person would type, with the cluster where this coordinator knows the one that was meant."""
+    """The equivalent command, with the options of the cluster if the coordinator knows the cluster."""
     where = site.where(job.cluster) if job.cluster in site.settings.places else []
     return shlex.join(["offsite", *job.arguments, *where])
 
 
 def _proof(job: JobReport) -> tuple[bool, str] | None:
-    """What a restore, a check or a drill has shown, where it has told so."""
+    """The proof by a restore, a check or a drill, if the result has a proof."""
     result = job.result if isinstance(job.result, dict) else {}
     if job.kind == "restore" and result.get("verified") is not None:
         records = result.get("records")
@@ -140,7 +140,7 @@ def _proof(job: JobReport) -> tuple[bool, str] | None:
 
 
 def _error(job: JobReport) -> dict[str, str]:
-    """The error document that the command ended with: the last line of what it said."""
+    """The final error document of the command: the last line of its output."""
     try:
         last = parse_json(job.said.rstrip().splitlines()[-1].encode())
     except (BadJson, LookupError):

@@ -1,4 +1,4 @@
-"""The way from a restore that did not end well back to its form: the same words continue it. Pure."""
+"""The link from a failed restore back to its form: the same words continue the restore. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import quote, urlencode
 from offsite.services.jobs.status import JobReport, JobState
 
 FIELDS = ("checkpoint", "commit", "at", "topics", "rename", "groups")
-"""What the form of a restore asks for, by the names of the command's options."""
+"""The fields of the restore form, by the names of the command's options."""
 _CARRIED = ("restore", "run", "--yes")
 
 
 def way_back(job: JobReport) -> str:
-    """The path of the form with the words of `job` filled in; empty where it ended well, or used words that the form
-    does not have."""
+    """Return the path of the form, filled in with the words of `job`; empty if the restore succeeded, or used words
+    without a form field."""
     if job.kind != "restore" or not job.state.is_final or job.state is JobState.SUCCEEDED:
         return ""
     words = _words(job.arguments)
@@ -36,5 +36,5 @@ def _words(arguments: tuple[str, ...]) -> dict[str, str]:
 
 
 def filled(query: Mapping[str, str]) -> dict[str, str]:
-    """The fields that a path of `way_back` has filled in."""
+    """The fields filled in by a path of `form_path`."""
     return {name: query.get(name, "") for name in (*FIELDS, "target")}

@@ -1,5 +1,5 @@
-"""What of each topic is backed up, as two bars: which share of its offsets and where the holes are, and the times of
-its records beside those of the other topics. Pure."""
+"""The coverage of every topic as two bars: the covered share of its offsets with the holes, and the times of its
+records beside the times of other topics. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _HOLES_MAX = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A bar of `WIDTH`: `parts` are spans (from, width) that are backed up, `holes` those that the source had lost.
-    `times` is the span of the records' times, on one axis for all topics that are shown; None when they have none."""
+    """A bar of `WIDTH`. `parts`: covered spans (start, width). `holes`: spans lost at the source. `times`: span of the
+    record times, on one axis for all shown topics; None: no times."""
 
     topic: str
     parts: tuple[tuple[float, float], ...]
@@ -27,7 +27,8 @@ class Bar:
 
 
 def bars(topics: Sequence[TopicDetail], holes: Iterable[HoleReport]) -> dict[str, Bar]:
-    """By topic. The partitions of a topic stand behind each other, each from offset 0 to its end."""
+    """Make the bars by topic. The partitions of a topic follow each other, from offset 0 to the end of the
+    partition."""
     lost: defaultdict[tuple[str, int], list[HoleReport]] = defaultdict(list)
     for hole in holes:
         lost[hole.topic, hole.partition].append(hole)

@@ -1,4 +1,4 @@
-"""What a form of ours sends: read with bounds, and only with the word that our page gave it."""
+"""Reads forms of our pages: bounded, and only with the secret word of the page."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from offsite.model.selections.pattern_list import split_patterns
 _FIELDS_MAX = 200
 WORD = "word"
 ONCE = "once"
-"""A field that each page fills anew: a form that is sent twice, by two clicks, begins one job."""
+"""A field that every page fills with a new value: a form sent twice, by two clicks, starts one job."""
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises `NotAllowed` for one that no page of ours has sent, `BadOption`."""
+    """Return the fields of a form. Raises `NotAllowed` for a foreign form, `BadOption`."""
     try:
         pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
     except (UnicodeDecodeError, ValueError) as error:
@@ -28,12 +28,12 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 def listed(text: str) -> list[str] | None:
-    """What is written in a field, separated by commas or lines; None for nothing."""
+    """Split a field at commas and lines; None: empty."""
     return [pattern for line in text.splitlines() for pattern in split_patterns(line)] or None
 
 
 def number(text: str, what: str) -> int | None:
-    """The number in a field, None for an empty one. Raises `BadOption`."""
+    """Return the number in a field; None: empty. Raises `BadOption`."""
     if not text.strip():
         return None
     if not (text.strip().isascii() and text.strip().isdecimal()) or len(text.strip()) > 19:

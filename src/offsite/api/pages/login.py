@@ -1,4 +1,4 @@
-"""Logging in with a token, for browsers; and what every page needs: its style, its script, its sign."""
+"""Login with a token, for browsers; and the common style, script and icon."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _FILES = {
 
 @router.get("/login")
 def form(request: Request, code: str = "") -> Response:
-    """The form; or the session itself, where somebody opened the address that a coordinator told. A page of somebody
-    else's that leads here logs nobody in, nor does a token: it would stay in the history of the browser."""
+    """The login form; or a session, for the login address that a coordinator printed. A link from a foreign page logs
+    in nobody. A token in the address does not log in: the token would stay in the history of the browser."""
     if not code or request.headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
         return _login_page(request)
     if _uses_code(request, code):
         return _begun(request, OWNER)
-    if request.state.caller.name:  # an address that this browser has used
+    if request.state.caller.name:  # this browser used the address before
         return RedirectResponse("/", status_code=HTTPStatus.SEE_OTHER)
     return _login_page(request, _USED)
 
@@ -67,7 +67,7 @@ def _uses_code(request: Request, code: str) -> bool:
 
 
 def _begun(request: Request, caller: Caller) -> Response:
-    """The answer that begins a session."""
+    """The answer that starts a session."""
     guarded = request.app.state.guarded
     tokens = _tokens_of(guarded)
     noted("session", by=caller.name)
@@ -84,12 +84,12 @@ def _begun(request: Request, caller: Caller) -> Response:
 
 
 def _tokens_of(guarded: Guarded) -> Tokens:
-    """The tokens that count here: none where everybody may do everything."""
+    """The valid tokens: none if every caller may do everything."""
     return guarded.tokens() if guarded.tokens else Tokens(known=())
 
 
 def _is_encrypted(request: Request) -> bool:
-    """Whether the browser talks TLS: to us, or to a proxy before us, as the origin of its form says."""
+    """Whether the browser uses TLS: to the server, or to a proxy before the server, by the origin of the form."""
     return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
 
 
@@ -113,5 +113,5 @@ async def static(name: str) -> Response:
 
 @router.get("/healthz")
 async def healthz() -> Response:
-    """In no thread: it is answered also where all of them are busy."""
+    """Answered without a thread, so also if all threads are busy."""
     return PlainTextResponse("ok")

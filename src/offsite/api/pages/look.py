@@ -147,7 +147,7 @@ def retention(
 
 
 class Asked(BaseModel):
-    """The form of the page of records, as typed."""
+    """The form of the records page, as typed."""
 
     topic: Annotated[str, Field(max_length=300)] = ""
     partition: Annotated[str, Field(max_length=20)] = ""
@@ -185,7 +185,7 @@ def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
 
 
 def _read(site: Site, backup: str) -> Backup:
-    """To show what can be read of it: a page names what it shows, and the overview says what cannot be read."""
+    """Open a backup to show its readable parts: a page names its subject, and the overview reports unreadable parts."""
     return site.seen(backup).reading(is_named=True)
 
 

@@ -1,5 +1,5 @@
-"""A restore in three steps: what and where to, the plan, the proof. Nothing is remembered between them: the page of the
-plan holds what was planned, and its confirmation."""
+"""A restore in three steps: choice, plan, proof. No state between the steps: the page of the plan holds the plan, and
+its confirmation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def restore(request: Request, site: TheSite, caller: TheCaller, backup: BackupNa
     words, target = given(told, but=("target", "confirmation")), told.model_dump()["target"]
     asked = restore_request(caller, backup, words, target)
     if (same := begun_before(site, asked, form)) is not None:
-        return same  # of two clicks; what the first has begun would not be planned again
+        return same  # the second of two clicks: a started restore could not be planned again
     found = planned_restore(site, backup, words, target)
     check_restore(found, words, told.model_dump()["confirmation"])
     if form.get("name", "").strip() != found.plan.cluster_id:

@@ -1,4 +1,4 @@
-"""Templates: every value that is shown is escaped, and passes `printable`, so that no page can forget it."""
+"""Templates: every shown value is escaped, and passes `printable`, so no page can forget either."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from offsite.model.version import __version__
 _FOLDER = Path(__file__).parent
 
 
-def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:  # noqa: ANN401  # what the template shows
-    """The page `name`, with what all pages show."""
+def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:  # noqa: ANN401  # values of the template
+    """Render the page `name`, with the common values of all pages."""
     caller: Caller = request.state.caller
     guarded = request.app.state.guarded
     shared = {
@@ -61,7 +61,7 @@ def _shown(value: object) -> object:
 
 
 def _lines(text: str) -> Markup:
-    """A text of several lines, each shown as any other text."""
+    """A text of several lines, each escaped like other text."""
     return Markup("\n").join(printable(line) for line in text.splitlines())
 
 

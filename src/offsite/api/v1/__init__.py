@@ -1,1 +1,1 @@
-"""`/api/v1`: what the commands do, with the documents that `-o json` prints."""
+"""`/api/v1`: the commands over HTTP, with the documents of `-o json`."""

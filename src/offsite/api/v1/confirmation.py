@@ -1,6 +1,6 @@
-"""A value that says: this plan, and no other. Whoever confirms sends it back; the plan is made again and compared.
+"""Confirms exactly one plan: the caller sends the value back; the plan is made again and compared.
 
-No coordinator remembers a plan. So what a plan is made of is told with it in full: times as times, not as `2h-ago`.
+No coordinator stores a plan. So the answer holds all inputs of the plan in full: absolute times, not `2h-ago`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from offsite.model.plain import plain
 
 
 def confirmation_of(plan: object, *, but: tuple[str, ...] = (), **more: object) -> str:
-    """32 hexadecimal digits of a plan and what else counts; `but` are fields that differ from one look to the next."""
+    """Return 32 hexadecimal digits for a plan and further inputs. `but`: fields that vary between two readings."""
     shown = plain(plan)
     kept = {name: value for name, value in shown.items() if name not in but} if isinstance(shown, Mapping) else shown
     text = json.dumps([kept, plain(more)], sort_keys=True)
@@ -23,7 +23,7 @@ def confirmation_of(plan: object, *, but: tuple[str, ...] = (), **more: object) 
 
 
 def check_confirmed(told: str, now: str) -> None:
-    """Raises `PlanChanged` where `told` is not the value of the plan as it is `now`."""
+    """Raises `PlanChanged` if `sent` is not the value of the present plan, `now`."""
     if not hmac.compare_digest(told.encode("utf-8", "replace"), now.encode()):
         raise PlanChanged(
             "what would be done now is not what was confirmed: nothing was done",

@@ -1,4 +1,4 @@
-"""What the routes share: the site, who asks, the answers that each may give."""
+"""Common parts of the routes: the site, the caller, the possible answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What usually goes wrong, looked for where the coordinator runs, with its own settings.
+"""Checks for common problems, from the host and with the settings of the coordinator.
 
-No Spark is started here: it takes seconds and a JVM's memory, and a process holds one only. What needs it is skipped,
-and says how to ask. One examination at a time: each reaches out to all brokers, and puts objects into the store.
+No Spark starts here: a Spark takes seconds and the memory of a JVM, and a process holds only one. Checks with Spark are
+skipped, with a hint. One examination runs at a time: an examination contacts all brokers, and writes objects into the
+store.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _examining = threading.Lock()
 
 @router.get("/doctor", response_model=Examination)
 def doctor(site: TheSite) -> Response:
-    """Make all checks that need no Spark, as `offsite doctor --no-spark -o json`. Takes seconds, or a minute where
-    something does not answer. A coordinator that only shows puts nothing into the store."""
+    """Make all checks that need no Spark, as `offsite doctor --no-spark -o json`. Takes seconds, or a minute if
+    something does not answer. A read-only coordinator writes nothing into the store."""
     if not _examining.acquire(blocking=False):
         raise TooManyJobs("an examination is being made", hint="wait until it has ended, and ask again")
     try:
@@ -35,7 +36,7 @@ def doctor(site: TheSite) -> Response:
 
 
 def request_of(site: Site) -> DoctorRequest:
-    """What this coordinator can examine."""
+    """The examination that this coordinator can make."""
     own = site.settings.places.get(SOURCE, Place())
     return DoctorRequest(
         repo=site.settings.repo,

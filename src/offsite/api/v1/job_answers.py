@@ -1,4 +1,4 @@
-"""Jobs begun over HTTP: asked for once, begun by whoever wrote it down, answered with where to look."""
+"""Jobs over HTTP: requested once, started by the coordinator that recorded the request, answered with their address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offsite.services.jobs.workers import SECRET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBegun:
-    """A job that was asked for. `is_new` is false for a repeated request: it is the job of the first one."""
+    """A requested job. `is_new` is false for a repeated request: the job of the first request."""
 
     job: str
     href: str
@@ -26,7 +26,7 @@ class JobBegun:
 
 
 def begin(site: Site, request: JobRequest, place: Place, *, word: str | None) -> Response:
-    """202 and the id of the job that was asked for. Raises `TooManyJobs`, `RequestRepeated`."""
+    """Answer 202 with the id of the requested job. Raises `TooManyJobs`, `RequestRepeated`."""
     return _begun(begin_job(site, request, place, word=word))
 
 
@@ -38,7 +38,7 @@ def _begun(asked: AskedFor) -> Response:
 
 
 def begin_job(site: Site, request: JobRequest, place: Place, *, word: str | None = None) -> AskedFor:
-    """The same, as a value. `place`: the cluster that its command is about; `word`: see `services.jobs.ask`."""
+    """The same, as a value. `place`: the cluster of the command. `word`: see `services.jobs.ask`."""
     store = site.repository().store
     if word is not None and (job := known_job(store, request, word)) is not None:
         return AskedFor(id=job, is_new=False)
@@ -58,8 +58,8 @@ def _begin_process(site: Site, job: AskedFor, request: JobRequest, place: Place)
 
 
 def begun_before(site: Site, request: JobRequest, *, word: str | None) -> Response | None:
-    """The same answer for a repeated request, None for a new one: asked before that is judged which the first one may
-    have changed. Raises `RequestRepeated`."""
+    """Return the same answer for a repeated request; None: new request. Called before checks whose result the first
+    request may have changed. Raises `RequestRepeated`."""
     if word is None or (job := known_job(site.repository().store, request, word)) is None:
         return None
     return _begun(AskedFor(id=job, is_new=False))

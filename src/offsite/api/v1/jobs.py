@@ -1,4 +1,4 @@
-"""Jobs: looked at, followed, ended. Any coordinator answers for all of them."""
+"""Jobs: shown, followed, ended. Any coordinator answers for all jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Most = Annotated[int, Query(ge=1, le=1_000, description="At most so many, the ne
 LOOK_S = 1.0
 """Seconds between two events."""
 FOLLOWED_S = 600.0
-"""Seconds after which a stream ends; whoever listens asks again, as browsers do by themselves."""
+"""Seconds after which a stream ends; the client asks again, as browsers do automatically."""
 
 
 @router.get("/jobs", response_model=JobList)
@@ -40,12 +40,12 @@ def jobs(site: TheSite, most: Most = 50) -> Response:
 
 @router.get("/jobs/{job}", response_model=JobReport)
 def job(site: TheSite, caller: TheCaller, job: JobId) -> Response:
-    """How far a job is, or how it ended."""
+    """The progress or the end of a job."""
     return answer(seen_job(site, caller, job))
 
 
 def seen_job(site: Site, caller: Caller, job: str) -> JobReport:
-    """A job, and a line in the journal where it holds words or records that somebody looks at now."""
+    """Read a job, and record in the journal that the caller reads search words or records, if the job is a search."""
     report = job_report(site.repository().store, job)
     if report.kind == SEARCH:
         noted("looked", by=caller.name, what=f"the search of job {job}, and what it has found", backup=report.backup)
@@ -54,9 +54,9 @@ def seen_job(site: Site, caller: Caller, job: str) -> JobReport:
 
 @router.post("/jobs/{job}/cancel", status_code=202, response_model=JobReport)
 def cancel(site: TheSite, caller: TheCaller, job: JobId) -> Response:
-    """Let a job end, as Ctrl-C would. What it did so far stays as it is. One that has ended stays as it ended."""
+    """End a job, like Ctrl-C. Finished work stays. An ended job stays as it ended."""
     store = site.repository().store
-    if job_report(store, job).ended_at_ms < 0:  # a lost one may only be silent
+    if job_report(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
         cancel_job(store, job, by=caller.name)
     return answer(seen_job(site, caller, job), HTTPStatus.ACCEPTED)
 

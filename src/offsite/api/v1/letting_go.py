@@ -1,4 +1,4 @@
-"""What lets restore points go, or moves groups: planned, confirmed, done at once."""
+"""Deletion of restore points, and moves of groups: planned, confirmed, done at once."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ RetentionBody = body_of("RetentionBody", PolicyWords, now_ms=(_Time, ...), confi
 
 
 class GroupsPlanBody(Body):
-    """Which groups (all, or patterns), of which commit, and by the offset maps of which restore; `rename`: `old=new`.
-    `records`: where records of restores lie, as the coordinator was told. `target`: the cluster that they are put in
-    place on."""
+    """`groups`: groups to move, all or by patterns. `commit`: the commit. `restore`: the restore whose offset maps
+    apply. `rename`: `old=new`. `records`: place of restore records, from the coordinator's settings. `target`: the
+    cluster of the groups."""
 
     groups: Annotated[list[str], Field(max_length=1_000)] | None = None
     restore: Annotated[str, Field(max_length=100)] | None = None
@@ -57,7 +57,7 @@ class GroupsBody(GroupsPlanBody):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmableRetention:
-    """What would go, and the value to confirm it by, which is sent back with the same words and `now_ms`."""
+    """The restore points to delete, and the confirmation, to be sent back with the same words and `now_ms`."""
 
     plan: RetentionReport
     confirmation: str
@@ -77,13 +77,13 @@ class ConfirmableDeletion:
 
 @router.post("/backups/{backup}/retention/plan", response_model=ConfirmableRetention)
 def plan(site: TheSite, backup: BackupName, body: RetentionPlanBody) -> Response:  # type: ignore[valid-type]
-    """What the rules would let go now, and what stays and why. Changes nothing."""
+    """What the rules would delete now, and what is kept and why. Changes nothing."""
     return answer(planned_retention(site, backup, given(body)))
 
 
 @router.post("/backups/{backup}/retention", response_model=RetentionReport)
 def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:  # type: ignore[valid-type]
-    """Let go what was planned, in one commit. Objects are deleted by a later collection."""
+    """Delete the planned restore points, in one commit. A later collection deletes their objects."""
     asked: Body = body
     told = asked.model_dump()
     opened, found = _retention(site, backup, given(asked, but=("now_ms", "confirmation")), told["now_ms"])
@@ -95,14 +95,14 @@ def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:  
 
 @router.post("/backups/{backup}/groups/plan", response_model=ConfirmableGroups)
 def plan_groups(site: TheSite, backup: BackupName, body: GroupsPlanBody) -> Response:
-    """Where each group would go on. Changes nothing."""
+    """Where every group would continue. Changes nothing."""
     found = report_groups(_groups(site, site.backup(backup).looking(), body))
     return answer(ConfirmableGroups(plan=found, confirmation=confirmation_of(found, target=body.target)))
 
 
 @router.post("/backups/{backup}/groups", response_model=GroupsApplied)
 def apply_planned_groups(site: TheSite, backup: BackupName, body: GroupsBody) -> Response:
-    """Commit for each group where it goes on, after remembering what it has now."""
+    """Commit the new position of every group, after recording its present position."""
     planned = _groups(site, site.backup(backup), body)
     check_confirmed(body.confirmation, confirmation_of(report_groups(planned), target=body.target))
     return answer(apply_groups(planned, site.cluster(body.target).admin))
@@ -110,21 +110,22 @@ def apply_planned_groups(site: TheSite, backup: BackupName, body: GroupsBody) ->
 
 @router.post("/backups/{backup}/checkpoints/{checkpoint}/deletion/plan", response_model=ConfirmableDeletion)
 def plan_deletion(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
-    """A checkpoint, and the value to confirm its deletion by. Changes nothing."""
+    """A checkpoint, and the confirmation of its deletion. Changes nothing."""
     found = check_exists(Checkpoints(site.backup(backup)).report(checkpoint))
     return answer(ConfirmableDeletion(checkpoint=found, confirmation=_deletion_of(found)))
 
 
 @router.delete("/backups/{backup}/checkpoints/{checkpoint}", response_model=CheckpointReport)
 def delete(site: TheSite, backup: BackupName, checkpoint: CheckpointId, confirmation: Confirmation) -> Response:
-    """Delete a checkpoint with its restore point, and what Zeebe saved for it; its id is never used again."""
+    """Delete a checkpoint with its restore point, and with Zeebe's data for the checkpoint; its id is never used
+    again."""
     opened = site.backup(backup)
     check_confirmed(confirmation, _deletion_of(check_exists(Checkpoints(opened).report(checkpoint))))
     return answer(delete_checkpoint(opened, checkpoint, participants=site.participants(opened)))
 
 
 def planned_retention(site: Site, backup: str, words: dict[str, Any]) -> ConfirmableRetention:
-    """The plan as of now. Raises what planning raises."""
+    """Make the plan of now. Raises the errors of planning."""
     _, found = _retention(site, backup, words, None)
     report = retention_report(found)
     return ConfirmableRetention(plan=report, confirmation=_value_of(report))

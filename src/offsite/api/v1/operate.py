@@ -1,4 +1,4 @@
-"""Backups, checkpoints, checks and drills: begun as jobs, each the command of the same name."""
+"""Backups, checkpoints, checks and drills: started as jobs, every the command of the same name."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ RunBody = body_of("BackupRunBody", BackupWords)
 
 
 class VerificationBody(Body):
-    """`deep`: read every byte again. `against`: compare with the topics of this cluster, by its name."""
+    """`deep`: read every byte again. `against`: compare with the topics of the cluster of that name."""
 
     deep: bool = False
     against: Annotated[str, Field(max_length=60)] | None = None
 
 
 class DrillBody(Body):
-    """`commit`: the restore point to prove, the newest by default. It is restored into a sandbox. `records`: where the
-    drill keeps its records, as the coordinator was told."""
+    """`commit`: the restore point to prove, by default the newest, restored into a sandbox. `records`: place of the
+    drill's records, from the coordinator's settings."""
 
     commit: Annotated[int, Field(ge=0, le=MAX_OFFSET)] | None = None
     records: Annotated[str, Field(max_length=1_000)] | None = None
 
 
 class TakeBody(Body):
-    """`id`: above all earlier ones; by default the time in ms, or one more."""
+    """`id`: higher than all earlier ids; by default the time in ms, or one more."""
 
     id: Annotated[int, Field(ge=1, le=MAX_OFFSET)] | None = None
 
@@ -48,7 +48,7 @@ def run(
     body: RunBody,  # type: ignore[valid-type]
     key: IdempotencyKey = None,
 ) -> Response:
-    """Copy what is new and commit it. The first run of a name makes the backup."""
+    """Copy new records and commit them. The first run of a name creates the backup."""
     words: Body = body
     command = ["backup", "run", *arguments({"backup": backup, **given(words)})]
     return begin(site, requested(caller, "backup", backup, command), site.place(), word=key)
@@ -66,11 +66,11 @@ def take(site: TheSite, caller: TheCaller, backup: BackupName, body: TakeBody, k
 def verify(
     site: TheSite, caller: TheCaller, backup: BackupName, body: VerificationBody, key: IdempotencyKey = None
 ) -> Response:
-    """Check that all that the backup lists is there; `deep`: byte by byte; `against`: and the same as in a cluster."""
+    """Check that all listed objects exist; `deep`: byte by byte; `against`: and equal to a cluster."""
     site.backup(backup)
     place = Place() if body.against is None else site.place(body.against)
     brokers = place.bootstrap
-    if body.against is not None and brokers is None:  # a file names them, and the command compares with named ones only
+    if body.against is not None and brokers is None:  # a file names the brokers, but the command needs their names
         brokers = ",".join(map(str, site.cluster(body.against).config.bootstrap))
     command = ["verify", *arguments({"backup": backup, "deep": body.deep, "against": brokers})]
     return begin(site, requested(caller, "verify", backup, command), place, word=key)
@@ -80,7 +80,7 @@ def verify(
 def drill(
     site: TheSite, caller: TheCaller, backup: BackupName, body: DrillBody, key: IdempotencyKey = None
 ) -> Response:
-    """Prove that a restore point can be restored, in a sandbox of its own."""
+    """Prove that a restore point is restorable, in a sandbox of its own."""
     site.backup(backup)
     if body.records is not None:
         site.told_records(body.records)

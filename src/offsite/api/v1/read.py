@@ -1,4 +1,4 @@
-"""What can be seen: status, backups, their points, groups and checkpoints. From the store alone: Kafka may be gone."""
+"""Views: status, backups, restore points, groups and checkpoints. From the store alone: Kafka may be gone."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def status(site: TheSite) -> Response:
 
 @router.get("/metastores", response_model=MetastoreStatusReport)
 def metastores(site: TheSite) -> Response:
-    """The backups of command topics of ksqlDB in the folder that this coordinator was told of."""
+    """The backups of command topics of ksqlDB in the configured folder of this coordinator."""
     return answer(site.metastores())
 
 
 @router.get("/declared", response_model=DeclaredList)
 def declared(site: TheSite) -> Response:
-    """The declared backups that have a ledger in the repository: what was decided of them, and who has them in hand."""
+    """The declared backups with a ledger in the repository: the decisions, and the processes that hold the leases."""
     return answer(declared_status(site.repository().store))
 
 
@@ -51,21 +51,21 @@ def backups(site: TheSite) -> Response:
 
 @router.get("/backups/{backup}", response_model=BackupDetail)
 def backup(site: TheSite, backup: BackupName, commit: CommitNumber = None, points: Most = 100) -> Response:
-    """What a backup holds: topics, partitions, holes, its newest restore points."""
+    """The content of a backup: topics, partitions, holes, its newest restore points."""
     found = show_backup(site.seen(backup), commit=commit)
     return answer(replace(found, restore_points=tuple(found.restore_points[-points:])))
 
 
 @router.get("/backups/{backup}/groups", response_model=GroupsShown)
 def groups(site: TheSite, caller: TheCaller, backup: BackupName, commit: CommitNumber = None) -> Response:
-    """The consumer groups of a backup, and how far they were behind."""
+    """The consumer groups of a backup, and their lag."""
     shown = show_groups(site.seen(backup), groups=ALL_GROUPS, commit=commit)
     return answer(shown if caller.role >= Role.READ else shown.without_metadata())
 
 
 @router.get("/backups/{backup}/pins", response_model=list[PinnedPoint])
 def pins(site: TheSite, backup: BackupName) -> Response:
-    """The restore points that are kept whatever the rules say."""
+    """The restore points that are kept in spite of the rules."""
     return answer(pinned_points(site.seen(backup)))
 
 
@@ -77,11 +77,11 @@ def checkpoints(site: TheSite, backup: BackupName, most: Most = 100) -> Response
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}", response_model=CheckpointReport)
 def checkpoint(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
-    """A checkpoint, and how far each partition is."""
+    """A checkpoint, and the progress of every partition."""
     return answer(check_exists(Checkpoints(site.seen(backup)).report(checkpoint)))
 
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}/explanation", response_model=Explanation)
 def explanation(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
-    """What a restore of a checkpoint leaves out, and why; how far each topic can be trusted."""
+    """The records that a restore of a checkpoint leaves out, and why; and the guarantee of every topic."""
     return answer(explain_checkpoint(site.seen(backup), checkpoint))

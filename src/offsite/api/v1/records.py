@@ -1,4 +1,4 @@
-"""Records of a backup: a few at a time, in order; a search through all is a job."""
+"""Records of a backup: a few at a time, in order. A search through all records is a job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = APIRouter(responses=PROBLEMS)
 
 
 class Wanted(Body):
-    """Which records: of a `topic`, or of one `partition` of it, from `start` to `end` (an offset, or a time), at most
+    """The records to show: of a `topic`, or of its `partition`, from `start` to `end` (an offset, or a time), at most
     `limit`."""
 
     topic: Annotated[str, Field(max_length=300)]
@@ -42,11 +42,11 @@ _Some = Annotated[str, Field(max_length=1_000)]
 
 _OPTIONS = {"topic": "topics", "start": "from", "end": "to"}
 _SHOWN_MAX = 4 * MIB
-"""Characters of keys and values after which no further record is read."""
+"""No further record is read after so many characters of keys and values."""
 
 
 class SearchBody(Body):
-    """Records of `topic` with this `key`, or a `value` that contains this text, from `start` to `end`."""
+    """Records of `topic` with this `key`, or with this text in their `value`, from `start` to `end`."""
 
     topic: _Some
     key: _Some | None = None
@@ -58,7 +58,7 @@ class SearchBody(Body):
 
 @router.get("/backups/{backup}/records", response_model=list[dict[str, Any]])
 def records(site: TheSite, caller: TheCaller, backup: BackupName, wanted: Annotated[Wanted, Query()]) -> Response:
-    """The first records from `start` on, decoded, partition by partition, each as `offsite cat -o json` prints it."""
+    """The first records from `start` on, decoded, partition by partition, in the form of `offsite cat -o json`."""
     return answer(records_of(site.seen(backup), wanted, caller))
 
 
@@ -77,8 +77,8 @@ def search_command(backup: str, body: SearchBody) -> list[str]:
 
 
 def records_of(backup: Backup, wanted: Wanted, caller: Caller) -> list[ShownRecord]:
-    """The first records that are wanted; fewer, where they are large. Before one is read, a line in the journal names
-    who looks at what. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
+    """Read the first records of the query; fewer if they are large. Before the first read, a journal line records the
+    caller and the query. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
     topic, partition = wanted.topic, wanted.partition
     check_bounded({"topics": [topic]})
     words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])

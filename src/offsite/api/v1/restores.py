@@ -37,8 +37,8 @@ RestoreBody = body_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmableRestore:
-    """The plan of a restore, and what to send to carry it out: `words` with the `confirmation`. `words` are those that
-    were asked for, with the point as it was found: a commit, and times as times. `command`: the same as a command."""
+    """The plan of a restore, and the inputs to execute the plan: `words` with the `confirmation`. `words`: the
+    requested words, with the resolved point: a commit, and absolute times. `command`: the equivalent command."""
 
     plan: RestorePlanReport
     words: dict[str, Any]
@@ -49,7 +49,7 @@ class ConfirmableRestore:
 
 @router.post("/backups/{backup}/restores/plan", response_model=ConfirmableRestore)
 def plan(site: TheSite, backup: BackupName, body: RestorePlanBody) -> Response:  # type: ignore[valid-type]
-    """What a restore would do, and the value to confirm it by. Changes nothing."""
+    """The effect of a restore, and its confirmation. Changes nothing."""
     words: Body = body
     target = words.model_dump()["target"]
     return answer(planned_restore(site, backup, given(words, but=("target",)), target))
@@ -63,7 +63,7 @@ def run(
     body: RestoreBody,  # type: ignore[valid-type]
     key: IdempotencyKey = None,
 ) -> Response:
-    """Carry a restore out, as a job, if it still is the one that was planned."""
+    """Execute a restore, as a job, if the plan is unchanged."""
     asked: Body = body
     told = asked.model_dump()
     words = given(asked, but=("target", "confirmation"))
@@ -75,7 +75,7 @@ def run(
 
 
 def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
-    """The plan, as anybody may ask for it. Raises what planning raises."""
+    """Make the plan, for any caller. Raises the errors of planning."""
     check_bounded(words)
     if words.get("records") is not None:
         site.told_records(words["records"])
@@ -94,13 +94,13 @@ def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str)
 
 
 def check_restore(found: ConfirmableRestore, words: dict[str, Any], told: str) -> None:
-    """Return if `found`, planned now by `words`, is what was confirmed: words that leave the point open would mean
-    another one when the job begins. Raises as `check_confirmed`."""
+    """Return if `confirmable`, planned now by `words`, is the confirmed plan: words with an open point would mean
+    another point at the start of the job. Raises the errors of `check_confirmed`."""
     check_confirmed(told if words == found.words else "", found.confirmation)
 
 
 def restore_request(caller: Caller, backup: str, words: dict[str, Any], target: str) -> JobRequest:
-    """The job of a restore whose words are those of a plan."""
+    """The job of a restore with the words of a plan."""
     return requested(caller, "restore", backup, restore_command(backup, dict(sorted(words.items()))), cluster=target)
 
 
@@ -109,7 +109,7 @@ def restore_command(backup: str, words: dict[str, Any]) -> list[str]:
 
 
 def _fixed(words: dict[str, Any], report: RestorePlanReport) -> dict[str, Any]:
-    """The words with the point that was found, so that the same words mean the same a minute later."""
+    """The words with the resolved point, so that the same words mean the same a minute later."""
     fixed = {name: value for name, value in words.items() if name != "committed_at"}
     if "checkpoint" not in fixed:
         fixed["commit"] = report.commit

@@ -1,7 +1,7 @@
-"""The words of a service as the body of a request: the same names as the options of the command, checked by type.
+"""The words of a service as the body of a request: the option names of the command, checked by type.
 
-Each service declares its words once (`model/option.py`); a body is made of them, and the arguments of the command line
-of a job are made of the body. Every argument is `--name=value`, so no value can be taken for an option.
+Every service declares its words once (`model/option.py`). The body is made from the declaration, and the command line
+of a job is made from the body. Every argument is `--name=value`, so no value can become an option.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ _STARS_MAX = 3
 
 
 class Body(BaseModel):
-    """A body of a request: nothing may be in it that is not asked for."""
+    """The body of a request: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def body_of(name: str, words: type, *, but: Sequence[str] = (), **more: Any) -> type[Body]:  # noqa: ANN401  # fields
-    """A body with the words of a service, all of which may be left out. Files of this machine are left out: nobody who
-    asks may read them. `more` are further fields, as pydantic takes them."""
+    """Make a body with the words of a service, all optional. Words for files of the local machine are left out: no
+    caller may read them. `more`: further fields, in the form of pydantic."""
     taken = [each for each in declared(words) if each.name not in but and Path not in get_args(each.type)]
     return create_model(name, __base__=Body, **{each.name: _field(each) for each in taken}, **more)
 
 
 def check_bounded(words: Mapping[str, Any]) -> None:
-    """Return if all patterns in the `words` of a request can be matched here in bounded time: Python's regular
-    expressions may take years for a name of six letters, and nothing else of the process runs meanwhile. Raises
-    `BadOption`."""
+    """Return if all patterns in the `words` of a request can be matched in bounded time: Python's regular expressions
+    may take years for a name of six letters, and block the whole process. Raises `BadOption`."""
     for name in ("topics", "exclude", "groups", "rename"):
         for part in words.get(name) or ():
             stars = part.rpartition("=")[0].count("*") if name == "rename" else 0
@@ -52,7 +51,7 @@ def check_bounded(words: Mapping[str, Any]) -> None:
 
 
 def given(body: BaseModel, *, but: Sequence[str] = ()) -> dict[str, Any]:
-    """What a request says, without what it leaves out."""
+    """The fields of a request that are set."""
     return {name: value for name, value in body.model_dump(exclude_none=True).items() if name not in but}
 
 

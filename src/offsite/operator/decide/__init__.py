@@ -1,1 +1,1 @@
-"""What an operator does next, decided from what is declared and what was seen. Pure."""
+"""Decides the next steps of an operator from the desired and the observed state. Pure."""

@@ -1,13 +1,14 @@
-"""The stages of a declared backup: check, agents, seal, toggle, modify. Each is small, and says one thing or nothing.
+"""The stages of a declared backup: check, agents, seal, toggle, modify. Every stage is small, and returns one step or
+none.
 
-Stages look at what was seen and never at what was decided before: whoever dies between two of them, or decides on an
-old look, leaves something that the next look sees. So a stage may be repeated, and the world moves by one step at a
-time towards what is declared.
+Stages use observations, never earlier decisions: an operator that dies between two stages, or decides on an old
+observation, leaves a state that the next observation shows. So a stage may be repeated, and the world moves by one step
+at a time towards the spec.
 
-A restart (another destination or tag) stops the old backup first and begins the new one when no agent has the old one
-in hand any more. Before it stops anything it waits for a slot of the throttle, and tries whether the new one can begin.
-Another choice of topics is none: what was copied stays as it is, what is added is copied from here on, and what is left
-out gets nothing new.
+A restart (another destination or tag) first stops the old backup, and starts the new backup when no agent holds the old
+one any more. Before the stop, the operator waits for a slot of the throttle, and tests whether the new backup can
+start. A changed choice of topics is no restart: copied topics stay as they are, added topics are copied from now on,
+and removed topics get no new records.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ QUIET_ROUNDS = 3
 
 
 class ConditionType(StrEnum):
-    """Why a backup is not as it is declared. None of them: it is reconciled."""
+    """Why a backup differs from its spec. No condition: the backup is reconciled."""
 
     INCORRECT_DEPLOYMENT = "IncorrectDeployment"
-    """There are no agents, or they run for something else."""
+    """No agents run, or the agents run for another spec."""
     DEPLOYMENT_ROLLING_OUT = "DeploymentRollingOut"
-    """Not all agents run yet."""
+    """Some agents do not run yet."""
     INCORRECT_BACKUP_STATE = "IncorrectBackupState"
-    """It does not run, pause or rest as declared, or has not copied everything once."""
+    """The backup does not run, pause or stop as declared, or has no complete copy of all topics yet."""
     MISCONFIGURED_BACKUP = "MisconfiguredBackup"
-    """It runs with other settings than those declared, or cannot run with them."""
+    """The backup runs with other settings than declared, or cannot run with the declared settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Condition:
 
 
 class Slot(StrEnum):
-    """Whether this backup may be in its initial copy: at most so many are at a time."""
+    """Whether this backup may make its initial copy: the number of initial copies at a time is limited."""
 
     HELD = "held"
     FREE = "free"
@@ -57,14 +58,14 @@ class Slot(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigureAgents:
-    """Let agents run for this, and for nothing else."""
+    """Run agents for this spec only."""
 
     agents: AgentsWanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Begin a new low-level backup; its name gets a timestamp by the store's clock."""
+    """Start a new low-level backup. Its name gets a timestamp by the store's clock."""
 
     place: Place
     beginning: Beginning
@@ -73,7 +74,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeSlot:
-    """`then`: what begins with it. It is tried first: a slot is not held for what cannot begin."""
+    """`then`: the backup to start with the slot. The start is tested before the slot is taken: no slot is blocked by an
+    impossible start."""
 
     then: Start | None = None
 
@@ -85,8 +87,8 @@ class GiveSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Stop, pause or resume a low-level backup. `then`: what begins in its place. It is tried first: what goes on is
-    not stopped for what cannot begin."""
+    """Stop, pause or resume a low-level backup. `then`: the backup to start in its place. The start is tested before
+    the stop: no running backup is stopped for an impossible start."""
 
     place: Place
     number: int
@@ -96,7 +98,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
-    """Let nothing be added any more to one that was stopped: whoever stopped it died before."""
+    """Seal a stopped backup: no process can add a commit any more. Needed if the operator died after the stop."""
 
     place: Place
     number: int
@@ -104,7 +106,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modify:
-    """`topics` and `exclude`: where the choice of topics changes; else no topics."""
+    """Change the settings. `topics` and `exclude`: the new choice of topics; empty: no change of topics."""
 
     place: Place
     number: int
@@ -118,14 +120,15 @@ Step = ConfigureAgents | TakeSlot | GiveSlot | Start | Turn | Seal | Modify
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do now, in this order, and what is not yet as declared."""
+    """The steps of now, in order, and the differences from the spec."""
 
     steps: tuple[Step, ...]
     conditions: tuple[Condition, ...]
 
 
 def decide(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Decision:
-    """All stages of one look. Who stands by looks after its own agents and slot, and decides nothing of the backup."""
+    """Run all stages on one observation. A resource on stand-by manages its own agents and slot, and decides nothing
+    about the backup."""
     if wanted.stands_by:
         own = (configure_agents(wanted, seen, slot), _give_when_idle(seen, slot))
         return Decision(steps=tuple(filter(None, own)), conditions=check(wanted, seen, slot))
@@ -134,7 +137,7 @@ def decide(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Decision:
 
 
 def check(wanted: Wanted, seen: BackupSeen, slot: Slot) -> tuple[Condition, ...]:
-    """What is not as declared. A problem in reading a backup is one."""
+    """Return the differences from the spec. An error in reading a backup is a difference."""
     found: list[Condition] = []
     if seen.agents.configured != wanted.agents:
         found.append(_condition(ConditionType.INCORRECT_DEPLOYMENT, "the agents do not run for what is declared"))
@@ -154,8 +157,8 @@ def check(wanted: Wanted, seen: BackupSeen, slot: Slot) -> tuple[Condition, ...]
 
 
 def configure_agents(wanted: Wanted, seen: BackupSeen, slot: Slot) -> ConfigureAgents | None:
-    """Agents of an old destination go on until what is live there is stopped: they are needed to see that it is. None
-    begin for an initial copy that has lost its slot."""
+    """Agents of an old destination run until the live backup at the old destination is stopped: agents confirm the
+    stop. No agents start for an initial copy without its slot."""
     live, configured = seen.live, seen.agents.configured
     are_there = configured is not None and configured.replicas != 0
     if live is not None and live.copies_first and slot is not Slot.HELD and not are_there:
@@ -166,15 +169,15 @@ def configure_agents(wanted: Wanted, seen: BackupSeen, slot: Slot) -> ConfigureA
 
 
 def seal(seen: BackupSeen) -> Seal | None:
-    """One that was stopped and has no seal, unless a later one goes on under its name: then its commits are that
-    one's."""
+    """Seal a stopped backup without a seal, unless a later backup continues under the same name: then the commits
+    belong to the later backup."""
     newest = {(each.place, each.low.beginning.backup): each for each in seen.backups}
     found = next((each for each in newest.values() if each.low.phase is Phase.STOPPED and not each.low.is_sealed), None)
     return Seal(place=found.place, number=found.low.number) if found is not None else None
 
 
 def toggle(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
-    """Start, stop, pause or resume. Stopping waits for nothing."""
+    """Start, stop, pause or resume. A stop waits for nothing."""
     live = seen.live
     if superfluous := next((each for each in seen.backups if each.is_live and each is not live), None):
         return _turn(superfluous, Phase.STOPPED)
@@ -186,7 +189,7 @@ def toggle(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
 
 
 def _go_on(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> Step | None:
-    """Of a backup that is the one declared."""
+    """The step of a live backup that matches the spec."""
     phase = _phase(wanted.state)
     if phase is Phase.RUNNING and live.is_initial:
         return _copy_first(wanted, seen, live, slot)
@@ -214,7 +217,7 @@ def _is_carried_out(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen) -> boo
 
 
 def modify(wanted: Wanted, seen: BackupSeen) -> Modify | None:
-    """What may change in place."""
+    """Change settings or topics in place."""
     live = seen.live
     if live is None or wanted.state is BackupState.STOPPED or needs_restart(wanted, live):
         return None
@@ -226,7 +229,7 @@ def modify(wanted: Wanted, seen: BackupSeen) -> Modify | None:
 
 
 def needs_restart(wanted: Wanted, live: LowLevelSeen) -> bool:
-    """Whether it is another backup that is declared: destination, tag or source changed."""
+    """Whether the spec declares another backup: destination, tag or source changed."""
     begun, asked = live.low.beginning, wanted.beginning
     return live.place != wanted.place or (begun.path, begun.tag, begun.cluster) != (
         asked.path,
@@ -240,7 +243,8 @@ def _chosen(beginning: Beginning) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _begin(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
-    """Slot, then stop what is live, then wait for its agents, then begin. All but the last try whether it could."""
+    """Take a slot, stop the live backup, wait for its agents, start. All steps but the last test whether the start is
+    possible."""
     start = Start(place=wanted.place, beginning=wanted.beginning, settings=wanted.settings)
     if not wanted.agents.replicas:  # nobody is to copy
         if wanted.identity:
@@ -303,7 +307,7 @@ def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
 
 
 def _lacking(wanted: Wanted, live: LowLevelSeen) -> str:
-    """What a backup that runs lacks, or shows nothing of."""
+    """Return the defects of a running backup, and a lack of signs of progress."""
     first = f"{live.low.beginning.backup} has not copied everything once" if live.is_initial else ""
     ahead = f"{live.ahead}, in the future, and shows nothing: a clock was wrong" if live.ahead else ""
     left = f"its newest commit lacks what could not be read: {live.left_behind}" if live.left_behind else ""
@@ -314,14 +318,14 @@ def _lacking(wanted: Wanted, live: LowLevelSeen) -> str:
 
 
 def _why_not(wanted: Wanted, slot: Slot) -> str:
-    """Why an initial copy does not begin or go on."""
+    """Return why an initial copy does not start or continue."""
     if not wanted.agents.replicas:
         return ": its spec asks for no agents"
     return ": it waits for the initial copy of others" if slot is Slot.TAKEN else ""
 
 
 def _silence(wanted: Wanted, live: LowLevelSeen) -> str:
-    """Since when nothing shows that a backup goes on, and why where that is known; empty: it does."""
+    """Return how long a backup has shown no sign of progress, and a known reason; empty: progress is shown."""
     if live.quiet_ms <= quiet_max_ms(wanted.settings):
         return ""
     why = live.outage or ("its agents say nothing" if wanted.agents.replicas else "its spec asks for no agents")
@@ -330,8 +334,8 @@ def _silence(wanted: Wanted, live: LowLevelSeen) -> str:
 
 
 def quiet_max_ms(settings: Settings) -> int:
-    """How long a backup that runs may show nothing: a commit comes every five minutes, and the word of its agent every
-    minute, but with each round at most."""
+    """Return how long a running backup may show no sign: a commit comes every five minutes, and the report of the agent
+    every minute, but not more often than once a round."""
     interval_s = parse_parameters(dict(settings.parameters)).interval_s
     return max(QUIET_MS, int(QUIET_ROUNDS * interval_s * 1000))
 

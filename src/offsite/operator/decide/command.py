@@ -1,4 +1,4 @@
-"""Words of a resource as arguments of a command line: whatever a person wrote stays the value of its option. Pure."""
+"""Words of a resource as arguments of a command line: any text of a person stays the value of its option. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from offsite.model.selections.pattern_list import PATTERN_OPTIONS, typed
 
 
 def option_words(who: str, words: Mapping[str, str | int | tuple[str, ...] | None]) -> tuple[str, ...]:
-    """`{"topics": ("a", "b"), "commit": None}` → `--topics=a --topics=b`. Each argument is one option with its value,
-    so no value is ever taken for an option. Raises `BadResource` for what no command line holds. `who`: whose they
-    are."""
+    """`{"topics": ("a", "b"), "commit": None}` → `--topics=a --topics=b`. Every argument is one option with its value,
+    hence no value can become an option. `who`: the resource, for errors. Raises `BadResource` for characters unfit for
+    a command line."""
     found = [(name, each) for name, value in words.items() for each in _values(value)]
     for name, each in found:
         if not _is_plain(each):
@@ -26,7 +26,7 @@ def _values(value: str | int | tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def _is_plain(text: str) -> bool:
-    """No NUL, and nothing that has no bytes in UTF-8."""
+    """Whether the text has no NUL, and can be encoded in UTF-8."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

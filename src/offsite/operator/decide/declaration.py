@@ -1,7 +1,7 @@
-"""What is wrong with a resource by itself: what its agents, jobs and times would fail of is told where it is declared.
-Pure.
+"""Checks a resource by itself: errors that its agents, jobs and times would hit are reported where the resource is
+declared. Pure.
 
-The same functions read it here that read it when it is acted on.
+The same functions read the resource here and at work.
 """
 
 from __future__ import annotations

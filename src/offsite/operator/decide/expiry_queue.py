@@ -1,11 +1,12 @@
-"""The queue of those whose old data goes: one entry for each backup, few at a time, none twice at once. Pure.
+"""The queue of backups whose old data expires: one entry per backup, a few jobs at a time, no backup twice at once.
+Pure.
 
-As the seed has it: while fewer run than may, the first entry is taken, its job begun, and the backup put to the end;
-where as many run as may, or nothing can begin, one waits for the retry interval. A job that shows no sign of getting on
-for an hour is killed, and counts no more. Who is to be deleted comes before the others, and wakes the queue.
+While fewer jobs run than allowed, the first entry is taken, its job started, and the backup moved to the end. If all
+places are taken, or no job can start, the queue waits for the retry interval. A job without a sign of progress for an
+hour is killed, and counts no more. Deletions come before other entries, and wake the queue.
 
-In Kubernetes namespaces come in turn. A job that takes longer than an hour ends when one of another namespace waits:
-what it has done is done, and it goes on in its turn.
+In Kubernetes the namespaces take turns. A job of more than an hour ends when another namespace waits: finished work
+stays finished, and the job continues in its next turn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ JOB_MAX_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRules:
-    """Jobs at once, seconds from one look to the next, and seconds for which a job may show no sign of getting on."""
+    """`at_once`: jobs at once. `retry_s`: seconds between two rounds of the queue. `job_max_s`: seconds that a job may
+    show no sign of progress."""
 
     at_once: int = 1
     retry_s: float = RETRY_S
@@ -31,7 +33,7 @@ class QueueRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJob:
-    """`since_s`: when it showed last that it gets on; `begun_s`: when it was begun, or first seen."""
+    """`since_s`: last sign of progress. `begun_s`: start, or first observation."""
 
     uid: str
     since_s: float
@@ -40,7 +42,7 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryQueue:
-    """`waiting`: uids, the next one first. `until_s`: no look before that moment. `turns`: of namespaces."""
+    """`waiting`: uids, next first. `until_s`: no round before that time. `turns`: turns of namespaces."""
 
     waiting: tuple[str, ...] = ()
     running: tuple[RunningJob, ...] = ()
@@ -50,7 +52,7 @@ class ExpiryQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStep:
-    """The queue as it is then, whose jobs to begin, whose to kill, and whose to end for the sake of others."""
+    """The new queue, and the uids whose jobs to begin, to kill, and to end for another namespace."""
 
     queue: ExpiryQueue
     begin: tuple[str, ...] = ()
@@ -60,8 +62,8 @@ class QueueStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
-    """What there is at a moment. `known`: the uids of all backups, those to be deleted too; `alive`: of those whose job
-    still runs. `now_s`: of a monotonic clock. `owners`: the namespaces of uids, where there are any."""
+    """The state at a moment. `uids`: all backups, including backups to be deleted. `alive`: backups whose job still
+    runs. `now_s`: monotonic clock. `owners`: namespaces of uids, if any."""
 
     now_s: float
     known: Sequence[str]
@@ -74,7 +76,8 @@ class QueueLook:
 
 
 def step(queue: ExpiryQueue, rules: QueueRules, look: QueueLook) -> QueueStep:
-    """One look at the queue."""
+    """Run one round of the queue."""
+    # 1. Running jobs: kill jobs without progress, and end one in favour of a waiting namespace.
     alive = tuple(each for each in queue.running if each.uid in look.alive)
     late = tuple(each.uid for each in alive if look.now_s - each.since_s > rules.job_max_s)
     waiting = _ordered(queue, look)
@@ -82,10 +85,12 @@ def step(queue: ExpiryQueue, rules: QueueRules, look: QueueLook) -> QueueStep:
     ready = [uid for uid in waiting if uid not in look.alive and (is_due or uid in look.deleting)]
     ended = _overdue([each for each in alive if each.uid not in late], ready, rules, look)
     running = tuple(each for each in alive if each.uid not in {*late, *ended})
+    # 2. Start the first ready backups while there is room.
     begun = tuple(ready[: max(0, rules.at_once - len(running))])
-    # a deletion comes out of turn, and puts off nobody else's: one that fails is begun again and again
+    # a deletion comes out of turn and delays no other backup: a failing deletion starts again and again
     is_turn = any(uid not in look.deleting for uid in begun)
     busy = (*begun, *(each.uid for each in running))
+    # 3. Rest until the retry interval ends, and move the started backups to the end of the queue.
     rests = is_due and (is_turn or not any(uid in look.deleting for uid in busy))
     return QueueStep(
         queue=ExpiryQueue(
@@ -101,7 +106,7 @@ def step(queue: ExpiryQueue, rules: QueueRules, look: QueueLook) -> QueueStep:
 
 
 def _ordered(queue: ExpiryQueue, look: QueueLook) -> tuple[str, ...]:
-    """One entry for each backup that there is: those of namespaces in turn, of each those to be deleted first."""
+    """One entry per backup: namespaces take turns, and in a namespace deletions come first."""
     kept = [uid for uid in dict.fromkeys(queue.waiting) if uid in look.known]
     whole = [*kept, *(uid for uid in look.known if uid not in kept)]
     first = (*(uid for uid in whole if uid in look.deleting), *(uid for uid in whole if uid not in look.deleting))
@@ -111,7 +116,7 @@ def _ordered(queue: ExpiryQueue, look: QueueLook) -> tuple[str, ...]:
 def _overdue(
     running: Sequence[RunningJob], ready: Sequence[str], rules: QueueRules, look: QueueLook
 ) -> tuple[str, ...]:
-    """Which job ends now, if any: all places are taken, and a namespace that has none waits."""
+    """Return the job to end now, if any: all places are taken, and a namespace without a place waits."""
     have = {look.owner(each.uid) for each in running}
     if len(running) < rules.at_once or all(look.owner(uid) in have for uid in ready):
         return ()

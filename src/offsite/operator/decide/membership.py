@@ -1,9 +1,10 @@
-"""What a resource does and tells that shares its backup with others: who says something new is heard, and what was said
-last counts. Pure.
+"""Decides the statements and reports of a resource with a shared backup. A new statement is entered, and the newest
+statement is in force. Pure.
 
-An operator acts for a resource only while that declares what counts. Who declares otherwise stands by, and says so: of
-two that differ one acts, so none undoes what the other one does. Only a change of its own makes the word of a resource
-count, once for each change. Old data goes only where all agree: nobody knows which of them is the mistake.
+An operator acts for a resource only while the spec of the resource is in force. A resource with a different spec stands
+by, and reports the difference: of two different specs one acts, and neither undoes the other. Only a change of its spec
+puts the statement of a resource in force, once per change. Old data are deleted only if all resources agree, because
+nobody knows the mistaken spec.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Standing:
 
 
 def word_of(wanted: Wanted) -> Membership:
-    """What the resource says of itself. Its uid is not among it: that is the proof with which it lets go."""
+    """Return the statement of the resource. The statement has no uid: the uid is the proof with which the resource
+    leaves."""
     return Membership(
         id=member_id(wanted.ledger, wanted.uid),
         name=wanted.name,
@@ -75,7 +77,8 @@ def refusal_to_join(wanted: Wanted, history: History) -> tuple[str, str] | None:
 
 
 def standing(wanted: Wanted, members: Sequence[Member], there: Sequence[Member]) -> Standing:
-    """`members`: all of the ledger; `there`: those that have not let go, as far as is shown or believed."""
+    """Return the standing. `members`: all members of the ledger. `present`: members that have not left, as far as shown
+    or believed."""
     mine, counts = wanted.shared, in_force(members)
     differs = differing(mine, counts.fields) if counts is not None else ()
     others = {member: parts for member in there if (parts := differing(mine, member.fields))}

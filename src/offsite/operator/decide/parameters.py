@@ -1,4 +1,4 @@
-"""Parameters of a declared backup: options of `offsite backup run` by their names, that may change while it goes on."""
+"""Parameters of a declared backup: options of `offsite backup run`, by name, that may change in place."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from offsite.operator.resources.parse import meant
 
 T = TypeVar("T")
 REGEX_MAX_CHARS = 4096
-"""Of all regular expressions of a resource: each look reads them, and to read a set of characters may take a hundred
-times as long as its length tells."""
+"""Limit on all regular expressions of a resource together: every round parses them, and parsing a character set may
+take a hundred times longer than its length suggests."""
 
 DEFAULTS: Mapping[str, str] = {
     "interval": "10s",
@@ -29,13 +29,13 @@ DEFAULTS: Mapping[str, str] = {
     "compression": "",
     "groups": "",
 }
-"""What there is, and what it is when it is not given; empty: the command's default."""
+"""All parameters with their defaults; empty: the default of the command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """`interval_s`: from one round to the next; `collect_after_s`: what was replaced is kept so long. The others as a
-    person writes them, None for the default."""
+    """`interval_s`: seconds between two rounds. `collect_after_s`: seconds that replaced objects are kept. Remaining
+    values as written by the person; None: default."""
 
     interval_s: float
     collect_after_s: float
@@ -46,7 +46,7 @@ class Parameters:
 
 
 def parse_parameters(given: Mapping[str, str]) -> Parameters:
-    """Raises `BadResource` for one that there is not, or that cannot be read."""
+    """Raises `BadResource` for an unknown parameter, or a value that cannot be parsed."""
     for name in given:
         if name not in DEFAULTS:
             raise BadResource(f"spec.parameters.{name}: there is no such parameter", hint=meant(name, tuple(DEFAULTS)))
@@ -62,8 +62,8 @@ def parse_parameters(given: Mapping[str, str]) -> Parameters:
 
 
 def check_words(spec: BackupSpec, found: Parameters) -> None:
-    """Whether agents can read what they are told. One that ends at its start would copy nothing, and keep the slot of
-    its initial copy from others. Raises `BadResource`."""
+    """Check that agents can parse their options. An agent with an exit at its start would copy nothing, and would block
+    the slot of its initial copy. Raises `BadResource`."""
     durations = {
         "snapshotDuration": spec.snapshot_duration,
         "expiry.maximumRetention": spec.expiry.maximum_retention,

@@ -1,5 +1,5 @@
-"""Whether a place lies below another one, by whole components of their names. Pure: links are for others to follow. All
-raise `BadResource` for what is no URL."""
+"""Whether a place lies below another place, by whole path components. Pure: links are resolved elsewhere. All functions
+raise `BadResource` for an invalid URL."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from offsite.model.untrusted.place import FILE, Place, parse_place
 
 
 def folder_of(url: str) -> str | None:
-    """The path that `url` names as `open_store` takes it; None: it is no folder."""
+    """Return the path that `url` names, as `open_store` reads the URL; None: not a folder."""
     place = _place(url)
     return place.path if place.scheme == FILE else None
 
 
 def query_of(url: str) -> str:
-    """What follows `?`: where a store is reached, and how. Folders have none."""
+    """Return the part after `?`: host and options of a store. Folders have none."""
     return _place(url).query
 
 
 def with_query(url: str, query: str) -> str:
-    """`url` with another query, or none."""
+    """Return `url` with another query, or without one."""
     return url.partition("?")[0] + (f"?{query}" if query else "") if folder_of(url) is None else url
 
 
 def is_below(prefix: str, url: str) -> bool:
-    """Whether `url` is `prefix`, or lies below it, and is reached in the same way. What is not written plainly (`..`,
-    blanks at its end, which clients take away: `.. `) lies below nothing."""
+    """Whether `url` is `prefix` or lies below, and is reached in the same way. A path with `..`, or with blanks at its
+    end (clients strip them: `.. `), lies below nothing."""
     above, inside = _components(prefix), _components(url)
     return bool(above) and inside[: len(above)] == above and query_of(prefix) == query_of(url)
 
 
 def _components(url: str) -> tuple[str, ...]:
-    """Empty where they are not written plainly."""
+    """Return the components; empty if the path is not written plainly."""
     place = _place(url)
     if place.scheme == FILE:
         parts = PurePosixPath(place.path).parts
@@ -45,7 +45,7 @@ def _components(url: str) -> tuple[str, ...]:
 
 def _place(url: str) -> Place:
     try:
-        return parse_place(url) if url else Place(scheme=FILE)  # what is left out lies below nothing
+        return parse_place(url) if url else Place(scheme=FILE)  # an empty URL lies below nothing
     except BadRepositoryUrl as error:
         named = "a place" if "@" in url else repr(url)  # there may be a password
         raise BadResource(f"{named}: {error.message}", hint=error.hint) from error

@@ -1,9 +1,9 @@
-"""The stages of a declared restore: toggle, check. Pure; each look says one thing to do, or nothing.
+"""The stages of a declared restore: toggle, check. Pure. Every observation leads to one step or none.
 
-A restore is done by attempts, one job each. An attempt is decided in the log of the restore, then asked for as a job
-under a word of its own, then begun; whoever dies between two of them leaves what the next look goes on with. Only a job
-whose process vanished is followed by another attempt, with the same words, when that job is shut out and what it held
-in the repository has run out. Every other end is the end of the restore.
+A restore runs in attempts of one job each. First the log of the restore records an attempt, next its job is requested
+under an idempotency key of the attempt, last the job starts. After the death of an operator the next round continues
+from the stored state. Only a job with a vanished process is followed by another attempt, with the same words, after the
+lost job was shut out and its leases in the repository expired. Every other end is the end of the restore.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ from offsite.services.jobs.status import JobState
 from offsite.services.restore.options import parse_batch_bytes
 
 AHEAD_S = 300.0
-"""Clocks differ by less: what a log dates further ahead is not believed, and counts as past."""
+"""Clocks differ by less: a log time further ahead is not believed, and counts as past."""
 ATTEMPTS_MAX = 20
-"""A restore whose process vanished so often is told to have failed: something kills it."""
+"""A restore whose process vanished so often is reported as failed: something kills the process."""
 SETTLE_S = 40.0
-"""Seconds between the end of a lost job and the next attempt: a lease that its process held has run out by then."""
+"""Seconds between the end of a lost job and the next attempt: leases of the lost process have expired by then."""
 FORGOTTEN_S = 12 * 3600.0
-"""An attempt whose job is not found after so long: its records were deleted, which nobody may do within a day."""
+"""If the job of an attempt is not found after so long, the records of the job were deleted (not allowed within a
+day)."""
 
 
 class RestorePhase(StrEnum):
     PENDING = "Pending"
-    """Nothing is begun yet."""
+    """Nothing has started yet."""
     WAITING = "Waiting"
-    """For another restore of its tag, for room, or for what a vanished process held."""
+    """Waits for another restore of the tag, for room, or for the leases of a vanished process."""
     RUNNING = "Running"
     STOPPING = "Stopping"
     COMPLETED = "Completed"
     PARTIALLY_COMPLETED = "PartiallyCompleted"
-    """Finished, with some parts left out: the result of its job tells which."""
+    """Finished, with some parts left out: the result of the job names them."""
     FAILED = "Failed"
     STOPPED = "Stopped"
 
@@ -57,12 +58,12 @@ class RestorePhase(StrEnum):
 
 
 class RestoreConditionType(StrEnum):
-    """Why a restore is not as it is declared. None of them: it is reconciled."""
+    """Why a restore differs from its spec. No condition: the restore is reconciled."""
 
     INCORRECT_RESTORE_STATE = "IncorrectRestoreState"
-    """It has not completed, or runs and is to be stopped."""
+    """The restore has not completed, or runs and is to be stopped."""
     MISCONFIGURED_RESTORE = "MisconfiguredRestore"
-    """It cannot be begun as it is declared."""
+    """The restore cannot start as declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +82,8 @@ class Tag(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreWanted:
-    """What a restore asks for. `source_cluster`: of which cluster the backup has to be, empty where that does not
-    matter. `arguments`: the command line, without where the repository and the cluster are. `name`: for people."""
+    """The desired state of a restore. `source_cluster`: the required source cluster of the backup; empty: any.
+    `arguments`: the command line, without repository and cluster. `name`: for people."""
 
     uid: str
     state: RestoreState
@@ -97,7 +98,7 @@ class RestoreWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSeen:
-    """The job of the newest attempt. `is_shut_out`: it was given up as lost."""
+    """The job of the newest attempt. `is_shut_out`: the job was given up as lost."""
 
     id: str
     state: JobState
@@ -110,9 +111,9 @@ class JobSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreSeen:
-    """`job`: None where none is asked for yet; `now_ms` by the repository's clock. `problem`: why it cannot begin;
-    `waits_for`: who has the tag. `witness`: the job of a restore that is over, None where it is not there, or did not
-    succeed."""
+    """The observed state of a restore. `job`: None if no job is requested yet. `now_ms`: the repository's clock.
+    `problem`: why the restore cannot start. `waits_for`: the holder of the tag. `witness`: the job of a finished
+    restore; None if the job is not found, or did not succeed."""
 
     history: RestoreHistory
     job: JobSeen | None
@@ -135,14 +136,14 @@ class GiveTag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Decide the attempt, if it is not decided; ask for its job; begin its process, if nobody has asked before."""
+    """Decide the attempt, request its job, start its process: each unless already done."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdraw:
-    """Let the job of an attempt that was decided never begin."""
+    """Prevent the job of a decided attempt from ever starting."""
 
     attempt: int
 
@@ -154,14 +155,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp:
-    """Shut a lost job out, whatever its process is up to."""
+    """Shut out a lost job, whatever its process still does."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Write down how the newest attempt ended."""
+    """Record the end of the newest attempt."""
 
     end: End
 
@@ -171,8 +172,8 @@ RestoreStep = TakeTag | GiveTag | Begin | Withdraw | Cancel | GiveUp | Tell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreStatus:
-    """What is told of a restore. `job`: its newest one, empty for none. `verified`: what was written was read back and
-    is what the backup holds; None: nobody looked."""
+    """The status of a restore. `job`: newest job; empty: none. `verified`: whether all written records were read back
+    and equal the backup; None: not compared."""
 
     phase: RestorePhase
     job: str = ""
@@ -184,12 +185,13 @@ class RestoreStatus:
 
 
 def is_final(phase: object) -> bool:
-    """Whether a restore that was told to be in `phase` is over for good."""
+    """Whether a restore with the reported `phase` is over for good."""
     return phase in {each.value for each in _PHASES.values()}
 
 
 def restore_wanted(restore: Restore, accounts: Sequence[Account], *, kept: str = "") -> RestoreWanted:
-    """What `restore` asks for. `kept`: the account that it has where it names none. Raises `BadResource`."""
+    """Resolve `restore` into its desired state. `current_account`: the account of a restore that names none. Raises
+    `BadResource`."""
     spec, who = restore.spec, f"restore {restore.metadata.name}"
     repository, _, backup = spec.backup_url.rpartition("#")
     if problem := foreign_query(repository, "spec.backupUrl"):
@@ -213,7 +215,7 @@ def restore_wanted(restore: Restore, accounts: Sequence[Account], *, kept: str =
 
 
 def leaving(uid: str, place: Place, *, cluster: str, tag: str) -> RestoreWanted:
-    """What is asked for where a resource goes, or is gone: that its restore is stopped. Nothing begins by it."""
+    """Return the desired state of a deleted restore: stopped. No attempt starts."""
     return RestoreWanted(
         uid=uid,
         state=RestoreState.STOPPED,
@@ -227,7 +229,7 @@ def leaving(uid: str, place: Place, *, cluster: str, tag: str) -> RestoreWanted:
 
 
 def decide_restore(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStep | None:
-    """Toggle: what to do now, None for nothing."""
+    """Toggle: return the step of now; None: no step."""
     history = seen.history
     if history.is_over:
         return GiveTag() if seen.tag is Tag.HELD else None
@@ -239,7 +241,7 @@ def decide_restore(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStep | No
 
 
 def _begin(seen: RestoreSeen) -> RestoreStep | None:
-    """The tag, then the next attempt."""
+    """Take the tag, then start the next attempt."""
     if seen.problem or _settles(seen):
         return None
     if seen.tag is not Tag.HELD:
@@ -248,7 +250,7 @@ def _begin(seen: RestoreSeen) -> RestoreStep | None:
 
 
 def check_restore(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStatus:
-    """Check: the phase, and what is not as declared."""
+    """Check: return the phase, and the differences from the spec."""
     history, job = seen.history, seen.job
     end = history.end if history.is_over else None
     phase = _phase(wanted, seen)
@@ -265,7 +267,7 @@ def check_restore(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStatus:
 
 
 def _watch(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStep | None:
-    """An attempt is decided, and has not ended."""
+    """The step while an attempt is decided and has not ended."""
     job, attempt = seen.job, seen.history.attempt
     is_stopped = wanted.state is RestoreState.STOPPED
     if job is None:
@@ -297,7 +299,7 @@ def _worn_out(history: RestoreHistory) -> End:
 
 
 def _settles(seen: RestoreSeen) -> bool:
-    """Whether what a lost job held may still be held."""
+    """Whether leases of a lost job may still be valid."""
     return seen.history.end is not None and -AHEAD_S < (seen.now_ms - seen.history.ended_ms) / 1000 < SETTLE_S
 
 
@@ -336,8 +338,8 @@ def _wrong_state(wanted: RestoreWanted, seen: RestoreSeen, phase: RestorePhase) 
 
 
 def restore_words(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
-    """The command line of a restore: the same for each attempt, so that the command goes on where it was. Raises
-    `BadResource`."""
+    """Return the command line of a restore. All attempts have the same command line, and the command continues a former
+    attempt. Raises `BadResource`."""
     if not spec.topics:
         raise BadResource(f"{who}: it names no topics", hint="leave topics away for all of the backup")
     _check_limits(spec, who)
@@ -361,7 +363,7 @@ def restore_words(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
 
 
 def _check_limits(spec: RestoreSpec, who: str) -> None:
-    """What the command would refuse is told by the names of fields. Raises `BadResource`."""
+    """Check the limits of a restore like its command, with field names in the errors. Raises `BadResource`."""
     try:
         if spec.write_limit:
             parse_rate(spec.write_limit, "spec.writeLimit")
@@ -375,7 +377,7 @@ def _check_limits(spec: RestoreSpec, who: str) -> None:
 
 
 def _time(timestamp: str, who: str) -> str | None:
-    """As one absolute time in UTC: `2h-ago` would be another one for each attempt."""
+    """Return one absolute time in UTC: `2h-ago` would be another time for every attempt."""
     if not timestamp:
         return None
     try:

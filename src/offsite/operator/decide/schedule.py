@@ -1,10 +1,10 @@
-"""When a schedule fires: which time is due, what is left out, when the next one comes. Pure.
+"""Decides when a schedule fires: the due time, the skipped times, the next time. Pure.
 
-Each time of a schedule is decided once, by an object that is created once, named by that time; the newest one is where
-a look goes on. So a status may be lost, operators may be two, and clocks may step: what lies at or before the newest
-decision is never decided again. But where the newest one lies ahead of now, by more than clocks differ, or is of
-another timetable, the schedule begins anew at now: else a clock that was wrong once would silence it until then, and a
-new timetable would make up for times that nobody had asked for.
+Every time of a schedule is decided once, by a create-only object with a number; a round continues from the newest
+decision. So a status may be lost, several operators may run, and clocks may step: a time at or before the newest
+decision is never decided again. If the newest decision lies further ahead than clocks differ, or belongs to another
+timetable, the schedule restarts at now. Otherwise a clock that was wrong once would silence the schedule until that
+time, and a new timetable would make up for times that were never requested.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from offsite.operator.resources.schedule import Action, Schedule
 from offsite.services.jobs.status import JobState
 
 LOOKED_MAX = 10_000
-"""Times that one look goes through; behind a longer pause the next look goes on."""
+"""Times that one round processes; after a longer pause the next round continues."""
 AHEAD_MS = 5 * 60_000
-"""Clocks of machines differ by less. A decision that lies further ahead was made by a clock that was wrong."""
+"""Clocks of machines differ by less. A decision further ahead was made by a wrong clock."""
 _LIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
 
 
 class DecisionKind(StrEnum):
-    """What was decided of a time."""
+    """The decision about a time."""
 
     FIRED = "fired"
     SKIPPED = "skipped"
-    """The run before still runs, or nothing may run now."""
+    """The previous run still runs, or no run is possible now."""
     MISSED = "missed"
-    """It could not begin within its deadline."""
+    """The run could not start within its deadline."""
     STARTED = "started"
-    """The schedule, or its timetable, begins here: nothing before is due."""
+    """The schedule, or its timetable, starts here: no earlier time is due."""
     SUSPENDED = "suspended"
     RESUMED = "resumed"
-    """What was due before is left out."""
+    """Times that were due earlier are skipped."""
 
     @property
     def is_run(self) -> bool:
-        """Whether it is about a time of the schedule."""
+        """Whether the decision is about a time of the schedule."""
         return self in {DecisionKind.FIRED, DecisionKind.SKIPPED, DecisionKind.MISSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeDecided:
-    """What was decided of the time `time_ms`. `left_out`: how many times before it, since the decision before, are left
-    out with it. `timetable`: by which it was decided, empty where that was not noted. `reason`: why it was skipped,
-    empty for a run before that was not over."""
+    """The decision about the time `time_ms`. `left_out`: number of times between the previous decision and this one
+    that are skipped. `timetable`: timetable of the decision; empty: not recorded. `reason`: reason for a skip; empty:
+    the previous run was not over."""
 
     time_ms: int
     kind: DecisionKind
@@ -64,7 +64,7 @@ class TimeDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleWanted:
-    """What a schedule asks for."""
+    """The desired state of a schedule."""
 
     uid: str
     timetable: Timetable
@@ -79,9 +79,9 @@ class ScheduleWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSeen:
-    """`newest`: the newest decision. `running`: the state of the newest job, None where there is none or it is not
-    asked for yet; `is_unasked`: the newest time that fired has no job yet. `reason`: why nothing may run now, empty for
-    nothing. `now_ms`: by the home's clock."""
+    """The observed state of a schedule. `newest`: newest decision. `running`: state of the newest job; None if no job
+    exists, or the job is not requested yet. `is_unasked`: the newest fired time has no job yet. `reason`: why no run is
+    possible now; empty: a run is possible. `now_ms`: the home's clock."""
 
     newest: TimeDecided | None
     running: JobState | None
@@ -91,7 +91,7 @@ class ScheduleSeen:
 
 
 def schedule_wanted(schedule: Schedule) -> ScheduleWanted:
-    """What `schedule` asks for. Raises `BadResource`."""
+    """Resolve `schedule` into its desired state. Raises `BadResource`."""
     spec = schedule.spec
     who = f"schedule {schedule.metadata.name}"
     if spec.action is Action.DRILL and not spec.topics:
@@ -111,13 +111,13 @@ def schedule_wanted(schedule: Schedule) -> ScheduleWanted:
 
 
 def decide_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> TimeDecided | None:
-    """What to decide now; None: nothing is due."""
+    """Return the decision of now; None: no time is due."""
     found = _decide(wanted, seen)
     return None if found is None else replace(found, timetable=str(wanted.timetable))
 
 
 def is_ahead(time_ms: int, *, now_ms: int) -> bool:
-    """Whether a time that was decided is one of a clock that was wrong."""
+    """Whether a decided time comes from a wrong clock."""
     return time_ms - now_ms > AHEAD_MS
 
 
@@ -131,7 +131,7 @@ def _decide(wanted: ScheduleWanted, seen: ScheduleSeen) -> TimeDecided | None:
     if wanted.suspend:
         return None if is_suspended else TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.SUSPENDED)
     if is_suspended:
-        # how much of this was while nobody operated, nobody knows: so all of it is told
+        # the part of the pause without an operator is unknown, so all skipped times are reported
         left_out = len(_between(wanted, newest.time_ms, seen.now_ms))
         return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.RESUMED, left_out=left_out)
     if newest.timetable not in {"", str(wanted.timetable)}:
@@ -145,7 +145,7 @@ def _between(wanted: ScheduleWanted, start_ms: int, end_ms: int) -> Sequence[int
 
 
 def _due(wanted: ScheduleWanted, seen: ScheduleSeen, due: Sequence[int]) -> TimeDecided:
-    """Of several that are due the newest one counts: a run of now makes up for those before."""
+    """Of several due times the newest counts: a run now makes up for the earlier times."""
     time_ms = due[-1]
     if seen.now_ms - time_ms > wanted.deadline_ms:
         kind = DecisionKind.MISSED
@@ -159,14 +159,14 @@ def _due(wanted: ScheduleWanted, seen: ScheduleSeen, due: Sequence[int]) -> Time
 
 
 def next_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> int | None:
-    """When it fires next; None: never, as it is."""
+    """Return the next time; None: the schedule never fires in its current state."""
     newest_ms = seen.newest.time_ms if seen.newest else 0
     behind_ms = seen.now_ms if is_ahead(newest_ms, now_ms=seen.now_ms) else max(seen.now_ms, newest_ms)
     return None if wanted.suspend else wanted.timetable.next_after(behind_ms)
 
 
 def command_of(wanted: ScheduleWanted, backup: str) -> tuple[str, ...]:
-    """The command line of a run, about the low-level backup of that name."""
+    """Return the command line of a run, about the low-level backup of that name."""
     match wanted.action:
         case Action.CHECKPOINT:
             return ("checkpoint", "take", *option_words(wanted.who, {"backup": backup}), "--wait")

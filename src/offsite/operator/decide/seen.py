@@ -1,4 +1,4 @@
-"""What was seen of a declared backup: in the repositories, and of its processes."""
+"""The observed state of a declared backup: in repositories, and of its processes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from offsite.repository.declared.history import LowLevel, Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowLevelSeen:
-    """One low-level backup. `is_whole`: a commit of it held all of its topics once, so one can restore from it.
-    `is_copied`: an agent has it in hand now. Oldest and latest restorable point: commit (0: none) and time (epoch ms,
-    -1: none), and the time of the newest commit of a pass under way. `well_ms`: when it was last known to go on,
-    `quiet_ms`: how long ago that is, while it runs, both by the store's clock; `outage`: what its agent waits out
-    since; `ahead`: what is dated in the future, and not believed. `left_behind`: partitions that its newest commit
-    lacks, and why; `missing`: topics that its source does not have. `problem`: why nothing else is known of it; empty
-    where it was read."""
+    """One low-level backup. `is_whole`: a commit held all topics of the backup once, so a restore is possible.
+    `is_copied`: an agent holds the backup now. `oldest_*`, `latest_*`: oldest and latest restorable point, commit (0:
+    none) and time (epoch ms, -1: none). `partial_ms`: time of the newest commit of a pass under way. `well_ms`: last
+    known progress, and `quiet_ms`: time since then, while the backup runs; both by the store's clock. `outage`: error
+    that the agent waits out since then. `ahead`: times in the future, not believed. `left_behind`: partitions missing
+    in the newest commit, with reasons. `missing`: topics that the source does not have. `problem`: why nothing else is
+    known; empty if the backup was read."""
 
     place: Place
     low: LowLevel
@@ -41,18 +41,18 @@ class LowLevelSeen:
 
     @property
     def is_initial(self) -> bool:
-        """Whether it copies, or will, what the source holds for the first time."""
+        """Whether the backup copies, or will copy, all records of the source for the first time."""
         return self.is_live and not self.is_whole
 
     @property
     def copies_first(self) -> bool:
-        """Whether it is in its initial copy now: decided to run, or still in the hands of an agent."""
+        """Whether the backup makes its initial copy now: decided to run, or still held by an agent."""
         return not self.is_whole and (self.low.phase is Phase.RUNNING or self.is_copied)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentsSeen:
-    """`configured`: what they were last started for; None: there are none. `ready`: so many of them run."""
+    """`configured`: the configuration of the last start; None: no agents. `ready`: number of running agents."""
 
     configured: AgentsWanted | None = None
     ready: int = 0
@@ -60,8 +60,8 @@ class AgentsSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSeen:
-    """`backups`: the low-level ones of which something is left, of all repositories, older ones first as ledgers tell;
-    `removed_ms`: when the last one was removed, by the store's clock, 0 for none."""
+    """`backups`: low-level backups with objects left, of all repositories, in the order of ledgers, oldest first.
+    `removed_ms`: time of the last removal, by the store's clock; 0: none."""
 
     backups: tuple[LowLevelSeen, ...] = ()
     agents: AgentsSeen = AgentsSeen()
@@ -69,5 +69,5 @@ class BackupSeen:
 
     @property
     def live(self) -> LowLevelSeen | None:
-        """The newest one that runs or is paused."""
+        """The newest low-level backup that runs or is paused."""
         return next((each for each in reversed(self.backups) if each.is_live), None)

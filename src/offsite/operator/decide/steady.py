@@ -1,8 +1,9 @@
-"""How long one process has seen the same thing, by its own looks and its own monotonic clock. Pure.
+"""Measures how long one process has observed the same value, by the observations and the monotonic clock of the
+process. Pure.
 
-A wall clock may be set, and what another process noted was seen with other eyes and by another clock. Neither shows
-that something was so for a while: looks do. Between two looks nobody looked, so a gap counts for a part of the time
-alone: a process that was stopped for an hour has seen nothing of that hour. One that begins anew counts anew.
+A wall clock may be set, and notes of another process come from foreign observations and a foreign clock. Neither shows
+a value to be stable: only observations do. Nothing is observed between two observations, hence a gap counts for a
+limited time only: after a stop of an hour, a process has observed nothing of the hour. A new process starts from zero.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
 
 LOOKS_MIN = 4
-"""Looks behind the first one, at least, until something was the same for long enough."""
+"""Minimum number of observations after the first one, until a value counts as stable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lasting:
-    """Something that was seen in one look after the other. `since_ms`: the wall clock's time of the first of them, for
-    people alone; `left_s`: seconds until it was there for long enough, 0 when it was."""
+    """A value that was the same in consecutive observations. `since_ms`: wall-clock time of the first observation, for
+    people only. `remaining_s`: seconds until the value counts as stable; 0: stable."""
 
     what: Hashable
     since_ms: int
@@ -29,19 +30,20 @@ class Lasting:
         return self.left_s <= 0
 
     def until_ms(self, now_ms: int) -> int:
-        """When it will have been there for long enough, at the earliest."""
+        """Return the earliest time at which the value can count as stable."""
         return now_ms + int(max(0.0, self.left_s) * 1000)
 
 
 class Steady:
-    """What was seen of several things. `enough_s`: so long one has to be the same before it counts."""
+    """The observed values of several keys. `enough_s`: seconds that a value must be the same before the value
+    counts."""
 
     def __init__(self, *, enough_s: float) -> None:
         self._enough_s = enough_s
         self._seen: dict[Hashable, Lasting] = {}
 
     def look(self, key: Hashable, what: Hashable, *, now_s: float, now_ms: int) -> Lasting:
-        """One look, which finds `what` for `key`. `now_s` is of a monotonic clock."""
+        """Record one observation: `value` for `key`. `now_s`: a monotonic clock."""
         before = self._seen.get(key)
         if before is None or before.what != what:
             now = Lasting(what=what, since_ms=now_ms, left_s=self._enough_s, looked_s=now_s)
@@ -52,7 +54,7 @@ class Steady:
         return now
 
     def forget(self, key: Hashable) -> None:
-        """It is not so any more: the next look is the first one."""
+        """Drop the value: the next observation is the first one."""
         self._seen.pop(key, None)
 
     def keep_only(self, keys: Collection[Hashable]) -> None:

@@ -1,13 +1,14 @@
-"""May a low-level backup go, given the one that took its place? Pure: a comparison of what both hold.
+"""Decides whether a low-level backup may be deleted in favour of its successor. Pure: compares the contents of both.
 
-A backup that begins copies what its source has then, so what the source let go of before is in the older one alone. So
-the comparison asks two things. Between the two there is no gap, and from its own beginning on the successor holds all
-that the older one does, by the ranges of segments: ends of logs, times and names say nothing. And the successor alone
-reaches back as far as is to be restorable; only then is what lies before its beginning no more than history.
+A new backup copies the present records of its source. Records deleted at the source earlier are in the older backup
+only. Hence the comparison has two conditions. First, there is no gap between the two backups, and from its start the
+successor holds all records of the older backup, by the ranges of segments; log ends, times and names prove nothing.
+Second, the successor alone reaches back as far as `minimumRestorable`. Only under the second condition is the time
+before its start mere history.
 
-Of a topic that is compacted the latest records are what counts: those that later ones superseded may be missing, but
-the successor must have begun where the older one did, and hold something. What an older backup itself knew to be over
-(topics deleted at the source, logs that were cut back) is history, too. Whatever cannot be judged stays.
+For a compacted topic the latest records count: superseded records may be missing, but the successor must have started
+at the start of the older backup, and must hold records. Data known to be over in the older backup (topics deleted at
+the source, logs cut back) are history, too. A backup without a clear verdict stays.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NAMED_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Whether an older backup may go: only where nothing speaks against it."""
+    """Whether an older backup may be deleted: only without any reason against the deletion."""
 
     reasons: tuple[str, ...] = ()
 
@@ -45,11 +46,11 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Successor:
-    """What is known of the last backup. `point`: the newest complete restore point behind its own beginning, with the
-    segments that hold its data now; None: there is none. `since_ms`, `until_ms`: when the oldest such point that has
-    all partitions that both have, and the newest one, were committed; `clock_step`: why that may not be the time that
-    passed between them. `problem`: why what it is cannot be told; `left_behind`, `missing`: what it does not back up.
-    `began`: where the log of a partition began when it was copied first, for those of which retention let go."""
+    """The known facts about the last backup. `point`: newest complete restore point after its own start, with the
+    segments that hold its data now; None: no such point. `since_ms`: commit time of the oldest such point with all
+    common partitions. `until_ms`: commit time of the newest one. `clock_step`: why the difference may not be the
+    elapsed time. `problem`: why the backup cannot be judged. `left_behind`, `missing`: data that the backup lacks.
+    `began`: log start of every partition with expired records at the first copy of the partition."""
 
     name: str
     point: BackupState | None = None
@@ -63,7 +64,7 @@ class Successor:
 
 
 def judge_successor(successor: Successor, *, minimum_ms: int) -> Judgement:
-    """Whether it may take the place of any other backup."""
+    """Decide whether the successor may replace any other backup."""
     return Judgement(reasons=tuple(f"{successor.name} {why}" for why in _unfit(successor, minimum_ms)))
 
 
@@ -74,9 +75,9 @@ def judge_coverage(
     same_batch: Mapping[PartitionId, bool],
     rewritten: AbstractSet[PartitionId] = frozenset(),
 ) -> Judgement:
-    """Whether `successor` holds what `older` does, and nothing is missing between the two. `same_batch`: whether it has
-    the last batch of the older one, for partitions of which it must and that could be asked. `rewritten`: partitions of
-    compacted topics whose log was cut back between the two."""
+    """Decide whether `successor` holds all data of `older`, without a gap between them. `same_batch`: whether the
+    successor has the last batch of the older backup, for partitions where the successor must have the batch and the
+    batch could be compared. `rewritten`: partitions of compacted topics whose log was cut back between the two."""
     if successor.point is None:
         return Judgement(reasons=(f"{successor.name} has no restore point to compare with",))
     comparison = _Comparison(
@@ -86,7 +87,7 @@ def judge_coverage(
 
 
 def must_have_batch(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
-    """Whether the last batch that `older` read of a partition must be in `point` as well."""
+    """Whether the last batch of a partition that `older` read must be in `point` as well."""
     position, spans = older.positions.get(partition), held_spans(point, partition)
     last = position.last_batch if position is not None else None
     if last is None or not spans or is_compacted_in(older, point, partition):
@@ -95,15 +96,15 @@ def must_have_batch(older: BackupState, point: BackupState, partition: Partition
 
 
 def may_be_rewritten(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
-    """Whether only the epochs of leaders can tell that the log was cut back since `older` read it: of a compacted topic
-    its last batch may be gone from the log."""
+    """Whether only leader epochs can tell that the log was cut back since `older` read the log: the last batch of a
+    compacted topic may be gone from the log."""
     position = older.positions[partition]
     return position.is_exact and partition in point.positions and is_compacted_in(older, point, partition)
 
 
 def held_spans(state: BackupState, partition: PartitionId) -> Spans:
-    """The offsets of a partition whose batches its live segments hold, below its position: rising, with space between
-    them."""
+    """Return the offsets of a partition in its live segments, below its position: ascending, with gaps between
+    spans."""
     end = state.reached([partition]).get(partition, 0)
     spans = (segment_span(segment) for segment in state.segments.get(partition, ()))
     return joined([(start, min(high, end)) for start, high in spans if start < end])
@@ -120,7 +121,7 @@ class _Comparison:
     def lacks(self) -> Iterator[str]:
         latest = self.older.alive()
         for incarnation, shape in self.older.topics.items():
-            if incarnation not in latest:  # the older one knew that it was over
+            if incarnation not in latest:  # the older backup knew that the topic was deleted
                 continue
             if incarnation not in self.point.topics:
                 is_other = self.point.incarnation(incarnation.topic) is not None
@@ -131,7 +132,7 @@ class _Comparison:
                     yield from islice(self._lacks_of(partition, shape, spans), 1)
 
     def _lacks_of(self, partition: PartitionId, shape: TopicShape, spans: Spans) -> Iterator[str]:
-        """What is lacked of a partition of which the older one holds `spans`: the first is enough."""
+        """Yield the missing data of a partition of which the older backup holds `spans`. The caller takes the first."""
         if partition not in self.point.positions:
             yield f"lacks partition {partition}"
             return
@@ -151,7 +152,7 @@ class _Comparison:
         yield from self._differs(partition, shape)
 
     def _lacks_of_compacted(self, partition: PartitionId, spans: Spans) -> Iterator[str]:
-        """Records that were superseded may be missing; the log may not begin later, end earlier or have holes."""
+        """Superseded records may be missing. The log must not start later, end earlier or have holes."""
         if not partition.topic_id:
             yield f"may hold another topic {partition.topic}: its source gives topics no ids"
         position, (start, end) = self.point.positions[partition], (spans[0][0], spans[-1][1])
@@ -166,13 +167,14 @@ class _Comparison:
             yield f"holds what a later leader wrote of {partition} below {end}: the log was cut back"
 
     def _let_go(self, partition: PartitionId) -> Spans:
-        """What the successor held, and its own retention let go. Retention counts from 0 on, whatever was held."""
+        """Return the spans that the retention of the successor deleted. Retention counts from offset 0, regardless of
+        the stored spans."""
         began = self.began.get(partition)
         spans = self.point.expired.get(partition, ()) if began is not None else ()
         return tuple((max(start, began or 0), end) for start, end in spans if end > (began or 0))
 
     def _differs(self, partition: PartitionId, shape: TopicShape) -> Iterator[str]:
-        """Whether it is another log: by its last batch, for offsets alone do not tell."""
+        """Compare the last batch, to detect another log: offsets alone do not tell."""
         is_same = self.same_batch.get(partition)
         if is_same is False:
             yield f"holds another record at the end of what is older of {partition}"
@@ -203,6 +205,6 @@ def _unfit(successor: Successor, minimum_ms: int) -> Iterator[str]:
 
 
 def is_compacted_in(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
-    """Whether the topic was compacted at any time that either knows of."""
+    """Whether the topic was compacted at any time known to either backup."""
     shapes = (state.topics.get(partition.incarnation) for state in (older, point))
     return any(shape is not None and (shape.was_compacted or is_compacted(dict(shape.configs))) for shape in shapes)

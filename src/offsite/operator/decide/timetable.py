@@ -1,7 +1,7 @@
-"""The times of a schedule: its cron fields and its time zone, read by one parser wherever they are met. Pure.
+"""The times of a schedule: cron fields and time zone, read by one parser everywhere. Pure.
 
-Times come from `cronsim`, which keeps the rules of Debian's cron: a time that a change of the clock leaves out fires
-right behind it; one that comes twice fires the first time; with a `*` for the minute or the hour, real time counts.
+Times come from `cronsim`, which follows the rules of Debian's cron: a time that a clock change skips fires right after
+the change; a time that comes twice fires the first time; with `*` for the minute or the hour, real time counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from offsite.model.errors import BadResource
 from offsite.operator.resources.schedule import FACTORY, TIME_ZONE
 
 FIELDS = {"minute": 60, "hour": 24, "day of the month": 31, "month": 12, "day of the week": 7}
-"""Each field of cron, and how many values it has."""
+"""The fields of cron, with the number of values of each."""
 _HINT = "minute 0-59, hour 0-23, day 1-31, month 1-12, day of the week 0-7, as in: 30 2 * * *"
 _ZONE_HINT = "write it as Europe/Zurich, or UTC"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,7 +27,7 @@ _STEP = re.compile(r"/([0-9]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timetable:
-    """The times of a schedule. Raises `BadResource` for what is none, or has no time at all."""
+    """The times of a schedule. Raises `BadResource` for an invalid timetable, or a timetable without any time."""
 
     cron: str
     time_zone: str
@@ -37,13 +37,13 @@ class Timetable:
             raise self._never()
 
     def after(self, time_ms: int, *, until_ms: int | None = None) -> Iterator[int]:
-        """The times behind `time_ms`, rising, up to and with `until_ms`."""
+        """Yield the times after `time_ms`, ascending, up to and including `until_ms`."""
         newest = time_ms
         for each in self._after(time_ms):
             at_ms = (each.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
             if until_ms is not None and at_ms > until_ms:
                 return
-            if at_ms > newest:  # an hour that comes twice: the library begins in its first pass
+            if at_ms > newest:  # an hour that comes twice: the library starts in the first pass
                 newest = at_ms
                 yield at_ms
 
@@ -51,7 +51,7 @@ class Timetable:
         return f"{self.cron} {self.time_zone}"
 
     def next_after(self, time_ms: int) -> int | None:
-        """None: it never comes again."""
+        """Return the next time; None: no further time."""
         return next(self.after(time_ms), None)
 
     def _after(self, time_ms: int) -> CronSim:
@@ -82,8 +82,8 @@ def _is_cron(text: str) -> bool:
 
 
 def _zone(name: str) -> tzinfo:
-    """UTC needs no database. A file of the database that is no zone for people (of this machine, with leap seconds, a
-    place holder) is none."""
+    """Return the time zone. UTC needs no database. Files of the database that are not zones for people (the zone of the
+    local machine, leap seconds, a place holder) are refused."""
     if name == "UTC":
         return UTC
     try:

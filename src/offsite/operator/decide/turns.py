@@ -1,5 +1,5 @@
-"""Whose turn it is where namespaces share what only a few can have at once: who was served longest ago comes first. So
-of two that wait none gets it twice while the other one has it not, however much either of them asks for. Pure."""
+"""Turns among namespaces with a shared scarce resource: the namespace served longest ago comes first. Hence of two
+waiting namespaces neither is served twice before the other, at any number of requests. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 WISH_S = 60.0
-"""Who asks no more for so long does not want it any more: whoever waits asks again with each look."""
+"""A namespace that has not asked for so long no longer waits: a waiting namespace asks in every round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """`owners`: that were served, the last one at the end."""
+    """`owners`: owners that were served, the last one at the end."""
 
     owners: tuple[str, ...] = ()
 
     def after(self, owner: str) -> Turns:
-        """When `owner` was served."""
+        """Return the turns after `owner` was served."""
         return Turns((*(name for name in self.owners if name != owner), owner))
 
     def ordered(self, items: Iterable[Item], owner_of: Callable[[Item], str]) -> tuple[Item, ...]:
-        """One of each owner after the other. Those of one owner stay in their order."""
+        """Interleave the items of owners. Items of an owner keep their order."""
         by_owner: dict[str, list[Item]] = {}
         for item in items:
             by_owner.setdefault(owner_of(item), []).append(item)
@@ -34,48 +34,48 @@ class Turns:
         return tuple(item for _, _, item in sorted(places, key=lambda place: place[:2]))
 
     def rank(self, owner: str) -> int:
-        """Lower is sooner. Who was never served comes before all that were."""
+        """Lower is sooner. An owner that was never served comes before all served owners."""
         return self.owners.index(owner) if owner in self.owners else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """Of those who ask by themselves, one by one. `waiting`: owner and when it was last refused."""
+    """Owners with single requests. `waiting`: owner, and time of the last refusal."""
 
     turns: Turns = Turns()
     waiting: tuple[tuple[str, float], ...] = ()
 
     def is_turn(self, owner: str, *, now_s: float) -> bool:
-        """Whether nobody waits that was served longer ago."""
+        """Whether no waiting owner was served longer ago."""
         mine = self.turns.rank(owner)
         return all(self.turns.rank(other) >= mine for other, at_s in self.waiting if now_s - at_s < WISH_S)
 
     def asked(self, owner: str, *, now_s: float) -> Wishes:
-        """When `owner` asked, and was refused."""
+        """Return the list after `owner` asked and was refused."""
         return replace(self, waiting=(*self._others(owner, now_s), (owner, now_s)))
 
     def served(self, owner: str, *, now_s: float) -> Wishes:
         return Wishes(turns=self.turns.after(owner), waiting=self._others(owner, now_s))
 
     def _others(self, owner: str, now_s: float) -> tuple[tuple[str, float], ...]:
-        """Who else waits still."""
+        """Return the other owners that still wait."""
         return tuple((name, at_s) for name, at_s in self.waiting if name != owner and now_s - at_s < WISH_S)
 
 
 LOOK_S = 0.01
-"""What each look counts at least: where nobody takes long, one comes after the other."""
+"""Minimum time counted for every round: if no owner takes long, owners come one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of the time of one who does one thing at a time: who has used least comes next. `used_s`: of owners, beyond what
-    the one used that has used least."""
+    """Shares of the time of a single worker: the owner with the least used time comes next. `used_s`: used time of
+    every owner above the least one."""
 
     used_s: Mapping[str, float] = field(default_factory=dict)
 
     def among(self, owners: Collection[str]) -> Shares:
-        """When these want something. Whoever was alone until now owes nothing for that, and who was away saved
-        nothing."""
+        """Return the shares among `owners`. A formerly lone owner owes nothing for the time alone, and an absent owner
+        has saved nothing."""
         least_s = min((self._of(owner) for owner in owners), default=0.0)
         left = {owner: used_s - least_s for owner, used_s in self.used_s.items()}
         return Shares({owner: used_s for owner, used_s in left.items() if used_s > 0})

@@ -1,4 +1,4 @@
-"""What a declared backup asks for, with every default filled in."""
+"""The desired state of a declared backup, with every default filled in."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _DOTS = re.compile(r"\.{2,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A place for backups: a repository, and what opens it. `environment`: names and values of variables; they go to
-    the endpoint, to what it `opens` beside it, and to what lies below, and nowhere else. `namespaces`: whose resources
-    may name it. `service_accounts`: of Kubernetes, which agents may have that use it. `closed`: why resources that are
-    looked at may not name it. `identities`: that resources may declare, each with the namespaces whose may."""
+    """An account for backups: a repository, and the secrets of the repository. `environment`: variables and values,
+    passed only to the endpoint, to the places in `opens`, and to places below. `namespaces`: namespaces of the
+    resources that may name the account. `service_accounts`: allowed Kubernetes service accounts of agents with the
+    account. `closed`: why the resources at hand may not name the account. `identities`: identities for resources, with
+    the allowed namespaces of every identity."""
 
     name: str
     endpoint: str
@@ -38,7 +39,7 @@ class Account:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """All that it opens, each with what lies below."""
+        """All places that the account opens; each includes the places below."""
         return tuple(filter(None, (self.endpoint, *self.opens)))
 
 
@@ -52,9 +53,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentsWanted:
-    """The processes of a backup: how many, how they run, and for which repository and cluster. `maximum_retention`,
-    `minimum_restorable`: the retention that they agree to when they delete what was let go (empty: none). `identity`:
-    of a backup that several resources share."""
+    """The agents of a backup: number, template, repository and cluster. `maximum_retention`, `minimum_restorable`:
+    the retention that agents agree to when they delete expired data (empty: none). `identity`: identity of a shared
+    backup."""
 
     replicas: int
     template: AgentTemplate
@@ -66,7 +67,7 @@ class AgentsWanted:
 
     @property
     def retention_words(self) -> tuple[str, ...]:
-        """The retention, as arguments of a command; none where nothing is let go by age."""
+        """The retention as command arguments; none if no data expire by age."""
         if not self.maximum_retention:
             return ()
         least = ("--minimum-restorable", self.minimum_restorable) if self.minimum_restorable else ()
@@ -75,9 +76,9 @@ class AgentsWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """`beginning`: of the backup that is to run; it has no name yet, for that has the time when it begins. Of a backup
-    that several resources share: its `identity`, `name` and `shared`, a hash of each part that all have to declare
-    alike; `word`: how often something was declared of it; `stands_by`: what another one declares counts."""
+    """`beginning`: start values of the backup that is to run; without a name, because the name contains the start time.
+    For a shared backup: `identity`, `name`, and `shared`, a hash of every part that all resources must declare alike.
+    `word`: number of statements about the shared backup so far. `stands_by`: another spec is in force."""
 
     uid: str
     generation: int
@@ -95,19 +96,19 @@ class Wanted:
 
     @property
     def ledger(self) -> str:
-        """What its ledger is named by."""
+        """The name of the ledger."""
         return self.identity or self.uid
 
     def name_at(self, now_ms: int) -> str:
-        """The name of a backup that begins now. Names of backups hold letters, digits, `.`, `_` and `-` alone: what
-        else a format puts there becomes a `.`."""
+        """Return the name of a backup that starts now. Backup names have only letters, digits, `.`, `_` and `-`: other
+        characters of a format become `.`."""
         stamped = self.beginning.path + format_go_time(self.timestamp_format, now_ms)
         return _DOTS.sub(".", _NOT_IN_NAMES.sub(".", stamped)).strip(".")[:120]
 
 
 def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") -> Wanted:
-    """What `backup` asks for. `kept`: the account that it has where it names none. Raises `BadResource` where it names
-    an account or a parameter that there is not, or has nowhere to go."""
+    """Resolve `backup` into its desired state. `current_account`: the account of a backup that names none. Raises
+    `BadResource` for an unknown account or parameter, or a missing destination."""
     spec, name = backup.spec, backup.metadata.name
     check_words(spec, parse_parameters(spec.parameters))
     if problem := refusal(spec):
@@ -132,8 +133,8 @@ def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") ->
 
 
 def stopping(backup: Backup, place: Place, agents: AgentsWanted | None) -> Wanted:
-    """What a resource that goes asks for, whatever is wrong with its spec: that what is live in `place` is stopped.
-    `agents`: those that there are; they go on until then."""
+    """Return the desired state of a deleted resource, valid or not: the live backup in `place` is stopped. `agents`:
+    the existing agents; they run until the stop."""
     none = AgentsWanted(replicas=0, template=AgentTemplate(), place=place, cluster=backup.spec.cluster)
     return _wanted(backup, BackupState.STOPPED, place, agents or none)
 
@@ -163,8 +164,8 @@ def _wanted(backup: Backup, state: BackupState, place: Place, agents: AgentsWant
 
 
 def shared_fields(backup: Backup) -> tuple[tuple[str, str], ...]:
-    """A hash of each part that all resources of one backup have to declare alike. Agents, accounts and addresses are
-    each one's own."""
+    """Return a hash of every part that all resources of one backup must declare alike. Agents, accounts and addresses
+    may differ."""
     spec, name = backup.spec, backup.metadata.name
     destination, expiry = spec.destination, spec.expiry
     parts: dict[str, object] = {
@@ -192,8 +193,8 @@ def _hash(value: object) -> str:
 
 
 def foreign_identity(identity: str, account: Account) -> str:
-    """Why a resource may not share the backup of that identity; empty: it may. Whoever runs the operator says which
-    resources are one backup: a name alone takes nobody's."""
+    """Return why a resource may not share the backup of the identity; empty: allowed. The administrator of the operator
+    lists the resources of a backup: a name alone takes over no foreign backup."""
     if not identity or identity in account.identities:
         return ""
     return (
@@ -204,7 +205,7 @@ def foreign_identity(identity: str, account: Account) -> str:
 
 
 def account_of(name: str, accounts: Sequence[Account], who: str) -> Account:
-    """The account of that name; the first one that is not closed where there is no name. Raises `BadResource`."""
+    """Return the account of that name; without a name the first account that is not closed. Raises `BadResource`."""
     if not name:
         usable = (account for account in accounts if not account.closed)
         first, *_ = (*usable, *accounts, Account(name="", endpoint=""))
@@ -217,13 +218,14 @@ def account_of(name: str, accounts: Sequence[Account], who: str) -> Account:
 
 
 def place_of(account: Account, url: str) -> Place:
-    """Where `url` is, reached as the account says. Whether the account opens it is asked whenever it is opened."""
+    """Return the place of `url`, with the query of the account. Whether the account opens the place is checked at every
+    opening."""
     above = next((prefix for prefix in account.prefixes if is_below(with_query(prefix, ""), url)), "")
     return Place(account=account.name, repository=with_query(url, query_of(above)) if above else url)
 
 
 def refusal(spec: BackupSpec) -> str:
-    """What a resource cannot mean, or may not cause; empty: nothing of it. Whatever declares it, it is refused."""
+    """Return why a spec is contradictory or not allowed; empty: valid. The spec is refused in every home."""
     return (
         spec.expiry.contradiction()
         or spec.agents.template.forbidden()
@@ -232,7 +234,8 @@ def refusal(spec: BackupSpec) -> str:
 
 
 def foreign_query(url: str, field_name: str) -> str:
-    """What is wrong with a `url` in a resource that says where its store is reached; empty: it does not."""
+    """Return the error of a `url` with a query in a resource: only accounts say how a store is reached. Empty: no
+    error."""
     if not query_of(url):
         return ""
     return (

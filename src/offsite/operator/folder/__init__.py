@@ -1,1 +1,1 @@
-"""The folder home: resources as files of a folder, agents and jobs as processes of this machine."""
+"""The folder home: resources are files of a folder, agents and jobs are processes of the local machine."""

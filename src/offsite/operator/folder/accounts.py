@@ -1,5 +1,5 @@
-"""The accounts of a folder: where backups go, and what opens it. Secrets are read here and go to processes by their
-environment; nothing of them is written, logged or shown."""
+"""The accounts of a folder: destinations of backups, and the secrets that open them. Secrets are read here and go to
+processes through the environment; no secret is written, logged or shown."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ from offsite.stores.store import Store
 from offsite.stores.timed_store import TimedStore
 
 _OF_STORES = ("AWS_", "GOOGLE_", "AZURE_")
-"""How variables begin that open stores. An account that has any inherits none: half of two keys opens nothing."""
+"""Prefixes of variables that open stores. An account with any such variable inherits none: half of two keys opens
+nothing."""
 _OPENED_MAX = 512
-"""Stores that are kept open: a resource may spell one in any number of ways."""
+"""Stores that are kept open: a resource may spell one store in any number of ways."""
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
 Namespaces = Annotated[tuple[Annotated[str, StringConstraints(max_length=63)], ...], Field(max_length=256)]
-"""In Kubernetes: whose resources may use it. `*`: all."""
+"""In Kubernetes: namespaces whose resources may use the account, cluster or identity. `*`: all."""
 Entry = TypeVar("Entry")
 
 
 class Bound(Strict):
-    """A cluster of `clusters.yaml`, which there is in Kubernetes alone, or an identity: and whose resources may use it,
-    in Kubernetes."""
+    """A cluster of `clusters.yaml` (Kubernetes only) or an identity, and in Kubernetes the namespaces whose resources
+    may use it."""
 
     name: Name
     namespaces: Namespaces = ()
@@ -55,17 +56,18 @@ class AccountEntry(Strict):
     endpoint: Text = ""
     """The repository: a folder, or a URL."""
     opens: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
-    """What resources may name beside it: folders and URLs, each with all below it. What follows `?` says how these are
-    reached."""
+    """Further folders and URLs that resources may name, each with all places below. The part after `?` says how they
+    are reached."""
     namespaces: Namespaces = ()
     service_accounts: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
-    """In Kubernetes: whose rights in a cloud agents may have that use it."""
+    """In Kubernetes: service accounts with cloud rights that agents with this account may use."""
     identities: Annotated[tuple[Bound, ...], Field(max_length=256)] = ()
-    """Of backups that resources of several Kubernetes clusters, or folders, share in its repositories."""
+    """Identities of backups in the repositories of this account that resources of several Kubernetes clusters, or
+    folders, share."""
     environment: Annotated[dict[Annotated[str, StringConstraints(max_length=80)], Text], Field(max_length=64)] = {}  # noqa: RUF012  # pydantic copies it
-    """Variables that open it."""
+    """Variables that open the repository."""
     environment_file: Text = ""
-    """A file with more of them, `NAME=value` in each line. A path from the folder on."""
+    """A file with more variables, one `NAME=value` per line. A path relative to the folder."""
 
 
 _ACCOUNTS = TypeAdapter(tuple[AccountEntry, ...])
@@ -73,7 +75,7 @@ _CLUSTERS = TypeAdapter(tuple[Bound, ...])
 
 
 def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
-    """The accounts of a folder, the default one first; none where there is no file. Raises `BadResource`."""
+    """Return the accounts of a folder, the default one first; none if the file does not exist. Raises `BadResource`."""
     if not layout.accounts.exists():
         return ()
     _warn_if_readable(layout.accounts)
@@ -83,7 +85,7 @@ def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
 
 
 def read_clusters(path: Path) -> Mapping[str, tuple[str, ...]]:
-    """The namespaces of each cluster that names any; nothing where there is no file. Raises `BadResource`."""
+    """Return the namespaces of every cluster that names any; empty if the file does not exist. Raises `BadResource`."""
     entries = _entries(path, _CLUSTERS, "write a list of clusters: name, namespaces") if path.exists() else ()
     return {entry.name: entry.namespaces for entry in reversed(entries) if entry.namespaces}
 
@@ -95,11 +97,11 @@ def _entries(path: Path, model: TypeAdapter[tuple[Entry, ...]], hint: str) -> tu
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise BadResource(f"{path.name}: {where}: {first['msg']}", hint=hint) from None  # it shows values
+        raise BadResource(f"{path.name}: {where}: {first['msg']}", hint=hint) from None  # the cause shows values
 
 
 def variables_of(account: Account | None, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that works with `account`."""
+    """Return the environment of a process that works with `account`."""
     own = dict(account.environment) if account is not None else {}
     if any(name.startswith(_OF_STORES) for name in own):
         inherited = {name: value for name, value in inherited.items() if not name.startswith(_OF_STORES)}
@@ -107,14 +109,14 @@ def variables_of(account: Account | None, inherited: Mapping[str, str]) -> dict[
 
 
 def only_of_stores(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that open stores."""
+    """Return the variables that open stores."""
     return {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The accounts as they are in one look, and the stores that they open. `opened` is kept from look to look;
-    `before` is called before each request."""
+    """The accounts in one round, and their opened stores. `opened` is kept from round to round. `before` is called
+    before every request."""
 
     known: Sequence[Account] = field(repr=False)
     inherited: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -122,9 +124,9 @@ class Accounts:
     before: Callable[[], None] = lambda: None
 
     def open_store(self, place: Place) -> Store:
-        """The store of a repository that there is, which waits for no answer as long as a copy does: all other
-        resources wait meanwhile. Raises `BadResource`, `BadRepositoryUrl`, `RepositoryNotFound`, and what the store and
-        `before` raise."""
+        """Open an existing repository. The store waits less for answers than a copy does, because all other resources
+        wait meanwhile. Raises `BadResource`, `BadRepositoryUrl`, `RepositoryNotFound`, and the errors of the store and
+        of `before`."""
         account = self.account(place)
         key = (place, account.environment if account is not None else ())
         if (found := self.opened.get(key)) is None:
@@ -138,9 +140,9 @@ class Accounts:
         return TimedStore(found, lambda *_: None, before=self.before)
 
     def account(self, place: Place) -> Account | None:
-        """Whose secrets go to `place`; None where a place needs none, as folders do. Here alone an account and a place
-        come together, whoever named them. Raises `AccountClosed`, and `BadResource` for one that is not known any more,
-        or does not open that place."""
+        """Return the account whose secrets go to `place`; None if the place needs no secrets, like a folder. Only here
+        an account and a place come together, from any source. Raises `AccountClosed`, and `BadResource` for a deleted
+        account, or an account without access to the place."""
         if not place.account:
             of_others = any(_opens(account, place.repository) for account in self.known if account.closed)
             if of_others or folder_of(place.repository) is None:
@@ -167,12 +169,12 @@ def _opens(account: Account, url: str) -> bool:
 
 
 def _real(url: str) -> str:
-    """A folder without links. Raises `BadResource`."""
+    """Return a folder with all links resolved. Raises `BadResource`."""
     if (folder := folder_of(url)) is None:
         return url
     try:
         return os.path.realpath(Path(folder).expanduser())
-    except (RuntimeError, ValueError) as error:  # there is no such user, or it holds a NUL
+    except (RuntimeError, ValueError) as error:  # the user does not exist, or the path has a NUL
         raise BadResource(f"{url!r} is no folder: {error}", hint="write the folder in full") from error
 
 
@@ -191,7 +193,8 @@ def _account(entry: AccountEntry, root: Path) -> Account:
 
 
 def _read_environment(path: Path) -> dict[str, str]:
-    """As systemd has them: one in each line, maybe in quotes. A line is never told: it holds a secret."""
+    """Read a file in systemd's form: one variable per line, optionally quoted. Errors never show a line: a line holds a
+    secret."""
     _warn_if_readable(path)
     found: dict[str, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
@@ -209,11 +212,11 @@ _told: set[Path] = set()
 
 
 def _warn_if_readable(path: Path) -> None:
-    """Once in a process."""
+    """Warn once per process."""
     try:
         why = exposure(path.stat())
     except OSError:
-        return  # whoever reads it says so
+        return  # the reader of the file reports the error
     if why and path not in _told:
         _told.add(path)
         warned("readable_by_others", why=f"it may hold secrets, and {why} {path.name}", file=path)

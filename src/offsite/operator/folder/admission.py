@@ -1,9 +1,9 @@
-"""What becomes of a record when files declare this or that. Pure.
+"""Decides the new record of a resource from the declarations in files. Pure.
 
-What breaks a rule is told and changes nothing: the last spec that was accepted stays in force. A file that says
-something else is acted on when it was the same for a while: one that is cut, or half of a save, is often a valid one
-that says less. What no file declares any more is told for long before its deletion is asked for: a file that is back
-ends that.
+A declaration that breaks a rule is reported and changes nothing: the last accepted spec stays in force. A changed file
+takes effect after the file was stable for a while: a truncated or half-saved file is often valid and says less. A
+resource that no file declares any more is reported for a long time before its deletion is requested: a file that comes
+back ends the wait.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from offsite.operator.resources.model import Resource
 from offsite.operator.resources.restore import Restore, RestoreState
 
 ABSENT_AFTER_S = 3600.0
-"""So long no file declares a resource before its deletion is asked for: a checkout, a mount or a copy that fails is
-seen by somebody within the hour, for it is told all the while."""
+"""Seconds that no file declares a resource before its deletion is requested: somebody notices a failed checkout, mount
+or copy within the hour, because the condition is reported all the time."""
 SETTLE_S = 10.0
-"""So long a file is the same before what it says counts: longer than a save over a slow line pauses, and short enough
-for who waits for it. Nothing rests on it that could be lost: no spec, however it came about, deletes by itself."""
+"""Seconds that a file must be stable before its content counts: longer than a pause in a slow save, and short enough
+for a waiting person. No data depend on the value: no spec deletes by itself."""
 AWAY = "DeclarationMissing"
 SETTLING = "DeclarationSettling"
-"""Conditions."""
+"""Types of conditions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What is seen of one resource: `documents` that declare it; `settling`: how long the only one was the same, None
-    where it is known to be whole; `away`: how long none does, None while some file is there that cannot be read, and
-    may declare it: files are renamed. `is_source_there`: the file that declared it is there. `uid`: for it, if it is
-    new."""
+    """The observed declarations of one resource. `documents`: documents that declare the resource. `settling`:
+    stability of the only document; None if the document is known to be whole. `away`: stability of the absence; None
+    while some file cannot be read and may declare the resource, because files are renamed. `is_source_there`: the file
+    of the former declaration exists. `uid`: uid for a new resource."""
 
     key: Key
     documents: Sequence[Document]
@@ -50,7 +50,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """The record as it is then, what is wrong with what is declared now, and what is waited for: conditions."""
+    """The new record, the problem of the present declaration, and the conditions of a wait."""
 
     record: Record | None
     problem: str = ""
@@ -79,7 +79,7 @@ def admit(record: Record | None, sight: Sight) -> Admission:
 
 
 def _settled(before: Record | None, admission: Admission, sight: Sight) -> Admission:
-    """The admission, once what it rests on was the same for long enough."""
+    """Return the admission after the file was stable for long enough."""
     is_change = admission.record is not None and (before is None or before.generation != admission.record.generation)
     if sight.settling is None or sight.settling.is_enough or not is_change:
         return admission
@@ -88,7 +88,7 @@ def _settled(before: Record | None, admission: Admission, sight: Sight) -> Admis
 
 
 def forbidden_change(before: Resource, after: Resource) -> str:
-    """Which rule a change breaks; empty: none."""
+    """Return the rule that a change breaks; empty: none."""
     name = after.metadata.name
     if isinstance(before, Backup) and isinstance(after, Backup):
         was, now = before.spec.cluster or name, after.spec.cluster or name
@@ -105,7 +105,7 @@ def forbidden_change(before: Resource, after: Resource) -> str:
 
 
 def contradiction(resource: Resource) -> str:
-    """Which of its own parts a resource speaks against; empty: none."""
+    """Return the contradiction within a resource; empty: none."""
     match resource:
         case Backup(spec=spec):
             return refusal(spec)
@@ -116,7 +116,7 @@ def contradiction(resource: Resource) -> str:
 
 
 def spec_of(resource: Resource) -> Mapping[str, JsonValue]:
-    """Every field, as it is written in files."""
+    """Return every field, as written in files."""
     found: Mapping[str, JsonValue] = resource.model_dump(mode="json", by_alias=True)["spec"]
     return found
 
@@ -130,7 +130,7 @@ def _vanished(record: Record | None, sight: Sight) -> Admission:
 
 
 def _away(record: Record, away: Lasting, sight: Sight) -> str:
-    """In whole minutes, so that a status is not written at each look."""
+    """The message, with times in whole minutes so that not every round writes the status."""
     kind, name = record.key
     goes = "is away" if not sight.is_source_there else f"declares {kind} {name} no more"
     earliest_ms = -(-away.until_ms(sight.now_ms) // 60_000) * 60_000

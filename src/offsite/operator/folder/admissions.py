@@ -1,5 +1,5 @@
-"""Lets records be what files declare, as one process has seen them for a while: looks are counted here, and by nobody
-else."""
+"""Updates records from the files, as one process has observed the files for a while: only this module counts
+observations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from offsite.operator.folder.status import Told
 
 
 class DeclaredRecords(Protocol):
-    """As `Records`."""
+    """The interface of `ResourceRecords`."""
 
     def all(self) -> Sequence[Record]: ...
 
@@ -29,7 +29,7 @@ class DeclaredRecords(Protocol):
 
 
 class Admissions:
-    """`is_whole`: whether the file of a document is known to be whole, so that it need not be looked at again."""
+    """`is_whole`: whether the file of a document is known to be whole, so that no second observation is needed."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Admissions:
         self._settling = Steady(enough_s=settle_s)
 
     def settles(self, declared: Declared) -> bool:
-        """One look that decides nothing: whether something that is declared is news, and not known to be whole."""
+        """Observe without deciding; return whether some declaration is new and not known to be whole."""
         found = [each for each in declared.documents if self._lasting(each) is not None and self._is_news(each)]
         return bool(found)
 
     def admit_all(self, declared: Declared) -> dict[Key, Sequence[Told]]:
-        """Let records be what files declare. What is wrong with a resource, or waited for, for each that a file
-        declares, or may."""
+        """Update all records from the files. Return the problems and waits of every resource that a file declares, or
+        may declare."""
         by_key = defaultdict[Key, list[Document]](list)
         for each in declared.documents:
             by_key[each.key].append(each)
@@ -92,7 +92,7 @@ class Admissions:
         return found
 
     def _lasting(self, document: Document) -> Lasting | None:
-        """How long its file was the same; None where it is known to be whole."""
+        """Return how long the file was stable; None if the file is known to be whole."""
         lasting = self._look_at(self._settling, document.key, (document.source, document.digest))
         return None if self._is_whole(document) else lasting
 
@@ -112,14 +112,14 @@ def misconfigured(key: Key, why: str) -> Told:
 
 
 def _told(key: Key, admission: Admission, unclear: str) -> list[Told]:
-    """What is wrong with what is declared, and what is waited for."""
+    """The problem of the declaration, and the waits, as conditions."""
     why = admission.problem or unclear
     waits = [Told(type=kind, message=said) for kind, said in admission.waits.items()]
     return [*([misconfigured(key, why)] if why else []), *waits]
 
 
 def _unclear(declared: Declared, record: Record) -> str:
-    """Why it is not known whether a record is still declared; empty: it is known, or asked to go."""
+    """Return why a record may or may not be declared still; empty: known, or deletion requested."""
     if record.is_deleted or not declared.unclear:
         return ""
     if own := declared.unclear.get(record.source):

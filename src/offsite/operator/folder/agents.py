@@ -1,7 +1,7 @@
-"""Agents as processes of this machine: so many for each backup, begun, found again, replaced one after the other.
+"""Agents as processes of the local machine: a number per backup, started, found again, replaced one after the other.
 
-What they are to do is kept beside what is noted of each, so that they are looked after by any operator of the folder,
-also while a repository does not answer. They outlive operators.
+The configuration is stored beside the record of every process, so any operator of the folder can manage the agents,
+even while a repository does not answer. Agents outlive operators.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped
 
 READY_MS = 3_000
-"""So long a process runs before it counts: one that cannot start ends within."""
+"""Time a process must run before the process counts as ready: a process that cannot start exits earlier."""
 LIVED_MS = 60_000
-"""Who ran for so long did not fail at its start: the next one begins at once."""
+"""A process that ran for so long did not fail at its start: its successor starts at once."""
 PAUSE_MAX_MS = 300_000
 END_MAX_MS = 45_000
-"""A process that was told to end has so long: it needs 30 s at most."""
+"""Time limit of a process after SIGTERM: a clean end takes 30 s at most."""
 _WANTED = "wanted.json"
 _LOOKED = "looked"
-"""A file that an operator of a machine touches once in a while: by the server's clock where the folder is one."""
+"""A file that the operator of a machine touches regularly: with the server's clock on a network file system."""
 LOOKED_EVERY_S = 60.0
 SILENT_S = 7 * 24 * 3600.0
-"""A machine of which no operator looked for so long, and no agent said a word, is gone: one that copies says something
-every five minutes. What is noted of its agents goes. Should one run all the same, the lease of its backup holds it."""
+"""A machine counts as gone after so long without a sign of an operator or agent: a copying agent logs every five
+minutes. The records of its agents are deleted. If an agent runs nevertheless, the lease of its backup still protects
+the backup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentProcess:
-    """What is noted of one. `failures`: how often in a row it ended soon; times in epoch ms, 0 for what was not."""
+    """The record of one agent process. `failures`: early exits in a row. Times: epoch ms, 0: never."""
 
     number: int
     identity: ProcessIdentity
@@ -60,16 +61,16 @@ class AgentProcess:
 
     @property
     def pause_ms(self) -> int:
-        """From its end to the next one's begin."""
+        """Time from the end of the process to the start of its successor."""
         return min(1000 * 2**self.failures, PAUSE_MAX_MS) if self.failures else 0
 
     def runs(self, agent: AgentLaunch) -> bool:
-        """Whether it is for that."""
+        """Whether the process runs with that configuration."""
         return self.fingerprint == agent.fingerprint(self.salt)
 
 
 class LocalAgents:
-    """The port `Agents`, and `tend`, which does what was configured."""
+    """Implements `AgentRuntime`, and `tend`, which starts and ends processes as configured."""
 
     def __init__(self, layout: FolderLayout, *, clock: Clock) -> None:
         self._layout, self._clock = layout, clock
@@ -92,16 +93,17 @@ class LocalAgents:
             write_json(path, _fields(agents))
 
     def alive(self, uid: str) -> int:
-        """How many processes there are, however they do."""
+        """Return the number of existing processes, ready or not."""
         return sum(is_alive(each.identity) for each in self.processes(uid))
 
     def unseen(self, uid: str) -> int:
-        """How many machines that share the folder have noted of it that do not say that it has ended."""
+        """Return the number of agents of the resource that other machines of the shared folder have recorded without an
+        end."""
         found = _noted_in(self._layout.agents_of_all, uid)
         return sum(not each.ended_ms and not is_here(each.identity) for each in found.values())
 
     def problem(self, uid: str) -> str:
-        """What the first of those said last that end again and again; empty: all go on."""
+        """Return the last message of the first process that exits repeatedly; empty: no such process."""
         for each in self.processes(uid):
             if each.failures and self._clock.now_ms() - each.started_ms < LIVED_MS + each.pause_ms:
                 said = last_words(self._log(uid, each.number)) or "it said nothing"
@@ -113,12 +115,12 @@ class LocalAgents:
         return [_process(item) for item in found if item is not None]
 
     def tend(self, known: Callable[[], Collection[str]]) -> None:
-        """One look at all processes: end, begin and replace. `known`: the uids of the resources that there are, asked
-        behind what runs; of others none runs any more."""
+        """Inspect all processes once: end, start, replace. `list_uids`: uids of the existing resources, read after the
+        processes; agents of other uids are ended."""
         folders = self._folders()
         try:
             uids = known()
-        except OffsiteError as error:  # then nothing is taken for gone
+        except OffsiteError as error:  # then no resource counts as deleted
             warned("agents", error=error.id, why=error.message)
             uids = [each.name for each in folders]
         for folder in folders:
@@ -127,12 +129,12 @@ class LocalAgents:
             try:
                 with locked(self._layout.lock):
                     self._tend(folder.name)
-            except OffsiteError as error:  # the others are looked after all the same
+            except OffsiteError as error:  # other agents are managed nevertheless
                 warned("agents", error=error.id, why=error.message, uid=folder.name)
         self._tend_others()
 
     def end_all(self) -> None:
-        """Let none run any more."""
+        """End all agents."""
         for folder in self._folders():
             self.configure(folder.name, None)
         deadline_ms = self._clock.now_ms() + END_MAX_MS + 5_000
@@ -142,7 +144,7 @@ class LocalAgents:
         self.tend(tuple)
 
     def _tend_others(self) -> None:
-        """Machines that share the folder, and this one under a former name."""
+        """Inspect the records of other machines that share the folder, and of the local machine under a former name."""
         root = self._layout.agents_of_all
         others = [each for each in root.iterdir() if each != self._layout.agents] if root.is_dir() else []
         try:
@@ -151,12 +153,12 @@ class LocalAgents:
                 for other in others:
                     if _is_ours(other) or looked_s - _last_sign_s(other) > SILENT_S:
                         self._end_former(other)
-        except OffsiteError as error:  # it is looked at again
+        except OffsiteError as error:  # the next round tries again
             warned("agents", error=error.id, why=error.message)
 
     def _end_former(self, folder: Path) -> None:
-        """End agents that were begun under another name of this machine; those that are to run are begun under the new
-        one. What is noted goes when none of them is left."""
+        """End agents that were started under another name of the local machine; desired agents start under the new
+        name. The records are deleted after the last agent ended."""
         living = {path: each for path, each in _noted_in(folder).items() if is_alive(each.identity)}
         for path, each in living.items():
             if not each.told_ms:
@@ -188,7 +190,7 @@ class LocalAgents:
         self._replace_one(uid, kept.values(), agent, replicas)
 
     def _ended(self, uid: str, process: AgentProcess) -> AgentProcess:
-        """The process, with its end noted if it has ended."""
+        """Return the process, with its end recorded if the process ended."""
         now_ms = self._clock.now_ms()
         if process.ended_ms or is_alive(process.identity):
             if process.told_ms and not process.ended_ms and now_ms - process.told_ms > END_MAX_MS:
@@ -230,7 +232,7 @@ class LocalAgents:
         decided("agent_begun", why="it is wanted", uid=uid, number=number)
 
     def _replace_one(self, uid: str, kept: Iterable[AgentProcess], agent: AgentLaunch, replicas: int) -> None:
-        """Only while all others run, and have for a moment: the backup goes on meanwhile."""
+        """Replace one process, only while all others run and are ready: the backup continues meanwhile."""
         living = [each for each in kept if not each.ended_ms]
         old = [each for each in living if not each.runs(agent)]
         now_ms = self._clock.now_ms()
@@ -271,7 +273,7 @@ class LocalAgents:
 
 
 def _looked(folder: Path) -> float:
-    """Leave a sign that an operator looks here; its time, in seconds."""
+    """Leave a sign that an operator runs here; return the time of the sign in seconds."""
     sign = folder / _LOOKED
     if not sign.exists() or time.time() - sign.stat().st_mtime > LOOKED_EVERY_S:
         make_private_root(folder)
@@ -281,18 +283,18 @@ def _looked(folder: Path) -> float:
 
 
 def _last_sign_s(folder: Path) -> float:
-    """The newest one of a machine: a look, or something that an agent said or that was noted of it."""
+    """Return the newest sign of a machine: an operator's touch, or a log or record of an agent."""
     return max((path.stat().st_mtime for path in folder.rglob("*") if path.is_file()), default=0.0)
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether agents there were begun on this boot of this machine, so that nothing of them is out of sight."""
+    """Whether all agents in the folder were started in the present boot of the local machine, and hence are visible."""
     noted = _noted_in(folder).values()
     return bool(noted) and all(is_here(each.identity) for each in noted)
 
 
 def _noted_in(folder: Path, uid: str = "") -> dict[Path, AgentProcess]:
-    """All processes of a machine, or those of one backup of all machines, by where they are noted. Raises
+    """Return the recorded processes of a machine, or of one backup on all machines, by path of the record. Raises
     `DamagedObject`."""
     pattern = f"*/{uid}/[0-9]*.json" if uid else "*/[0-9]*.json"
     found = {path: read_json(path) for path in sorted(folder.glob(pattern))}

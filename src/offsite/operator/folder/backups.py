@@ -1,4 +1,4 @@
-"""Looks after the resources `Backup` of a home: reconciles, tells, and takes them through the expiry queue."""
+"""Keeps the `Backup` resources of a home: reconciles, reports, and moves them through the expiry queue."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from offsite.repository.declared.members import in_force, member_id, member_of
 from offsite.repository.generations.removal import KEPT_MS
 
 EXPIRY_FAILING = "ExpiryFailing"
-"""A condition: jobs that let old data go end badly again and again."""
+"""A condition: expiry jobs fail repeatedly."""
 FAILING_FROM = 2
-"""One that failed may have met a restore that reads, or another operator's job."""
+"""Failures before the condition: one failed job may have met a running restore, or the job of another operator."""
 LEAVE_MAX_MS = 120_000
-"""A resource that leaves its backups waits so long for their stop: an operator that died holds the lock for 30 s."""
+"""Time that a deleted resource waits for the stop of its backups: a dead operator holds the lock for 30 s."""
 STUCK_MS = 600_000
-"""What cannot be looked at for so long, and has no agents that copy, lets others make their initial copy."""
+"""A backup that cannot be observed for so long, without copying agents, releases its slot for other initial copies."""
 OLDER_KEPT = "OlderBackupKept"
-"""A condition that says of older backups why they stay. What is declared has come about all the same."""
+"""A condition that explains why older backups stay. The spec is reconciled nevertheless."""
 DECLARED_OTHERWISE = "DeclaredOtherwise"
-"""A condition: resources that share a backup do not declare the same. Of the one that counts it is a note."""
+"""A condition: resources that share a backup have different specs. A note on the resource in force."""
 _NAMED_MAX = 5
 CALM_MS = 10_000
-"""Between two looks at a backup that is as declared: each costs requests to its repository."""
+"""Time between two observations of a reconciled backup: each costs requests to its repository."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Calm:
-    """A backup that was as declared, at a moment."""
+    """A reconciled backup, at a time."""
 
     record: Record
     kept: Kept
@@ -65,8 +65,8 @@ class _Calm:
 
 @dataclass(slots=True, kw_only=True)
 class BackupKeeper:
-    """`hands`, `launches` and `namespace` are those of the look, with the accounts as they are. `asked`: what is to be
-    in the expiry queue, collected in a look."""
+    """`executor`, `launches` and `namespace` belong to the current round, with the current accounts. `expiry_requests`:
+    entries for the expiry queue, collected in a round."""
 
     records: Changes
     agents: TendedAgents
@@ -92,8 +92,8 @@ class BackupKeeper:
         return kept
 
     def _let_others_copy(self, record: Record) -> None:
-        """Give back the slot of what could not be looked at for long, once no agent of it is left: none begins without
-        a slot. Agents that copy all the same keep it."""
+        """Release the slot of a long unreadable backup, after its last agent ended: no agent starts without a slot.
+        Copying agents keep the slot."""
         hands, now_ms = self.hands, self.clock.now_ms()
         is_due = now_ms - self._stuck_ms.setdefault(record.uid, now_ms) >= STUCK_MS
         if hands is None or not is_due or hands.slots.of(record.uid) is not Slot.HELD:
@@ -153,8 +153,8 @@ class BackupKeeper:
                 del known[uid]
 
     def let_go(self, record: Record) -> Kept | None:
-        """Stop what is live, then the agents, then delete the backups through the queue. Without a finalizer nothing is
-        waited for, and the backups stay."""
+        """Stop the live backup, then the agents, then delete the backups through the queue. Without the finalizer the
+        deletion waits for nothing, and the backups stay."""
         hands, launches, backup = self._parts(record)
         record = replace(record, places=self.places.distinct(hands.eyes, record.ledger, record.places))
         self._calm.pop(record.uid, None)
@@ -182,8 +182,9 @@ class BackupKeeper:
         return _going(message, seen)
 
     def _others(self, hands: Hands, launches: Launches, record: Record) -> str:
-        """Say that the resource shares its backup no more; who else does, empty: nobody. Without a finalizer a
-        repository that does not answer is waited for a while: then the backup is kept for who was not heard."""
+        """Enter the end of the sharing of the resource; return the remaining sharers, empty: none. Without the
+        finalizer a silent repository is awaited for a limited time: afterwards the backup stays for the unread
+        sharers."""
         try:
             return _let_go_of_shared(hands, launches, record)
         except OffsiteError as error:
@@ -193,8 +194,8 @@ class BackupKeeper:
             return error.message
 
     def _leave(self, hands: Hands, backup: Backup, record: Record) -> Kept | None:
-        """Stop what runs, and let its backups be. A lock that another one holds, or a repository that does not answer,
-        is waited for a while, and keeps no resource for ever: its agents end all the same."""
+        """Stop the live backup, and keep all backups. A lock of another operator, or a silent repository, is awaited
+        for a limited time only: the agents end in any case."""
         why, seen = "what runs is stopped first", None
         try:
             seen = self._stopped(hands, backup, record)
@@ -209,7 +210,7 @@ class BackupKeeper:
         return None
 
     def _tell_left(self, hands: Hands, record: Record, why: str) -> None:
-        """For who finds a ledger that says running."""
+        """Explain a ledger that still says `running`."""
         message = f"its resource is gone, and it was not stopped: {why}"
         told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
         for place in record.places:
@@ -223,7 +224,7 @@ class BackupKeeper:
         return self.hands, self.launches, backup  # type: ignore[return-value]  # as was checked
 
     def _wanted(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> Wanted:
-        """Raises `BadResource`, and what a look raises where its account is not told."""
+        """Raises `BadResource`, and the errors of an observation if the spec names no account."""
         own = backup.spec.destination.account
         kept = "" if own else kept_account(hands.eyes, record.uid, record.places, ledger=record.ledger)
         wanted = wanted_of(backup, launches.accounts.known, kept=kept)
@@ -236,7 +237,8 @@ class BackupKeeper:
         return is_young and is_same and calm.record == record
 
     def _stopped(self, hands: Hands, backup: Backup, record: Record) -> BackupSeen | None:
-        """All of its backups, when none is live any more and no agent has one in hand; else one step towards that."""
+        """Return all backups of the resource, if no backup is live or in the hands of an agent; otherwise take one step
+        towards that state."""
         seen = look(hands.eyes, record.uid, record.places, ledger=record.ledger)
         if seen.live is not None or unsealed(seen) is not None:
             place = (seen.live or seen.backups[-1]).place
@@ -261,8 +263,8 @@ class BackupKeeper:
         return [Told(type=EXPIRY_FAILING, message=message)]
 
     def _ask_for_expiry(self, record: Record, backup: Backup, seen: BackupSeen, *, may_go: bool) -> None:
-        """Where there is something that may go: old restore points, backups that another one took the place of, or
-        what came back into one that was removed."""
+        """Request an expiry job if there may be data to delete: old restore points, replaced backups, or objects that
+        came back into a removed backup."""
         if not may_go:
             self.asked.pop(record.uid, None)
             self.jobs.stop_other(record.uid, "nothing may go")
@@ -282,7 +284,8 @@ class BackupKeeper:
 
 
 def _among_others(hands: Hands, wanted: Wanted) -> tuple[Wanted, Standing, list[JsonValue]]:
-    """What is wanted of a backup that others share, once this resource has said what is news; and who they are."""
+    """Return the desired state of a shared backup, after entering news of this resource; the standing; and the
+    sharers."""
     history = speak(hands, wanted)
     there = still_there(hands.eyes.open_store(wanted.place), history)
     shared = standing(wanted, history.members, there)
@@ -292,8 +295,8 @@ def _among_others(hands: Hands, wanted: Wanted) -> tuple[Wanted, Standing, list[
 
 
 def _let_go_of_shared(hands: Hands, launches: Launches, record: Record) -> str:
-    """Say that this resource shares the backup no more; why its deletion is none of the backup; empty: it was the
-    last. Raises `AccountClosed` where the identity is not for it any more: then nobody knows who shares it."""
+    """Enter the end of the sharing of the resource. Return why its deletion does not delete the backup; empty: the last
+    sharer. Raises `AccountClosed` if the account no longer lists the identity: the sharers are unknown."""
     others = list[str]()
     for place in record.places:
         account = launches.accounts.account(place) or Account(name="", endpoint="")
@@ -307,7 +310,8 @@ def _let_go_of_shared(hands: Hands, launches: Launches, record: Record) -> str:
 
 
 def _alone(hands: Hands, record: Record, place: Place) -> History:
-    """The state in which nobody shares it any more. Raises `ResourceConflict` where somebody does again."""
+    """Return the state in which no resource shares the backup any more. Raises `ResourceConflict` if a resource shares
+    the backup again."""
     store = hands.eyes.open_store(place)
     history = history_of(store, record.ledger)
     if still_there(store, history):
@@ -316,19 +320,20 @@ def _alone(hands: Hands, record: Record, place: Place) -> History:
 
 
 def _words(backup: Backup) -> str:
-    """What an expiry job is asked."""
+    """The retention of an expiry job, as text."""
     expiry = backup.spec.expiry
     return f"maximumRetention={expiry.maximum_retention} minimumRestorable={expiry.minimum_restorable}"
 
 
 def _going(message: str, seen: BackupSeen | None) -> Kept:
-    """Of a resource that goes, and cannot yet."""
+    """The status of a resource whose deletion is not finished."""
     told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
     return Kept(told=[told], fields={"state": "deleting", "backups": backups_of(seen) if seen else []})
 
 
 def _older_kept(hands: Hands, ledger: str, place: Place, seen: BackupSeen) -> Iterator[Told]:
-    """What the last expiry job kept, and is still there: more than is declared, and nothing less."""
+    """Report the backups that the last expiry job kept and that still exist: the repository holds more than declared,
+    and nothing less."""
     there = {each.low.beginning.backup for each in seen.backups}
     lines = get_kept(hands.eyes.open_store(place), DeclaredLayout(uid=ledger)) if len(seen.backups) > 1 else ()
     told = [f"{line} ({line.repository})" for line in lines if line.backup in there]

@@ -1,5 +1,5 @@
-"""What the files of a folder declare, as they are now. Read strictly, and never taken for less than it is: a file that
-cannot be read, or not to its end, is told apart from one that declares nothing."""
+"""Reads the declarations in the files of a folder. Strict: a file that cannot be read completely is never taken for a
+file that declares nothing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document that tells its kind and name. `resource`: None where `problem` says what is wrong with it.
-    `digest`: of all bytes of its file."""
+    """One document with kind and name. `resource`: None if `problem` explains an error. `digest`: hash of all bytes of
+    the file."""
 
     key: Key
     source: str
@@ -40,21 +40,22 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """`unclear`: by the name of a file, why it is not known what it declares."""
+    """`unclear`: by file name, why the declarations of a file are unknown."""
 
     documents: tuple[Document, ...]
     unclear: Mapping[str, str]
 
 
 def read_declared(root: Path) -> Declared:
-    """All that the files in `root` declare. Raises `BadOption` where there is no such folder, and what files raise."""
+    """Read all declarations in the files of `root`. Raises `BadOption` if the folder does not exist, and the errors of
+    files."""
     if not root.is_dir():
         raise BadOption(f"there is no folder {root}", hint="make it, and put resources into it")
     with wrapped("list", str(root)):
         paths = sorted(path for path in root.iterdir() if _may_declare(path))
     documents, unclear = list[Document](), dict[str, str]()
     for path in paths:
-        if (name := printable(path.name)) != path.name:  # a record holds it, and is JSON
+        if (name := printable(path.name)) != path.name:  # a record holds the name, and is JSON
             unclear[name] = "its name is no text: rename it"
             continue
         try:
@@ -65,26 +66,26 @@ def read_declared(root: Path) -> Declared:
 
 
 def read_file(path: Path) -> Iterator[Document]:
-    """The documents of one file. Raises `BadResource` where it cannot be told what it declares."""
+    """Yield the documents of one file. Raises `BadResource` if the declarations cannot be read."""
     yield from documents_of(read_text(path), path.name)
 
 
 def documents_of(text: str, source: str) -> Iterator[Document]:
-    """The documents of the file `source`, which holds `text`. Raises `BadResource`."""
+    """Yield the documents in `text`, the content of the file `source`. Raises `BadResource`."""
     digest = digest_of(text.encode())
     for document in load_documents(text, source=source):
         yield replace(_document(document, source), digest=digest)
 
 
 def digest_of(data: bytes) -> str:
-    """Tells whether a file holds the very bytes that somebody wrote."""
+    """Return a hash that shows whether a file holds exactly the bytes that were written."""
     return hashlib.sha256(data).hexdigest()
 
 
 def read_text(path: Path) -> str:
-    """Raises `BadResource`."""
+    """Return the text of a file. Raises `BadResource`."""
     try:
-        with open(path, "rb", opener=_at_once) as file:  # a path's own has no opener
+        with open(path, "rb", opener=_at_once) as file:  # Path.open has no opener
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BadResource(f"{path.name} is no file")
             data = file.read(TEXT_MAX_BYTES + 1)
@@ -99,12 +100,12 @@ def read_text(path: Path) -> str:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """A pipe would be waited for."""
+    """Open without waiting for the writer of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _may_declare(path: Path) -> bool:
-    """A link that leads nowhere, or a pipe, may: it is not known what it declares, or did."""
+    """Whether a path may declare resources. True for a broken link or a pipe: its declarations are unknown."""
     is_own = path.name.endswith(STATUS_SUFFIX) or path.name == ACCOUNTS or path.name.startswith(".")
     return path.suffix in {".yaml", ".yml"} and not is_own and not os.path.isdir(path)  # noqa: PTH112  # never raises
 
@@ -121,7 +122,7 @@ def _document(document: object, source: str) -> Document:
 
 
 def _key(document: object) -> Key | None:
-    """The kind and the name of what may be wrong otherwise."""
+    """Return kind and name of a document that may be wrong otherwise."""
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     if not isinstance(document, Mapping) or not isinstance(metadata, Mapping):
         return None

@@ -1,10 +1,10 @@
-"""What people change in a folder by commands: resources put into it, and taken out. An operator does the rest.
+"""Changes of a folder by commands: resources put into the folder, and taken out. An operator does the rest.
 
-A file of which it is not known what it declares is never written over nor passed over: what it declares would count as
-taken away, and its backups would be deleted.
+A file with unknown declarations is never overwritten and never skipped: its declarations would count as removed, and
+their backups would be deleted.
 
-What `apply` writes is whole, and its digest is noted first: an operator that finds these very bytes need not wait to
-see whether the file stays as it is.
+A file written by `apply` is whole, and its digest is recorded first: an operator that finds exactly these bytes need
+not wait until the file is stable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from offsite.operator.resources.yaml_text import dump_document, load_documents
 from offsite.stores.posix_errors import wrapped
 
 _MODE = 0o666
-"""The umask takes away from it: an operator may run as another user."""
+"""The umask removes bits from the mode: an operator may run as another user."""
 
 
 class Change(StrEnum):
@@ -54,8 +54,8 @@ class AppliedAll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What a deletion does: `files` that go; `backups` are deleted from their repositories, as far as the last status
-    told them, unless they are kept, or others share their `identity`."""
+    """The effect of a deletion: the `files` are removed; the `backups` in the last status are deleted from their
+    repositories, unless they are kept or shared by `identity`."""
 
     kind: str
     name: str
@@ -66,9 +66,9 @@ class Removal:
 
 
 def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
-    """Put the resources in `text` into the folder, each in its file; none where one of them is not as it may be. Raises
-    `BadResource`, `ResourceImmutable`, `FolderCopied`, `ResourceConflict` where its file was made
-    meanwhile, and what files raise."""
+    """Put the resources in `text` into the folder, each into its file; none if one resource is not allowed. Raises
+    `BadResource`, `ResourceImmutable`, `FolderCopied`, `ResourceConflict` if its file was created meanwhile, and the
+    errors of files."""
     check_own(layout)
     documents = load_documents(text, source=source)
     resources = [parse_resource(each, source=source) for each in documents]
@@ -88,8 +88,8 @@ def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
 
 
 def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keeps_backups: bool) -> Removal:
-    """Raises `ResourceNotFound`, `FolderCopied`, and `BadResource` where a file declares others as well, or may declare
-    the resource and cannot be read: the resource would be made anew when the file is mended."""
+    """Raises `ResourceNotFound`, `FolderCopied`, and `BadResource` if a file declares other resources as well, or
+    cannot be read and may declare the resource: the resource would be created again after the file is repaired."""
     check_own(layout)
     declared = read_declared(layout.root)
     files = tuple(dict.fromkeys(each.source for each in _of(declared, key)))
@@ -109,9 +109,9 @@ def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keep
 
 
 def remove(layout: FolderLayout, removal: Removal, *, now_ms: int) -> None:
-    """Take the files away, then ask for the deletion. After a crash in between an operator tells that the file is away,
-    and how to ask again. Raises what `plan_removal` does, and `ResourceConflict` where the files are others
-    since."""
+    """Remove the files, then request the deletion. After a crash in between, an operator reports the missing file and
+    the command to request the deletion. Raises the errors of `plan_removal`, and `ResourceConflict` if the files
+    changed since."""
     key = (removal.kind, removal.name)
     if plan_removal(layout, key, removal.backups, keeps_backups=removal.keeps_backups).files != removal.files:
         raise ResourceConflict(f"{removal.kind} {removal.name} is declared elsewhere since", hint="do it again")
@@ -141,7 +141,7 @@ def _planned(layout: FolderLayout, declared: Declared, records: Records, resourc
         raise BadResource(f"{key[0]} {key[1]}: {problem}", hint="nothing was put into the folder")
     check_declared(resource)
     before = record.resource() if record is not None else there[0].resource if there else None
-    is_followed = record is not None and record.is_deleted  # by another one
+    is_followed = record is not None and record.is_deleted  # by another resource
     if before is not None and not is_followed and (problem := forbidden_change(before, resource)):
         raise ResourceImmutable(
             f"{key[0]} {key[1]}: {problem}", hint="declare another resource, under a name of its own"
@@ -154,7 +154,8 @@ def _planned(layout: FolderLayout, declared: Declared, records: Records, resourc
 
 
 def is_whole(layout: FolderLayout, document: Document) -> bool:
-    """Whether its file holds what `apply` wrote, or read, as a whole. A note that cannot be read says nothing."""
+    """Whether the file of a document holds exactly the bytes that `apply` wrote or read as a whole. False if the record
+    cannot be read."""
     try:
         noted = read_json(layout.applied(*document.key))
         return noted is not None and noted.text("sha256") == document.digest
@@ -175,7 +176,7 @@ def _put(layout: FolderLayout, applied: Applied, data: bytes) -> None:
 
 
 def _target(path: Path, root: Path) -> Path:
-    """The file to write: a link stays one. Raises `BadResource` where it leads out of the folder."""
+    """Return the file to write: a link stays a link. Raises `BadResource` if the link leads out of the folder."""
     if not path.is_symlink():
         return path
     target = path.resolve()
@@ -189,7 +190,7 @@ def _of(declared: Declared, key: Key) -> list[Document]:
 
 
 def _check_clear(declared: Declared, key: Key, file: str) -> None:
-    """What a file declares has to be known before it is written, or its resource deleted."""
+    """Check that the declarations of a file are known before the file is written, or its resource deleted."""
     if why := declared.unclear.get(file):
         kind, name = key
         hint = f"mend {file}, which may declare {kind} {name} and others, and try again"
@@ -197,7 +198,7 @@ def _check_clear(declared: Declared, key: Key, file: str) -> None:
 
 
 def _check_alone(declared: Declared, file: str, key: Key) -> None:
-    """A file of several resources is its author's: comments and order would be lost."""
+    """Refuse a file with several resources: the comments and the order of its author would be lost."""
     others = [each for each in declared.documents if each.source == file and each.key != key]
     if others:
         named = " ".join(others[0].key)

@@ -1,5 +1,5 @@
-"""Expiry jobs as processes of this machine, begun and killed as the queue says. What is noted of each is the truth: an
-operator that begins anew knows by it what runs, and how the last job of a backup ended."""
+"""Expiry jobs as processes of the local machine, started and killed by the queue. The record of every job is the truth:
+a restarted operator reads from the records which jobs run, and how the last job of a backup ended."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from offsite.operator.world.processes import Launch, begin, bound_log, is_alive,
 from offsite.repository.restores.process_identity import ProcessIdentity
 
 UNKNOWN = -1
-"""The exit code of a job that was killed."""
+"""The exit code of a killed job."""
 AGAIN_MS = 15_000
-"""From a deletion that could not be done yet to the next try."""
+"""Time from a deletion that was not yet possible to the next try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryJob:
-    """The last job of a backup. `ended_ms`: 0 while it runs; `exit_code` then counts. `failures`: how many of the last
-    ones in a row did not end well, and `failure`: why the newest of those did not; `words`: what it was asked, empty
-    where an earlier version began it."""
+    """The last job of a backup. `ended_ms`: 0 while the job runs; `exit_code` counts after the end. `failures`: failed
+    jobs in a row, and `failure`: error of the newest one. `words`: retention of the job; empty if an earlier version
+    started the job."""
 
     uid: str
     identity: ProcessIdentity
@@ -48,9 +48,9 @@ class ExpiryJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a job of a backup would be. `launch` raises `BadResource` where it cannot be begun. `words`: what it is
-    asked: a job that was asked something else goes by a spec that is not in force any more. `namespace`: whose it is,
-    where there are any."""
+    """A job that the queue may start for a backup. `launch` raises `BadResource` if the job cannot start. `words`:
+    retention of the job: a running job with other words follows a spec that is no longer in force. `namespace`:
+    namespace of the backup, if any."""
 
     launch: Callable[[], Launch]
     is_deletion: bool
@@ -67,7 +67,7 @@ class ExpiryJobs:
         self._begun: dict[tuple[str, int], float] = {}
 
     def step(self, asked: Mapping[str, Asked]) -> None:
-        """One look at the queue. `asked`: by the uids of all that are to be in it."""
+        """Run one round of the queue. `requests`: entries by uid."""
         with locked(self._layout.lock):
             jobs = self._jobs()
             alive = {uid: each for uid, each in jobs.items() if not each.ended_ms}
@@ -100,12 +100,12 @@ class ExpiryJobs:
             self._show()
 
     def job(self, uid: str) -> ExpiryJob | None:
-        """The last job of a backup, as it is now."""
+        """Return the last job of a backup, in its current state."""
         item = read_json(self._folder(uid) / "job.json")
         return None if item is None else self._as_it_is(_job(uid, item))
 
     def stop_other(self, uid: str, words: str) -> None:
-        """End a job that goes by another spec than the one in force. What it has done is done; the next one goes on."""
+        """End a job that follows another spec than the one in force. Finished work stays; the next job continues."""
         with locked(self._layout.lock):
             job = self.job(uid)
             if job is None or job.ended_ms or job.is_deletion or job.words in {"", words}:
@@ -119,7 +119,7 @@ class ExpiryJobs:
         self._noted(replace(job, ended_ms=self._clock.now_ms(), said=f"stopped: {why}"))
 
     def _sign_s(self, job: ExpiryJob, now_s: float) -> float:
-        """When this process saw last that a job gets on: its log grows as it does."""
+        """Return the time of the last observed sign of progress: the log of a job grows with its progress."""
         try:
             size_bytes = (self._folder(job.uid) / "job.log").stat().st_size
         except OSError:
@@ -131,7 +131,7 @@ class ExpiryJobs:
         return since_s
 
     def forget_others(self, uids: Collection[str]) -> None:
-        """Remove what is noted of resources that are gone: `uids` are those of all that there are."""
+        """Remove the records of deleted resources. `uids`: all existing resources."""
         for folder in self._layout.jobs.iterdir() if self._layout.jobs.is_dir() else ():
             job = self.job(folder.name)
             if folder.name not in uids and (job is None or job.ended_ms):
@@ -179,7 +179,7 @@ class ExpiryJobs:
         return {each.uid: self._ended(each) for each in noted}
 
     def _ended(self, job: ExpiryJob) -> ExpiryJob:
-        """The job, with its end noted if it has ended."""
+        """Return the job, with its end recorded if the job ended."""
         now = self._as_it_is(job)
         if now == job:
             return job
@@ -214,7 +214,7 @@ class ExpiryJobs:
         return job
 
     def _show(self) -> None:
-        """For whoever looks; nothing is decided by it."""
+        """Write the queue to a file for people; nothing depends on the file."""
         shown: Mapping[str, JsonValue] = {
             "waiting": list(self._queue.waiting),
             "running": [each.uid for each in self._queue.running],
@@ -228,12 +228,12 @@ class ExpiryJobs:
 
 
 def _key(job: ExpiryJob) -> tuple[str, int]:
-    """Tells a job from the next one of the same backup."""
+    """Distinguishes a job from the next job of the same backup."""
     return job.uid, job.started_ms
 
 
 def _failed(job: ExpiryJob, said: str) -> ExpiryJob:
-    """A job that did not end well, or could not be begun."""
+    """A job that failed, or could not start."""
     failure = said or f"it ended with {job.exit_code}, and said nothing"
     return replace(job, said=said, failures=job.failures + 1, failure=failure)
 

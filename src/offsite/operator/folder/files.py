@@ -1,4 +1,4 @@
-"""Files that several processes read and write: put in place at once and as a whole, and a lock between them."""
+"""Files that several processes read and write: replaced atomically, and a lock between processes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ LOCK_RETRY_S = 0.02
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
-    """Let `path` hold `data`: whoever reads it sees the old bytes or the new ones. Raises what a store of files
-    does."""
+    """Replace `path` with `data`: readers see the old bytes or the new bytes. Raises the errors of a file store."""
     with wrapped("write", str(path)), _fresh(path, data, mode) as fresh:
         fresh.replace(path)
 
 
 def create_whole(path: Path, data: bytes, *, mode: int = PRIVATE) -> bool:
-    """Create `path` with `data`; False where it is there already, and left alone."""
+    """Create `path` with `data`; return False if `path` exists, and leave the file unchanged."""
     with wrapped("write", str(path)), _fresh(path, data, mode) as fresh:
         try:
             os.link(fresh, path)
@@ -43,7 +42,7 @@ def write_json(path: Path, fields: Mapping[str, JsonValue]) -> None:
 
 
 def read_json(path: Path) -> JsonObject | None:
-    """What `write_json` wrote; None where there is nothing. Raises `DamagedObject`."""
+    """Read a document of `write_json`; None if the file does not exist. Raises `DamagedObject`."""
     data = read_whole(path)
     return None if data is None else parse_json_object(data, source=str(path), damaged=DamagedObject)
 
@@ -58,8 +57,8 @@ def read_whole(path: Path) -> bytes | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """A block that no other process is in. A process that ends, however, lets others in. Blocks are short: nothing is
-    waited for in one. Raises `StoreUnreachable` where another process stays in one: it was stopped there."""
+    """Hold an exclusive lock in a block. The lock ends with the process, in any case. Blocks are short: no block waits.
+    Raises `StoreUnreachable` if another process holds the lock for long, because the process was stopped."""
     with wrapped("lock", str(path)):
         make_private_root(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
@@ -90,7 +89,7 @@ def _lock(fd: int, path: Path) -> None:
 
 @contextmanager
 def _fresh(path: Path, data: bytes, mode: int) -> Iterator[Path]:
-    """A file beside `path` that holds `data`, durable; gone behind the block."""
+    """Create a durable file with `data` beside `path`; the file is removed after the block."""
     make_private_root(path.parent)
     fresh = path.with_name(f".{path.name}.{random_id()}~")
     try:

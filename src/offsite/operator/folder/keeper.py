@@ -1,4 +1,4 @@
-"""What looks after the resources of one kind: the port between a home and its reconcilers."""
+"""The port between a home and its reconcilers: a keeper per kind of resource."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from offsite.repository.declared.members import member_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How a resource is after a look. `told`: what is not as declared; `fields`: what else its status tells,
-    None where nothing newer is known."""
+    """The state of a resource after a reconciliation. `conditions`: differences from the spec. `status`: other status
+    fields; None if nothing newer is known."""
 
     told: Sequence[Told] = ()
     fields: Mapping[str, JsonValue] | None = None
@@ -30,45 +30,45 @@ class Kept:
 
 
 class Keeper(Protocol):
-    """Looks are many, and each may be the last one of its process: all that counts lies in repositories and records."""
+    """A keeper runs many times, and may be killed at any time: all state is in repositories and records."""
 
     def keep(self, record: Record) -> Kept:
-        """One step towards what is declared. Raises what cannot be told as a condition."""
+        """Take one step towards the spec. Raises errors that no condition can express."""
 
     def let_go(self, record: Record) -> Kept | None:
-        """One step towards the deletion that was asked for; None when nothing is left, and the record may go."""
+        """Take one step towards the requested deletion; None: nothing is left, and the record may be deleted."""
 
 
 class Changes(Protocol):
-    """Where records are kept."""
+    """The store of records."""
 
     def change(self, kind: str, name: str, edit: Edit) -> Record | None:
-        """The record as `edit` makes it; nothing that another one adds to it meanwhile is lost."""
+        """Return the record as changed by `edit`; concurrent changes are not lost."""
 
     def find(self, kind: str, name: str) -> Record | None:
-        """The record of that name, in the namespace of the one that is looked at; None where there is none."""
+        """Return the record of that name, in the namespace of the current resource; None if it does not exist."""
 
     def uids(self) -> Collection[str]:
-        """Those of all resources that there are, as they were minutes ago at most."""
+        """Return the uids of all existing resources, at most minutes old."""
 
 
 class TendedAgents(Agents, Protocol):
-    """Agents of a home."""
+    """The agents of a home."""
 
     def alive(self, uid: str) -> int:
-        """How many there are, however they do."""
+        """Return the number of existing agents, ready or not."""
 
     def unseen(self, uid: str) -> int:
-        """How many may run where they cannot be seen from here."""
+        """Return the number of agents that may run out of sight."""
 
     def problem(self, uid: str) -> str:
-        """Why they do not run, as far as it is known; empty: nothing is wrong."""
+        """Return why agents do not run, as far as known; empty: no problem."""
 
 
 def with_place(records: Changes, record: Record, place: Place, *, among: Sequence[Place] | None = None) -> Record:
-    """The record as it is now, with the place noted before anything begins there: nothing that is begun is ever lost
-    sight of. `among`: what is left of the places of `record` and this one without other spellings. Raises
-    `ResourceConflict` where the resource goes: nothing may be begun for it any more."""
+    """Return the current record, with the place recorded before anything starts there: nothing that started is ever
+    lost. `among`: the places of `record` and `place` without aliases. Raises `ResourceConflict` if the resource is
+    being deleted: nothing may start for the resource."""
 
     def edit(now: Record | None) -> Record | None:
         if now is None or now.uid != record.uid or now.is_deleted:
@@ -84,7 +84,7 @@ def with_place(records: Changes, record: Record, place: Place, *, among: Sequenc
 
 
 def saying_of(record: Record, told: Sequence[Told], fields: Mapping[str, JsonValue] | None = None) -> Saying:
-    """What is told of a resource in its repository: the conditions, and of the fields those that are one word."""
+    """Make the note about a resource for its repository: the conditions, and the status fields with a single word."""
     facts = {name: str(value) for name, value in (fields or {}).items() if isinstance(value, str | int)}
     conditions = [(each.type, each.message) for each in told]
     member = member_id(record.identity, record.uid) if record.identity else ""

@@ -1,6 +1,6 @@
-"""The keepers of all kinds of resources, and what they look and act with: the same in every home.
+"""The keepers of all kinds of resources, and their means: the same in every home.
 
-A home knows who its resources are, and stores what is told of them. What becomes of them is decided here alone.
+A home knows its resources, and stores their status. Only the keepers decide.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BEGINS = frozenset({Kind.STARTED, Kind.JOINED, Kind.DECLARED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all operators of a home agree on, and the store that it is in. In Kubernetes, for one `namespace`."""
+    """The agreements of all operators of a home, and their store. In Kubernetes, for one `namespace`."""
 
     store: Store
     slots: Slots
@@ -54,7 +54,7 @@ class Shared:
 
 
 class Keepers:
-    """`processes`: of restores, checkpoints and drills."""
+    """`processes`: processes of restores, checkpoints and drills."""
 
     def __init__(
         self, records: Changes, agents: TendedAgents, queue: ExpiryJobs, *, processes: JobProcesses, clock: Clock
@@ -74,11 +74,12 @@ class Keepers:
 
     @property
     def asked(self) -> dict[str, Asked]:
-        """What is to be in the expiry queue, by uids."""
+        """The entries for the expiry queue, by uid."""
         return self._backups.asked
 
     def open(self, launches: Launches, shared: Shared) -> None:
-        """Look with these from now on. Before it was called once, looks tell that accounts cannot be read."""
+        """Use these accounts and stores from now on. Before the first call, reconciliations report that accounts cannot
+        be read."""
         accounts = launches.accounts
         eyes = Eyes(
             open_store=accounts.open_store, facts=self._facts, agents=self._agents, identity=ProcessIdentity.mine()
@@ -94,44 +95,45 @@ class Keepers:
         self._restores.accounts = self._schedules.accounts = accounts.known
 
     def keep_only(self, uids: Collection[str]) -> None:
-        """An end to what is remembered of resources that are gone: there may have been any number of them."""
+        """Forget deleted resources: their number has no bound."""
         self._backups.keep_only(uids)
         self._telling.keep_only(uids)
 
     def look(self, record: Record) -> Kept | None:
-        """One step of a resource towards what is declared, or towards the deletion that was asked for; None when
-        nothing is left, and the resource may go. An error in one is told of it, and stops no other."""
+        """Take one step towards the spec of a resource, or towards its requested deletion. None: nothing is left, and
+        the resource may be deleted. An error is reported on its resource only."""
         keeper, self._looked = self._of[record.kind], record
         try:
             return keeper.let_go(record) if record.is_deleted else keeper.keep(record)
         except OffsiteError as error:
             return Kept(told=[problem_of(record.kind, error)])
-        except Exception as error:  # noqa: BLE001  # a bug in one must not stop the others
+        except Exception as error:  # noqa: BLE001  # a bug in one resource must not stop the others
             failed("look", why=safe_line(error), trace=safe_trace(error), kind=record.kind, name=record.name)
             return Kept(told=[Told(type=f"Incorrect{record.kind}State", message=f"a bug: {safe_line(error)}")])
 
     def _in_force(self, wanted: Wanted, kind: Kind) -> bool:
-        """Nothing begins for a resource that is to be deleted, and nothing is decided by an old spec. What is gone may
-        only be stopped."""
+        """Whether an entry may be written: no start for a resource that is being deleted, and no decision by an old
+        spec. A deleted resource may only be stopped."""
         now = self._looked_now(wanted.uid)
         if now is None:
             return kind is Kind.STOPPED
         return now.generation == wanted.generation and not (now.is_deleted and kind in _BEGINS)
 
     def _may_begin(self, wanted: RestoreWanted) -> bool:
-        """No restore begins that is to be deleted, nor by an old spec."""
+        """Whether a restore may start: not if the resource is being deleted, and not by an old spec."""
         looked, now = self._looked, self._looked_now(wanted.uid)
         is_there = looked is not None and now is not None and not now.is_deleted
         return is_there and now.generation == looked.generation  # type: ignore[union-attr]  # as was checked
 
     def _looked_now(self, uid: str) -> Record | None:
-        """The record that is looked at, as it is now; None where it is gone, or another one has its name."""
+        """Return the current record of the resource at hand; None if the resource is deleted, or another resource has
+        its name."""
         now = self._records.find(*self._looked.key) if self._looked is not None else None
         return now if now is not None and now.uid == uid else None
 
 
 def problem_of(kind: str, error: OffsiteError) -> Told:
-    """What to tell of a resource that could not be looked at."""
+    """The condition of a resource that could not be observed."""
     is_setting = isinstance(error, UserError | NoRepository | Denied)
     hint = f"; {error.hint}" if error.hint else ""
     return Told(

@@ -1,4 +1,5 @@
-"""What processes of a folder are begun with. Secrets go by the environment; arguments name repositories and uids."""
+"""Command lines and environments of the processes of a folder. Secrets go through the environment; arguments name
+repositories and uids."""
 
 from __future__ import annotations
 
@@ -21,38 +22,40 @@ from offsite.spark.sessions.master import runs_in_one_jvm
 
 OFFSITE = (*OWN_PYTHON, "-c", "from offsite.cli.main import main; main()")
 PLACES = "OFFSITE_PLACES"
-"""A variable of expiry jobs over several accounts: the variables that open each place, in the order of `--place`. Two
-accounts may have repositories of one URL, at stores that only their variables tell apart."""
+"""A variable of expiry jobs over several accounts: the variables that open every place, in the order of `--place`. Two
+accounts may have repositories with one URL, at stores that only their variables distinguish."""
 _SPARK = (MASTER, CONF, PROPERTIES, ARCHIVE) = (
     *("OFFSITE_SPARK_MASTER", "OFFSITE_SPARK_CONF", "OFFSITE_SPARK_PROPERTIES", "OFFSITE_SPARK_ARCHIVE"),
 )
-"""Which Spark it is: jobs have that of the operator, agents the operator's settings below those of their template."""
+"""The Spark to use: jobs use the operator's Spark, agents use the operator's settings below the settings of their
+template."""
 _NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", *_SPARK, "OFFSITE_LOG_FILE"})
-"""What is for the operator itself, or for a command that somebody types."""
+"""Variables for the operator itself, or for a typed command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLaunch:
-    """`essence`: all that a process depends on, beside what the operator itself was started with."""
+    """`essence`: all inputs of a process, beside the operator's own start settings."""
 
     launch: Launch
     essence: bytes = field(repr=False)
 
     def fingerprint(self, salt: str) -> str:
-        """Tells whether a process was begun with the same. There are secrets in it: the salt makes it useless."""
+        """Return a hash that shows whether a process was started with the same inputs. The inputs hold secrets: the
+        salt protects them."""
         return hashlib.sha256(salt.encode() + self.essence).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launches:
-    """`command`: what `offsite` is on this machine."""
+    """`command`: the command `offsite` on the local machine."""
 
     layout: FolderLayout
     accounts: Accounts
     command: Sequence[str] = OFFSITE
 
     def agent(self, uid: str, agents: AgentsWanted) -> AgentLaunch:
-        """An agent of a backup. Raises `BadResource` where its account or its cluster is not known."""
+        """Return the launch of an agent of a backup. Raises `BadResource` if its account or its cluster is unknown."""
         place = agents.place
         self.check(agents)
         whose = ("--repo", place.repository, "--uid", agents.identity or uid)
@@ -66,8 +69,8 @@ class Launches:
         return AgentLaunch(launch=Launch(argv=argv, environment=environment), essence=repr(essence).encode())
 
     def check(self, agents: AgentsWanted) -> None:
-        """Whether agents may be as a resource says. Raises `BadResource` where that is for the operator to choose, and
-        the operator chose otherwise."""
+        """Check the choices of a resource for its agents. Raises `BadResource` for a choice reserved for the operator,
+        with another value than the operator's."""
         template = agents.template
         if problem := template.forbidden():
             raise BadResource(problem)
@@ -84,7 +87,8 @@ class Launches:
     def expiry(
         self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool, identity: str = ""
     ) -> Launch:
-        """An expiry job over all `places`, each opened by its own account. Raises `BadResource`."""
+        """Return the launch of an expiry job over all `places`, each opened by its own account. Raises
+        `BadResource`."""
         inherited = self._inherited()
         opened = [(each.repository, variables_of(self.accounts.account(each), inherited)) for each in places]
         ways = [way for at, way in enumerate(opened) if way not in opened[:at]]
@@ -102,8 +106,8 @@ class Launches:
         )
 
     def job(self, place: Place, cluster: str) -> Mapping[str, str]:
-        """The environment of a job in a repository, about a cluster, or none where the name is empty. Its
-        Spark is that of the operator: it has no template of its own. Raises `BadResource`."""
+        """Return the environment of a job in a repository, for a cluster or none (empty name). The job uses the
+        operator's Spark: a job has no template. Raises `BadResource`."""
         own = {name: os.environ[name] for name in _SPARK if name in os.environ}
         own["OFFSITE_REPO"] = place.repository
         if cluster:
@@ -112,11 +116,11 @@ class Launches:
         return {**variables_of(self.accounts.account(place), self._inherited()), **own}
 
     def properties(self, cluster: str) -> bytes:
-        """What agents reach their cluster with. Raises `BadResource` where there is nothing."""
+        """Return the file with which agents reach their cluster. Raises `BadResource` if it does not exist."""
         return self.reach(cluster)
 
     def reach(self, cluster: str) -> bytes:
-        """The file that says how to reach a cluster from here. Raises `BadResource` where there is none."""
+        """Return the file that says how to reach a cluster from here. Raises `BadResource` if it does not exist."""
         path = self.layout.cluster(cluster)
         if (data := read_whole(path)) is None:
             raise BadResource(f"there is no cluster {cluster!r}", hint=f"write its bootstrap.servers into {path}")
@@ -127,8 +131,8 @@ class Launches:
 
 
 def _settings(spark: Mapping[str, str]) -> Mapping[str, str]:
-    """The operator's own settings of Spark for an agent, below what its template says. With the operator's master goes
-    its archive."""
+    """The operator's own Spark settings for an agent, below the settings of the template. The operator's archive
+    belongs to the operator's master."""
     own = {name: os.environ[name] for name in (CONF, PROPERTIES, ARCHIVE) if name in os.environ}
     if runs_in_one_jvm(spark.get(MASTER, "local")):
         own.pop(ARCHIVE, None)
@@ -136,7 +140,7 @@ def _settings(spark: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def place_environments(environment: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
-    """What opens each repository that an expiry job is about, in their order, as the environment of its process tells;
-    nothing where one account opens all."""
+    """Return the variables of every repository of an expiry job, in order, from the environment of its process; empty
+    if one account opens all."""
     found: Sequence[Mapping[str, str]] = json.loads(environment.get(PLACES, "[]"))
     return found

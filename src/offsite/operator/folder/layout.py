@@ -1,17 +1,17 @@
-"""Where what lies in the folder of an operator.
+"""The paths in the folder of an operator.
 
 *.yaml, *.yml                       declared resources, written by people
-accounts.yaml                       where backups go, and what opens it
-clusters/<name>.properties          how to reach a Kafka cluster
-<kind>-<name>.status.yaml           what is of a resource, written by the operator
-.offsite/store/                     what operators of this folder agree on: slots of the throttle
-.offsite/records/<kind>.<name>.json who a resource is: uid, generation, the last spec that was accepted
-.offsite/applied/<kind>.<name>.json what `apply` wrote last, by its digest: a file that holds it is whole
-.offsite/agents/<host>/<uid>/       processes that copy: what for, and one file and one log each
+accounts.yaml                       destinations of backups, and their secrets
+clusters/<name>.properties          connection of a Kafka cluster
+<kind>-<name>.status.yaml           status of a resource, written by the operator
+.offsite/store/                     state shared by the operators of this folder: slots, tags, decisions of schedules
+.offsite/records/<kind>.<name>.json record of a resource: uid, generation, the last accepted spec
+.offsite/applied/<kind>.<name>.json digest of the last file that `apply` wrote: a file with this digest is whole
+.offsite/agents/<host>/<uid>/       copying processes: their configuration, and one record and one log each
 .offsite/jobs/<host>/<uid>/         the last expiry job of a backup
-.offsite/queue.json                 the expiry queue, to look at
-.offsite/home.json                  where this directory was made: a copy of it is told apart
-.offsite/lock                       held by whoever changes a record or begins a process
+.offsite/queue.json                 the expiry queue, for people
+.offsite/home.json                  where this directory was made: identifies a copy
+.offsite/lock                       held while a process changes a record or starts a process
 """
 
 from __future__ import annotations
@@ -60,12 +60,13 @@ class FolderLayout:
 
     @property
     def agents(self) -> Path:
-        """Of this machine: processes of another one can neither be seen nor signalled."""
+        """The agents of the local machine: processes of another machine are neither visible nor reachable by
+        signals."""
         return self.agents_of_all / (socket.gethostname() or "localhost")
 
     @property
     def agents_of_all(self) -> Path:
-        """By the names of machines that share the folder, and of this one as it was called before."""
+        """By names of the machines that share the folder, and former names of the local machine."""
         return self.own / "agents"
 
     @property
@@ -85,6 +86,7 @@ class FolderLayout:
         return self.root / f"{kind.lower()}-{name}{STATUS_SUFFIX}"
 
     def declared(self, kind: str, name: str) -> Path:
-        """Where `apply` puts a resource that no file declares yet: never where the status of another one is."""
+        """The file in which `apply` puts a resource that no file declares yet: never the status file of another
+        resource."""
         suffix = ".yml" if name.endswith(".status") else ".yaml"
         return self.root / f"{kind.lower()}-{name}{suffix}"

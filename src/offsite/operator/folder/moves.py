@@ -1,9 +1,9 @@
-"""Whether `.offsite` is where it was made. A copy of a folder has the records of the folder, and with them the uids:
-what is taken out of the copy would be deleted from the repositories.
+"""Detects a copied `.offsite` directory. A copy of a folder has the records of the folder, including the uids:
+resources removed from the copy would be deleted from the repositories.
 
-A directory keeps its device and inode when it is moved, and gets others when it is copied. Devices get other numbers
-when a machine begins anew, so the same path with the same inode is the same directory as well. A move to another file
-system is a copy and a removal: it has to be confirmed.
+A directory keeps device and inode in a move, and gets others in a copy. Device numbers change with a reboot, so the
+same path with the same inode is the same directory as well. A move to another file system is a copy and a removal: it
+must be confirmed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from offsite.stores.posix_errors import wrapped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeNote:
-    """Where `.offsite` is. `id`: of the folder, which its copies have as well."""
+    """The location of `.offsite`. `id`: id of the folder, shared by its copies."""
 
     id: str
     path: str
@@ -34,14 +34,14 @@ class HomeNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move to confirm: `before` is where the folder was."""
+    """A move to confirm. `before`: the former path."""
 
     folder: str
     before: str
 
 
 def bind(layout: FolderLayout) -> None:
-    """Note where `.offsite` is, where that was not noted yet or it was moved. Raises `FolderCopied`."""
+    """Record the location of `.offsite`, if not recorded yet or moved. Raises `FolderCopied`."""
     here = _here(layout, random_uuid())
     if read_json(layout.home) is None:
         create_whole(layout.home, encode_object({"format": FORMAT, **_fields(here)}))
@@ -53,7 +53,7 @@ def bind(layout: FolderLayout) -> None:
 
 
 def check_own(layout: FolderLayout) -> None:
-    """Raises `FolderCopied` where `.offsite` is a copy."""
+    """Raises `FolderCopied` if `.offsite` is a copy."""
     note = _note(layout)
     if note is None or note.is_at(here := _here(layout, note.id)):
         return
@@ -72,8 +72,8 @@ def check_own(layout: FolderLayout) -> None:
 
 
 def plan_move(layout: FolderLayout) -> Move:
-    """Raises `BadOption` where there is nothing to confirm, or the folder is where it was as well. One that was
-    brought back to where it was is another directory than the one that was noted: that may be confirmed."""
+    """Raises `BadOption` without a move to confirm, or if the folder still exists at its former path as well. A folder
+    restored to its former path is a new directory: the move may be confirmed."""
     note = _note(layout)
     if note is None or note.is_at(_here(layout, note.id)):
         raise BadOption(f"{layout.root} is no copy: there is nothing to confirm")
@@ -86,7 +86,7 @@ def plan_move(layout: FolderLayout) -> Move:
 
 
 def confirm_move(layout: FolderLayout) -> Move:
-    """Let the resources go on in the folder as it is. Raises `BadOption` as `plan_move` does."""
+    """Let the resources continue in the folder at its present path. Raises `BadOption` like `plan_move`."""
     with locked(layout.lock):
         plan, note = plan_move(layout), _note(layout)
         if note is not None:
@@ -95,14 +95,14 @@ def confirm_move(layout: FolderLayout) -> Move:
 
 
 def _is_looked_after(layout: FolderLayout, home_id: str) -> bool:
-    """Whether the folder with `home_id` is there, in the very directory that was noted."""
+    """Whether the folder with `home_id` exists, in the recorded directory."""
     note = _note(layout)
     return note is not None and note.id == home_id and note.is_at(_here(layout, note.id))
 
 
 def _here(layout: FolderLayout, home_id: str) -> HomeNote:
     with wrapped("look at", str(layout.own)):
-        found = layout.own.lstat()  # a copy of a link is another one
+        found = layout.own.lstat()  # a copy of a link is another link
     path = str(layout.root.resolve())
     return HomeNote(id=home_id, path=path, device=str(found.st_dev), inode=str(found.st_ino))
 

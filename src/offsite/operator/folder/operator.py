@@ -1,7 +1,8 @@
-"""The operator of a folder: looks at all resources again and again, and brings each one step nearer to what is
-declared. It keeps nothing that counts: it may be killed at any point, and others may do the same beside it.
+"""The operator of a folder: observes all resources repeatedly, and brings every resource one step nearer to its spec.
+The operator keeps no important state: the operator may be killed at any point, and further operators may run in
+parallel.
 
-An error in one resource is told in its status, and never stops the others.
+An error in one resource is reported in its status, and never stops other resources.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRules:
-    """What an operator is told: backups in their initial copy at a time, the rules of the expiry queue, and restores,
-    checkpoints and drills that this machine does at a time (each has a Spark of its own). `absent_after_s`: so long no
-    file declares a resource before it is deleted; `settle_s`: so long a file is the same before it counts. `command`:
-    what `offsite` is on this machine."""
+    """The settings of an operator. `initial_copies`: backups in their initial copy at a time. `queue`: rules of the
+    expiry queue. `jobs_at_once`: restores, checkpoints and drills on the local machine at a time (each has a Spark of
+    its own). `absent_after_s`: seconds without a declaration before a resource is deleted. `settle_s`: seconds that a
+    file must be stable. `command`: the command `offsite` on the local machine."""
 
     initial_copies: int = 1
     queue: QueueRules = field(default_factory=QueueRules)
@@ -57,7 +58,7 @@ class OperatorRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotYet:
-    """A resource that is not as declared, or a file that cannot be read (kind `file`), and why."""
+    """A resource with differences from its spec, or an unreadable file (kind `file`), and the reason."""
 
     kind: str
     name: str
@@ -66,14 +67,14 @@ class NotYet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What there was in one look."""
+    """The result of one round."""
 
     resources: int
     waiting: tuple[NotYet, ...] = ()
 
 
 class FolderOperator:
-    """To make one raises `FolderCopied` where the folder is a copy. `rounds` may be read by other threads."""
+    """The constructor raises `FolderCopied` if the folder is a copy. Other threads may read `rounds`."""
 
     def __init__(self, layout: FolderLayout, rules: OperatorRules, *, clock: Clock) -> None:
         self._layout, self._rules, self._clock = layout, rules, clock
@@ -98,14 +99,14 @@ class FolderOperator:
         self.rounds = Rounds(ended_s=clock.monotonic_s())
 
     def settle(self) -> None:
-        """Look at files alone, for as long as they have to be the same: for who makes one look and ends."""
+        """Observe files only, until the files are stable. Used by a command with a single round."""
         for _ in range(LOOKS_MIN):
             if not self._admissions.settles(read_declared(self._layout.root)):
                 return
             self._clock.sleep(self._rules.settle_s / LOOKS_MIN)
 
     def look(self) -> Look:
-        """One look at all resources. Raises `BadOption` where there is no folder any more, and `FolderCopied` where a
+        """Run one round over all resources. Raises `BadOption` if the folder no longer exists, and `FolderCopied` if a
         copy took its place."""
         check_own(self._layout)
         declared = read_declared(self._layout.root)
@@ -117,7 +118,7 @@ class FolderOperator:
         for key, problem in problems.items():
             if key not in waiting:
                 waiting[key] = self._refuse(key, problem)
-        with suppress(OffsiteError):  # `_tell` has told of it
+        with suppress(OffsiteError):  # `_tell` has reported the error
             self.statuses.keep_only([*problems, *(each.key for each in self.records.all())])
         self.agents.tend(self.records.uids)
         self._step_queue()
@@ -132,8 +133,8 @@ class FolderOperator:
         return Look(resources=len(waiting), waiting=(*resources, *files))
 
     def _open_hands(self) -> Mapping[str, str]:
-        """As the accounts are now; where they cannot be read, as they were, and why. As long as they were never read
-        nothing is looked at: a backup whose account is not known would seem to be declared elsewhere."""
+        """Use the current accounts; if they cannot be read, use the former ones, and return why. Nothing is reconciled
+        before accounts were read once: a backup with an unknown account would look like a backup declared elsewhere."""
         problem: Mapping[str, str] = {}
         try:
             self._accounts = self._read_accounts()
@@ -157,13 +158,13 @@ class FolderOperator:
         raise BadResource("it was changed", hint="what it says is acted on once it was the same for a moment")
 
     def _look_after(self, record: Record, problems: Mapping[Key, Sequence[Told]]) -> str:
-        """Why it is not as declared; empty: it is."""
+        """Return why a resource differs from its spec; empty: it does not."""
         kept, problem = self._keepers.look(record), problems.get(record.key, ())
         return self._tell(record.key, record, kept, problem) if kept is not None else self._remove(record)
 
     def _remove(self, record: Record) -> str:
-        """Clear the finalizers, and with them the record goes: once, whoever asks for it. Why it could not; empty: it
-        is gone."""
+        """Clear the finalizers and delete the record: exactly one operator does. Return why the deletion failed; empty:
+        deleted."""
         mine = [False]
 
         def edit(now: Record | None) -> Record | None:
@@ -180,11 +181,12 @@ class FolderOperator:
         return ""
 
     def _refuse(self, key: Key, problem: Sequence[Told]) -> str:
-        """Tell what is wrong with a resource that was never as it may be."""
+        """Report a resource that was never valid."""
         return self._tell(key, None, Kept(), problem)
 
     def _tell(self, key: Key, record: Record | None, kept: Kept, problem: Sequence[Told]) -> str:
-        """`problem`: of what files declare; it says more than what a look found."""
+        """Write the status. `problem`: conditions of the declaration; they say more than the conditions of a
+        reconciliation."""
         types = {each.type for each in problem}
         told, fields = [*problem, *(each for each in kept.told if each.type not in types)], kept.fields
         if any(condition.type == EXPIRY_FAILING for condition in told):
@@ -197,7 +199,7 @@ class FolderOperator:
         status = status_of(key[0], generation, told, fields, before=before, now_ms=self._clock.now_ms())
         try:
             self.statuses.write(key, record, status, now_ms=self._clock.now_ms())
-        except OffsiteError as error:  # it is written in the next look
+        except OffsiteError as error:  # the next round writes the status
             warned("status", error=error.id, why=error.message, kind=key[0], name=key[1])
         refused = next((each.message for each in problem if each.type == f"Misconfigured{key[0]}"), "")
         return refused or "; ".join(f"{each.type}: {each.message}" for each in told if not each.is_note)
@@ -214,7 +216,7 @@ class FolderOperator:
             warned("expiry_queue", error=error.id, why=error.message)
 
     def _tell_unclear(self, unclear: Mapping[str, str]) -> None:
-        """Once for each thing that is wrong."""
+        """Warn once for every problem."""
         for name, why in unclear.items():
             if self._unclear.get(name) != why:
                 warned("file_not_read", why=why, file=name)
@@ -222,8 +224,8 @@ class FolderOperator:
 
 
 def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Callable[[Look], None]) -> None:
-    """Look again and again, until `KeyboardInterrupt`. Agents go on then. Raises what the first look raises; what
-    fails later may come back."""
+    """Run rounds until `KeyboardInterrupt`. Agents continue afterwards. Raises the errors of the first round; later
+    errors may go away."""
     on_look(operator.look())
     clock.sleep(every_s)
     while True:
@@ -236,7 +238,7 @@ def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Call
 
 
 def _home(layout: FolderLayout) -> Store:
-    """What all operators of the folder share."""
+    """The store that all operators of the folder share."""
     store = PosixStore(root=layout.store.absolute())
     with wrapped("make the folder", str(layout.own)):
         make_private_root(layout.own)

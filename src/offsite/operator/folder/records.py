@@ -1,9 +1,9 @@
-"""Who the resources of a folder are. Files come, change and go; the record of a resource is what it was when it was
-last as it may be: its uid, its generation, and the spec that is in force. Since when no file declares it is not
-among it: each operator sees that for itself (`decide.steady`).
+"""The records of the resources of a folder. Files come, change and go; the record of a resource is its last valid
+state: uid, generation, and the spec in force. The time since when no file declares a resource is not stored: every
+operator measures the time itself (`decide.steady`).
 
-A record is changed in one way only (`Records.change`): read, think, put in place, while no other process does. So two
-operators of a folder give a resource the same uid and count the same generations, and a finalizer is cleared once.
+A record is changed in one way only (`ResourceRecords.change`): read, decide, replace, under a lock. So two operators of
+a folder give a resource the same uid and count the same generations, and a finalizer is cleared once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from offsite.stores.posix_errors import wrapped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One resource. `spec`: the last one that was accepted; `source`: the name of the file that declared it;
-    `deletion_ms`: when its deletion was asked for, epoch ms, 0 for never. `places`: all that it may have backups in."""
+    """One resource. `spec`: the last accepted spec. `source`: name of the declaring file. `deletion_ms`: time of the
+    deletion request, epoch ms; 0: none. `places`: all places in which the resource may have backups."""
 
     kind: str
     name: str
@@ -44,18 +44,18 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its kind and its name."""
+        """Kind and name."""
         return self.kind, self.name
 
     @property
     def identity(self) -> str:
-        """Of the backup that it shares with other resources; empty: with none."""
+        """The identity of the shared backup; empty: not shared."""
         declared = self.spec.get("identity")
         return declared if isinstance(declared, str) else ""
 
     @property
     def ledger(self) -> str:
-        """What the ledger of its backup is named by."""
+        """The name of the ledger of the backup."""
         return self.identity or self.uid
 
     @property
@@ -63,7 +63,8 @@ class Record:
         return self.deletion_ms > 0
 
     def resource(self) -> Resource:
-        """The resource as it is in force. Raises `BadResource` where this version takes it no more."""
+        """Return the resource with the spec in force. Raises `BadResource` if this version no longer accepts the
+        spec."""
         metadata = {
             "name": self.name,
             "uid": self.uid,
@@ -76,7 +77,7 @@ class Record:
 
 
 Edit = Callable[[Record | None], Record | None]
-"""What a record is to be, from what it is; None: there is none."""
+"""Return the new record from the present one; None: no record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,26 +85,26 @@ class Records:
     layout: FolderLayout
 
     def all(self) -> tuple[Record, ...]:
-        """Every record that can be read, by kind and name."""
+        """Return every readable record, by kind and name."""
         found = list[Record]()
         for path in self._paths():
             try:
                 found += _read(path)
-            except DamagedObject as error:  # `find` tells it to whoever asks for that one
+            except DamagedObject as error:  # `find` reports the damage of that record
                 warned("damaged", why=error.message, hint=error.hint)
         return tuple(found)
 
     def uids(self) -> frozenset[str]:
-        """Those of all resources that there are. Raises `DamagedObject` where that cannot be told."""
+        """Return the uids of all existing resources. Raises `DamagedObject` if a record cannot be read."""
         return frozenset(each.uid for path in self._paths() for each in _read(path))
 
     def find(self, kind: str, name: str) -> Record | None:
-        """Raises `DamagedObject`."""
+        """Return the record. Raises `DamagedObject`."""
         item = read_json(self.layout.record(kind, name))
         return None if item is None else _record(item)
 
     def change(self, kind: str, name: str, edit: Edit) -> Record | None:
-        """The record as `edit` makes it. Nobody else changes one meanwhile."""
+        """Return the record as changed by `edit`. No other process changes a record meanwhile."""
         path = self.layout.record(kind, name)
         with locked(self.layout.lock):
             before = self.find(kind, name)
@@ -131,7 +132,7 @@ class Records:
 
 
 def _read(path: Path) -> list[Record]:
-    """The record; none where it is gone since."""
+    """Return the record; empty if the record was deleted meanwhile."""
     item = read_json(path)
     return [] if item is None else [_record(item)]
 

@@ -1,7 +1,7 @@
-"""Looks after the resources `Restore` of a home: each is done once, by a job of this machine.
+"""Keeps the `Restore` resources of a home: every restore runs once, as a job of the local machine.
 
-Where it is done is noted in its record before anything begins. So one that never began goes at once, whatever is wrong
-with it, and one that did is stopped by what is noted.
+The place of a restore is recorded before anything starts. Hence a restore without a start can be deleted at once, even
+with an invalid spec, and a started restore is stopped by its record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from offsite.operator.world.telling import Telling
 
 @dataclass(slots=True, kw_only=True)
 class RestoreKeeper:
-    """`hands` and `accounts` are those of the look."""
+    """`executor` and `accounts` belong to the current round."""
 
     records: Changes
     telling: Telling
@@ -33,7 +33,7 @@ class RestoreKeeper:
 
     def keep(self, record: Record) -> Kept:
         hands, restore = self._parts(record)
-        kept = record.places[-1].account if record.places else ""  # the order of accounts counts for what begins alone
+        kept = record.places[-1].account if record.places else ""  # the order of accounts matters for new restores only
         wanted = restore_wanted(restore, tuple(self.accounts), kept=kept)
         hands.eyes.open_store(wanted.place)
         if wanted.place not in record.places:
@@ -41,9 +41,9 @@ class RestoreKeeper:
         return self._told(hands, record, wanted.place, hands.reconcile(wanted, known=self.records.uids()))
 
     def let_go(self, record: Record) -> Kept | None:
-        """One that runs is told to stop, and waited for; what it wrote stays. Only one whose log says that it is over
-        goes: another operator may be about to begin it. Where that cannot be told, because its repository cannot be
-        opened for an hour or its log is barred, its tag is freed, so that others may go on."""
+        """Stop a running restore, and wait for its end; restored records stay. Only a restore that is over in its log
+        is deleted: another operator may be about to start the restore. If the end cannot be read, because the
+        repository is unreachable for an hour or the log is barred, the tag is released for other restores."""
         if not record.places:
             return None
         hands, restore = self._parts(record)

@@ -1,4 +1,4 @@
-"""Looks after the resources `Schedule` of a home: each time fires once, as a job of this machine."""
+"""Keeps the `Schedule` resources of a home: every time fires once, as a job of the local machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLOCK = "ClockStepped"
 
 @dataclass(slots=True, kw_only=True)
 class ScheduleKeeper:
-    """`hands` and `accounts` are those of the look."""
+    """`executor` and `accounts` belong to the current round."""
 
     records: Changes
     telling: Telling
@@ -46,17 +46,17 @@ class ScheduleKeeper:
         kept = _kept(self.hands.reconcile(wanted, target), is_suspended=wanted.suspend)
         if backup is not None:
             saying = saying_of(record, kept.told, kept.fields)
-            self.telling.tell(self.hands.eyes, record.uid, backup.place, saying)  # where the backup is
+            self.telling.tell(self.hands.eyes, record.uid, backup.place, saying)  # in the repository of the backup
         return kept
 
     def let_go(self, record: Record) -> Kept | None:
-        """What runs goes on to its end."""
+        """A running job continues to its end."""
         if self.hands is not None:
             self.telling.forget(self.hands.eyes, record.uid)
         return None
 
     def _backup(self, name: str) -> Wanted | None:
-        """What it is about; None while it is not declared."""
+        """Return the backup of the schedule; None while the backup is not declared."""
         named = self.records.find("Backup", name)
         backup = named.resource() if named is not None else None
         if named is None or self.hands is None or not isinstance(backup, Backup):

@@ -1,5 +1,5 @@
-"""The status of a resource: what an operator saw of it last, the same in all homes; and here as a file beside the one
-that declares it, written whole, when it changed, and once in a while: it has the time of the look."""
+"""The status of a resource: the last observation of an operator, the same in all homes. In a folder: a file beside the
+declaration, written as a whole, after a change and regularly, because the status holds the time of the last look."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from offsite.stores.posix_errors import wrapped
 
 LAST_LOOK = "lastLookTime"
 LAST_LOOK_MS = 30_000
-"""Between two times of a look in a status that is the same."""
+"""Time between two look times in an unchanged status."""
 
 Fields = Mapping[str, JsonValue]
 _MODE = 0o644
@@ -35,8 +35,8 @@ _MODE = 0o644
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A condition: that something is not as declared, and why. `is_note`: it is, and a person is to know all the
-    same."""
+    """A condition: a difference from the spec, with a message. `is_note`: no difference, but information for a
+    person."""
 
     type: str
     message: str
@@ -50,7 +50,7 @@ class Statuses:
     layout: FolderLayout
 
     def read(self, kind: str, name: str) -> Fields:
-        """The whole document; empty where there is none, or not one that was written here."""
+        """Return the whole document; empty if the file does not exist or was not written by an operator."""
         return _read(self.layout.status(kind, name))
 
     def write(self, key: Key, record: Record | None, status: Fields, *, now_ms: int) -> None:
@@ -60,7 +60,7 @@ class Statuses:
         write_whole(path, _written(key, record, status, now_ms).encode(), mode=_MODE)
 
     def keep_only(self, keys: Collection[Key]) -> None:
-        """Remove those of resources that are gone."""
+        """Remove the status files of deleted resources."""
         kept = {self.layout.status(*key) for key in keys}
         with wrapped("remove statuses from", str(self.layout.root)):
             for path in self.layout.root.glob(f"*{STATUS_SUFFIX}"):
@@ -72,8 +72,8 @@ class Statuses:
 def status_of(  # noqa: PLR0913  # a status has so many parts
     kind: str, generation: int, told: Sequence[Told], fields: Fields | None, *, before: Fields, now_ms: int
 ) -> dict[str, JsonValue]:
-    """The status of a resource in any home, within the bounds of its model. `fields`: what else a look saw; None where
-    it saw nothing: then what was told `before` stays. So does the time of a condition that was there before."""
+    """Build the status of a resource in any home, within the bounds of its model. `fields`: other observed fields;
+    None: nothing was observed, and the fields of `before` stay. A condition that existed before keeps its time."""
     since = {each.get("type"): each.get("lastTransitionTime") for each in _conditions(before)}
     known = before if fields is None else fields
     status: dict[str, JsonValue] = {
@@ -96,7 +96,7 @@ def status_of(  # noqa: PLR0913  # a status has so many parts
 
 
 def looked_ms(document: Fields) -> int:
-    """When an operator looked last, as a status has it, in epoch ms; -1 where it does not tell."""
+    """Return the time of the last look in a status, in epoch ms; -1 if unknown."""
     status = document.get("status")
     found = status.get(LAST_LOOK) if isinstance(status, Mapping) else None
     try:
@@ -166,7 +166,8 @@ def _metadata(key: Key, record: Record | None) -> Fields:
 
 
 def _read(path: Path) -> Fields:
-    """Nothing is decided by it, so what cannot be read is none. Somebody else may have written anything there."""
+    """Return the document; empty if the file cannot be read: nothing depends on the status, and any person may have
+    written into the file."""
     try:
         found, *_ = load_documents(read_text(path), source=path.name)
     except BadResource:
@@ -175,7 +176,7 @@ def _read(path: Path) -> Fields:
 
 
 def _text(path: Path) -> str:
-    """Of a status as it is; empty where that cannot be read, which is written over."""
+    """Return the text of a status; empty if the file cannot be read and will be overwritten."""
     try:
         return read_text(path)
     except BadResource:

@@ -1,4 +1,4 @@
-"""What people see of a folder: resources as the operator told them last, the queue, and who holds locks."""
+"""Views of a folder for people: resources with their last status, the queue, and the holders of locks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 
 SILENT_S = 120
-"""An operator notes each half minute that it looks; a look at slow repositories takes longer."""
+"""An operator records a look every half minute; a round over slow repositories takes longer."""
 NOT_LOOKED_AT = "not looked at yet: does an operator run?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLine:
-    """One line of `get`. Times as the status has them, empty for none; `latest_restorable`: of the backup that goes on,
-    not of one that is on its way out. `age_s`: since the resource was first seen, -1 where it was not; `looked_s`:
-    since an operator looked at it, -1 where none told. `silent`: that is so long ago that what is told may be no more.
-    `message`: why it is not as declared."""
+    """One line of `get`. Times as in the status, empty: none. `latest_restorable`: of the live backup, not of an
+    outgoing one. `age_s`: seconds since the resource was first seen, -1: never. `looked_s`: seconds since an operator
+    looked, -1: never. `silent`: so long ago that the status may be outdated. `message`: differences from the spec."""
 
     kind: str
     name: str
@@ -55,7 +54,7 @@ class ResourceList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlace:
-    """Where a backup is in the expiry queue: `position` from 1 on, 0 where it is not in it."""
+    """The position of a backup in the expiry queue. `position`: from 1; 0: not queued."""
 
     position: int
     of: int
@@ -64,8 +63,8 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastJob:
-    """The last expiry job. Times in epoch ms, `ended_ms` 0 while it runs; `exit_code` -1: it was killed; `said`: its
-    last line."""
+    """The last expiry job. Times in epoch ms, `ended_ms` 0 while the job runs. `exit_code` -1: killed. `said`: last
+    line of output."""
 
     deletion: bool
     started_ms: int
@@ -76,7 +75,7 @@ class LastJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockHeld:
-    """`what`: lock, agent or expiry; `holder`: in words."""
+    """`what`: lock, agent or expiry. `holder`: description of the process."""
 
     what: str
     repository: str
@@ -86,8 +85,8 @@ class LockHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceDetail:
-    """All of one resource. `spec`: what is in force, empty where nothing was accepted yet. `problems`: why locks could
-    not be looked at."""
+    """All about one resource. `spec`: the spec in force; empty if none was accepted yet. `problems`: why locks could
+    not be read."""
 
     line: ResourceLine
     uid: str
@@ -102,7 +101,7 @@ class ResourceDetail:
 
 
 def parse_kind(text: str) -> str:
-    """A kind as people write it: in any case, also of several. Raises `BadOption`."""
+    """Return a kind as people write it: any case, singular or plural. Raises `BadOption`."""
     found = next((kind for kind in KINDS if text.lower() in {kind.lower(), f"{kind.lower()}s"}), None)
     if found is None:
         raise BadOption(f"{text!r} is no kind of resource", hint=f"known are: {', '.join(KINDS)}")
@@ -110,7 +109,7 @@ def parse_kind(text: str) -> str:
 
 
 def list_resources(layout: FolderLayout, *, kind: str | None, name: str | None, now_ms: int) -> ResourceList:
-    """Raises `ResourceNotFound` where one of that name is asked for, and there is none."""
+    """Raises `ResourceNotFound` if a requested name does not exist."""
     records, statuses = Records(layout=layout), Statuses(layout)
     found = {each.key: each for each in records.all()}
     keys = {*found, *(each.key for each in read_declared(layout.root).documents)}
@@ -122,7 +121,8 @@ def list_resources(layout: FolderLayout, *, kind: str | None, name: str | None, 
 
 
 def describe(layout: FolderLayout, *, kind: str, name: str, clock: Clock) -> ResourceDetail:
-    """Raises `ResourceNotFound`. Looks into the repositories for locks; what does not answer is told."""
+    """Describe a resource, with the locks in its repositories; a silent repository is reported. Raises
+    `ResourceNotFound`."""
     (line,) = list_resources(layout, kind=kind, name=name, now_ms=clock.now_ms()).resources
     record, document = Records(layout=layout).find(kind, name), Statuses(layout).read(kind, name)
     locks, problems = list[LockHeld](), list[str]()
@@ -146,7 +146,7 @@ def describe(layout: FolderLayout, *, kind: str, name: str, clock: Clock) -> Res
 
 
 def backups_told(layout: FolderLayout, key: Key) -> tuple[str, ...]:
-    """The names of low-level backups, as the last status told them."""
+    """Return the names of low-level backups in the last status."""
     backups = _maps(_map(Statuses(layout).read(*key).get("status")).get("backups"))
     return tuple(f"{each.get('repository')}#{each.get('backup')}" for each in backups)
 
@@ -177,7 +177,7 @@ def _since_s(at_ms: int, now_ms: int) -> int:
 
 
 def _is_of(document: Fields, record: Record | None) -> bool:
-    """Whether a status tells of the spec that is in force."""
+    """Whether a status is about the spec in force."""
     observed = _map(document.get("status")).get("observedGeneration")
     return record is not None and observed == record.generation
 

@@ -1,14 +1,14 @@
-"""Agents as pods: a Deployment for each backup, with the name of the resource and owned by it.
+"""Agents as pods: a Deployment per backup, with the name of the resource, and owned by the resource.
 
-What agents need lies in Secrets of the namespace of the resource, by name: `offsite-account-<account>` holds the
-variables that open the repository, `offsite-cluster-<cluster>` the file `client.properties` that reaches the brokers.
-Both have a label that says they are for agents: a name in a resource alone mounts nothing, nor do the Secrets and
-claims that its pod template names. Of them the operator asks for the labels, and reads no data.
+Agents read Secrets in the namespace of the resource, by name: `offsite-account-<account>` holds the variables that open
+the repository, `offsite-cluster-<cluster>` holds the file `client.properties` that reaches the brokers. Both must have
+a label for agents: a name in a resource alone mounts nothing. The same label is needed on Secrets and claims named by
+the pod template. The operator reads only the labels of these objects, and no data.
 
-What a pod template says is merged into the pod that is made here (`resources.pod_template` has what it may say).
+The pod template of a resource is merged into the pod made here (`resources.pod_template` lists the allowed fields).
 
-What agents run for is noted in an annotation, so a look needs nothing but the Deployment. It may be changed, scaled or
-deleted by hand: the next look puts it right.
+An annotation records the configuration of the agents, so an observation reads only the Deployment. A person may change,
+scale or delete the Deployment: the next reconciliation restores the Deployment.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.resources.model import API_VERSION, GROUP
 
 AGENTS = f"{GROUP}/agents"
-"""Annotation: what the agents of a Deployment run for."""
+"""Annotation: configuration of the agents of a Deployment."""
 MADE_OF = f"{GROUP}/made-of"
-"""Annotation: a hash of all that the operator gave it. Another version of the operator may give it something else."""
+"""Annotation: hash of all fields set by the operator. Another version of the operator may set other fields."""
 UID = f"{GROUP}/backup-uid"
-"""Label: the resource whose agents these are."""
+"""Label: the resource of the agents."""
 FOR_AGENTS = f"{GROUP}/for-agents"
-"""Label of a Secret or a claim, `true`: agents may have what it holds. Whoever may write these says so."""
+"""Label of a Secret or a claim, `true`: agents may mount the object. Only a person with write access to the object can
+set the label."""
 OTHERWISE = -1
-"""The replicas of a Deployment that is not as the operator would make it: another version of it did, or somebody has
-scaled it by hand, or taken a label from its Secrets. So it is configured again."""
+"""The reported replicas of a Deployment that differs from the Deployment of this operator: made by another version,
+scaled by hand, or with an unlabelled Secret. So the Deployment is configured again."""
 CLUSTER_FOLDER = "/etc/offsite/cluster"
 CLUSTER_FILE = "client.properties"
 _SECONDS_TO_END = 45  # an agent commits what it has and lets its lease go within 30 s
@@ -53,8 +54,8 @@ _SECONDS_TO_END = 45  # an agent commits what it has and lets its lease go withi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAgents:
-    """The port `Agents`. `image`: of agents whose template names none; `named`: the resources that are looked after,
-    by their uids."""
+    """Implements `AgentRuntime`. `image`: image of agents whose template names none. `named`: the managed resources by
+    uid."""
 
     cluster: Cluster
     image: str
@@ -86,7 +87,7 @@ class PodAgents:
             self.cluster.create(named.deployments_path, agent_deployment(named, agents, self.image))
 
     def alive(self, uid: str) -> int:
-        """How many may still run: a Deployment stays until its last pod has ended."""
+        """Return how many agents may still run: a Deployment exists until its last pod ended."""
         found = self._own(uid)
         return 0 if found is None else max(1, int(found.get("status", {}).get("replicas") or 0))
 
@@ -94,14 +95,14 @@ class PodAgents:
         return 0
 
     def problem(self, uid: str) -> str:
-        """As Kubernetes tells it: no quota is left, or no progress is made for ten minutes."""
+        """Return the problem reported by Kubernetes: an exhausted quota, or no progress for ten minutes."""
         conditions = (self._own(uid) or {}).get("status", {}).get("conditions") or ()
         bad = {("ReplicaFailure", "True"), ("Progressing", "False")}
         said = [str(each.get("message", "")) for each in conditions if (each.get("type"), each.get("status")) in bad]
         return "; ".join(filter(None, said))
 
     def _unlabelled(self, named: Named, agents: AgentsWanted) -> str:
-        """What is wrong with the Secrets and claims that agents would get; empty: nothing."""
+        """Return what is wrong with the Secrets and claims of the agents; empty: nothing."""
         for kind, name in labelled_of(agents):
             labels = self.cluster.labels(named.core_path(f"{kind.lower()}s", name))
             if labels is None:
@@ -131,8 +132,8 @@ class PodAgents:
         self.cluster.patch(named.deployment_path, patch)
 
     def _make_room(self, named: Named, found: Body) -> None:
-        """For a Deployment whose resource of the same name is gone. Raises `ResourceConflict` for one that is none of
-        ours, which stays, and until the former one is gone."""
+        """Delete the Deployment of a deleted resource with the same name. Raises `ResourceConflict` until the former
+        Deployment is gone, and for a Deployment of another owner, which stays."""
         if _uid(found):
             self.cluster.delete(named.deployment_path, uid=found["metadata"]["uid"])
             if self.cluster.get(named.deployment_path) is None:
@@ -144,7 +145,7 @@ class PodAgents:
 
 
 def agents_of(deployment: Body) -> AgentsWanted | None:
-    """What agents run for; None where that cannot be told."""
+    """Parse the configuration of the agents; None if the annotation cannot be read."""
     try:
         noted = json.loads(deployment["metadata"]["annotations"][AGENTS])
         return AgentsWanted(
@@ -161,7 +162,8 @@ def agents_of(deployment: Body) -> AgentsWanted | None:
 
 
 def agent_deployment(named: Named, agents: AgentsWanted, image: str) -> Manifest:
-    """The whole of it. Pods are chosen by the uid: those of a former resource are never taken for these."""
+    """Make the whole Deployment. Pods are selected by uid: pods of a former resource are never taken for pods of this
+    one."""
     selected = {"app.kubernetes.io/name": "offsite", "app.kubernetes.io/component": "agent", UID: named.uid}
     labels = {**selected, "app.kubernetes.io/instance": named.name, "app.kubernetes.io/managed-by": "offsite"}
     spec: Manifest = {
@@ -183,13 +185,13 @@ def agent_deployment(named: Named, agents: AgentsWanted, image: str) -> Manifest
 
 
 def secrets_of(agents: AgentsWanted) -> tuple[str, ...]:
-    """The names of what they are given: that of the cluster, and of the account if there is one."""
+    """The names of the Secrets of the agents: one of the cluster, and one of the account, if any."""
     account = (f"offsite-account-{agents.place.account}",) if agents.place.account else ()
     return (f"offsite-cluster-{agents.cluster}", *account)
 
 
 def labelled_of(agents: AgentsWanted) -> tuple[tuple[str, str], ...]:
-    """The kinds and names of all that has to have the label."""
+    """The kinds and names of all objects that must have the label."""
     volumes = agents.template.spec.volumes
     return (
         *(("Secret", name) for name in secrets_of(agents)),
@@ -203,7 +205,7 @@ def labelled_of(agents: AgentsWanted) -> tuple[tuple[str, str], ...]:
 
 
 def _pod_template(named: Named, agents: AgentsWanted, image: str, labels: Mapping[str, str]) -> Manifest:
-    """What the resource asks for is merged into what agents are. Labels by which pods are found stay as they are."""
+    """Merge the pod template of the resource into the pod of the operator. Labels that select pods stay."""
     own = {"metadata": {"labels": {**labels}}, "spec": _pod(named, agents, image)}
     asked = agents.template.model_dump(mode="json", by_alias=True, include={"metadata", "spec"}, exclude_defaults=True)
     for container in asked.get("spec", {}).get("containers", ()):
@@ -251,12 +253,13 @@ def _container(named: Named, agents: AgentsWanted, image: str) -> Manifest:
 
 
 def _as_it_is(text: str) -> str:
-    """Kubernetes puts the value of a variable for `$(NAME)`, behind all checks and also of one that a Secret holds."""
+    """Escape `$`: Kubernetes expands `$(NAME)` to the value of a variable, after all checks, and also for a variable
+    from a Secret."""
     return text.replace("$", "$$")
 
 
 def _ready(deployment: Body) -> int:
-    """Those of the newest template; none while Kubernetes has not seen it."""
+    """The number of ready pods of the newest template; 0 until Kubernetes has observed the template."""
     status, metadata = deployment.get("status", {}), deployment["metadata"]
     if metadata.get("deletionTimestamp") or status.get("observedGeneration", 0) < metadata.get("generation", 0):
         return 0
@@ -264,7 +267,7 @@ def _ready(deployment: Body) -> int:
 
 
 def _uid(deployment: Body) -> str:
-    """Of the resource whose it is; empty: it is not ours."""
+    """The uid of the owning resource; empty: a foreign Deployment."""
     return str(deployment["metadata"].get("labels", {}).get(UID, ""))
 
 

@@ -1,5 +1,4 @@
-"""What the operator asks of Kubernetes: a few objects, read and changed one at a time. The port, and the paths of its
-objects."""
+"""The port to the API of Kubernetes, and the paths of its objects: a few objects, read and changed one at a time."""
 
 from __future__ import annotations
 
@@ -11,36 +10,36 @@ from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.resources.model import GROUP, VERSION
 
 Body = Mapping[str, Any]
-"""An object as the API has it."""
+"""An object in the form of the API."""
 
 
 class Cluster(Protocol):
-    """The API of Kubernetes. All raise `KubernetesUnavailable` where it does not answer, `KubernetesDenied` where it
-    does not let us, `BadResource` where it takes no such object, `ResourceConflict` where it is there already, or is
-    another one."""
+    """The API of Kubernetes. All methods raise `KubernetesUnavailable` without an answer, `KubernetesDenied` without
+    permission, `BadResource` for a refused object, `ResourceConflict` for an existing or another object."""
 
     def get(self, path: str) -> Body | None:
-        """The object; None where there is none."""
+        """Return the object; None if it does not exist."""
 
     def labels(self, path: str) -> Mapping[str, str] | None:
-        """The labels of an object, and nothing else of it, for it may hold secrets; None where there is none."""
+        """Return only the labels of an object that may hold secrets; None if it does not exist."""
 
     def list(self, path: str) -> Iterable[Body]:
-        """All objects of a collection, read as they are asked for."""
+        """Yield all objects of a collection, page by page."""
 
     def create(self, path: str, body: Body) -> None:
         """Add an object to a collection."""
 
     def patch(self, path: str, patch: Body) -> bool:
-        """Merge into an object (RFC 7396); whether there is one. A uid in `metadata` must be that of the object."""
+        """Merge into an object (RFC 7396); return whether the object exists. A uid in `metadata` must match the
+        object."""
 
     def delete(self, path: str, *, uid: str) -> None:
-        """Let the object with that uid go, and wait for what it owns. One that is gone is no error."""
+        """Delete the object with that uid, after its dependents. A missing object is no error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A resource by its names, and the uid of the one that is meant."""
+    """A resource by names and uid."""
 
     kind: str
     namespace: str
@@ -57,7 +56,7 @@ class Named:
         return f"{resources_path(self.kind, self.namespace)}/{self.name}"
 
     def core_path(self, plural: str, name: str) -> str:
-        """Of an object of the core group in the same namespace."""
+        """The path of an object of the core group in the same namespace."""
         return f"/api/v1/namespaces/{self.namespace}/{plural}/{name}"
 
     @property
@@ -66,11 +65,11 @@ class Named:
 
     @property
     def deployment_path(self) -> str:
-        """Of its agents, which have its name."""
+        """The path of the Deployment of its agents, which has the name of the resource."""
         return f"{self.deployments_path}/{self.name}"
 
 
 def resources_path(kind: str, namespace: str = "") -> str:
-    """Of the resources of a kind in a namespace, or in all."""
+    """The path of the resources of a kind in a namespace, or in all namespaces."""
     place = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/{GROUP}/{VERSION}{place}/{DEFINITIONS[kind].plural}"

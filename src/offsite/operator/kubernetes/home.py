@@ -1,8 +1,8 @@
-"""The home of resources in Kubernetes: the keepers, queue and slots of all homes, over what its API has.
+"""The home of resources in Kubernetes: the keepers, queue and slots of all homes, over the API of Kubernetes.
 
-Whatever calls it (an event, a timer, an operator that begins anew) asks for one look, which may be repeated, and be the
-last one of its process: all that counts lies in repositories, in the resource and in its Deployment. One look is made
-at a time.
+Every call (from an event, a timer, or a restarted operator) reconciles once; the call may be repeated, and may be the
+last of its process: all state is in repositories, in the resource and in its Deployment. Reconciliations run one at a
+time.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ from offsite.operator.world.monitor import Rounds
 from offsite.operator.world.slots import Slots
 
 ROUND_MAX_S = 120.0
-"""Of looks in one round: then the queue is looked at, and the next round goes on with those that waited longest."""
+"""Time limit of the reconciliations in one round: then the queue runs, and the next round continues with the resources
+that waited longest."""
 WENT_MAX = 100
-"""Resources that went without their finalizer since the last round: they are remembered as they were."""
+"""Resources deleted without their finalizer since the last round that are remembered."""
 SELDOM_MS = 30_000
-"""Between two looks at a resource that is as declared, or done for good."""
+"""Time between two reconciliations of a resource that is as declared, or finished."""
 
 
 class KubernetesHome:
-    """`processes`: of jobs, by default those of this pod. `rounds` may be read by other threads."""
+    """`processes`: processes of jobs, by default of this pod. Other threads may read `rounds`."""
 
     def __init__(
         self, cluster: Cluster, rules: HomeRules, *, clock: Clock, processes: JobProcesses | None = None
@@ -70,13 +71,14 @@ class KubernetesHome:
         self.rounds = Rounds(ended_s=clock.monotonic_s())
 
     def keep(self, body: Body) -> bool:
-        """One look at a resource; whether it is as declared, or goes, or is gone. Raises what the API does."""
+        """Reconcile a resource; return whether the resource is as declared, is being deleted, or is gone. Raises the
+        errors of the API."""
         with self._counted(body):
             now = self._now(body)
             if now is None or now["metadata"].get("deletionTimestamp"):
                 return True
             if wants_finalizer(now) and FINALIZER not in (now["metadata"].get("finalizers") or ()):
-                return False  # nothing begins that a deletion could leave behind
+                return False  # nothing starts that a deletion could leave behind
             kept = self._kept(now)
             is_kept = kept is not None and kept.is_as_declared
             rests = is_kept or (kept is not None and kept.fields is not None and is_final(kept.fields.get("phase")))
@@ -84,45 +86,45 @@ class KubernetesHome:
             return is_kept
 
     def hear(self, body: Body) -> None:
-        """Something has happened to a resource: the next round looks at it. Whoever makes much happen gets no more
-        looks than others by it."""
+        """Note an event of a resource: the next round reconciles the resource. Many events bring no additional
+        reconciliations."""
         self._rests_until_ms.pop(Named.of(body).uid, None)
 
     def hear_gone(self, body: Body) -> None:
-        """A resource is gone: the next round looks at what is left of it, unless too many go at once."""
+        """Note a deleted resource: the next round cleans up after the resource, unless too many are deleted at once."""
         if len(self._went) < WENT_MAX:
             self._went[Named.of(body).uid] = body
 
     def may_go(self, body: Body) -> bool:
-        """Whether rounds have found that nothing is left of a resource that is being deleted."""
+        """Whether earlier rounds found that nothing is left of a resource that is being deleted."""
         return Named.of(body).uid in self._left
 
     def let_go(self, body: Body) -> bool:
-        """One step towards the deletion of a resource; whether nothing is left, and its finalizer may be cleared.
-        Raises what the API does."""
+        """Take one step towards the deletion of a resource; return whether nothing is left, and the finalizer may be
+        cleared. Raises the errors of the API."""
         with self._counted(body):
             now = self._now(body)
             return now is None or self._kept(now) is None
 
     def gone(self, body: Body) -> None:
-        """Stop what runs of a resource that went without its finalizer. Nothing is lost where that fails: agents go
-        with their Deployment, which goes with the resource."""
+        """Stop the processes of a resource that was deleted without its finalizer. A failure loses nothing: agents are
+        deleted with their Deployment, and the Deployment is deleted with the resource."""
         record = record_of(body)
         with self._counted(body):
             if FINALIZER not in record.finalizers:
                 self._look(Named.of(body), replace(record, deletion_ms=1))
 
     def round(self) -> None:
-        """One look at all resources that are not as declared, and seldom at the others, as far as there is time for in
-        one round; then at the queue. Raises what the API does where it does not tell what there is."""
+        """Reconcile all resources with differences from their spec, and seldom the rest, within the time limit of a
+        round; afterwards run the queue. Raises the errors of the API if resources cannot be listed."""
         held = {each: each.held() for each in self._slots()}
         bodies = self._list()
         for body in self._in_shares([*bodies, *list(self._went.values())]):
             try:
                 self._step(body)
-            except OffsiteError as error:  # it is looked at again in the next round
+            except OffsiteError as error:  # the next round tries again
                 warned("look", error=error.id, why=error.message, kind=body["kind"], name=Named.of(body).name)
-            except Exception as error:  # noqa: BLE001  # a bug in one must not stop the others
+            except Exception as error:  # noqa: BLE001  # a bug in one resource must not stop the others
                 failed(
                     "look", why=safe_line(error), trace=safe_trace(error), kind=body["kind"], name=Named.of(body).name
                 )
@@ -148,8 +150,8 @@ class KubernetesHome:
             self._left.add(uid)
 
     def _in_shares(self, bodies: Sequence[Body]) -> Iterator[Body]:
-        """Those that are to be looked at, for as long as a round may last. Of the namespaces that which has used least
-        time comes next, and in it who was looked at longest ago."""
+        """Yield the resources to reconcile, for as long as a round may last. The namespace with the least used time
+        comes next, and within the namespace the resource that waited longest."""
         ends_s, now_ms = self._clock.monotonic_s() + ROUND_MAX_S, self._clock.now_ms()
         due: dict[str, deque[Body]] = {}
         for body in sorted(bodies, key=lambda body: self._looked_s.get(Named.of(body).uid, 0.0)):
@@ -169,7 +171,7 @@ class KubernetesHome:
 
     @contextmanager
     def _counted(self, body: Body) -> Iterator[None]:
-        """A block in which nothing else is looked at. What it takes is counted for the namespace."""
+        """Hold the lock of reconciliations in a block. Its time counts for the namespace."""
         with self._lock:
             named, began_s = Named.of(body), self._clock.monotonic_s()
             try:
@@ -180,8 +182,9 @@ class KubernetesHome:
                 self._shares = self._shares.after(named.namespace, now_s - began_s)
 
     def _list(self) -> Sequence[Body]:
-        """All resources, of all kinds and namespaces. A namespace that is closed, or gone with its roles, stops no
-        other: what it has is not known then, and nothing is taken for gone. Raises what the API does where all are."""
+        """List all resources, of all kinds and namespaces. A closed or deleted namespace stops no other namespace: its
+        resources are unknown, and no resource counts as deleted. Raises the errors of the API if all namespaces are
+        closed."""
         found, closed = list[Body](), list[KubernetesDenied]()
         places = [(kind, namespace) for kind in KINDS for namespace in self._rules.namespaces or [""]]
         for kind, namespace in places:
@@ -197,13 +200,13 @@ class KubernetesHome:
         return found
 
     def _now(self, body: Body) -> Body | None:
-        """The resource as it is now; None where it is gone, and also where another one has its name."""
+        """Return the current resource; None if the resource is deleted, or another resource has its name."""
         named = Named.of(body)
         now = self._cluster.get(named.path)
         return now if now is not None and Named.of(now) == named else None
 
     def _kept(self, body: Body) -> Kept | None:
-        """What a look found, told in the status; None where nothing is left."""
+        """Reconcile, and write the status; None if nothing is left."""
         named = Named.of(body)
         try:
             kept = self._look(named, record_of(body))
@@ -231,11 +234,10 @@ class KubernetesHome:
         return [each.slots for each in list(self._pod.shared.values())]
 
     def _tidy(self, uids: Collection[str], held: Mapping[Slots, Collection[str]]) -> None:
-        """An end to what is kept of resources that are gone. `held`: who holds slots, from before it was asked which
-        resources there are."""
+        """Forget deleted resources. `slot_holders`: holders of slots, read before the resources were listed."""
         for known in (self._keepers.asked, self._agents.named, self._rests_until_ms, self._looked_s):
             for uid in known.keys() - uids:
-                known.pop(uid, None)  # `hear` may be faster
+                known.pop(uid, None)  # `note_change` may be faster
         self._left &= set(uids)
         self._queue.forget_others(uids)
         self._keepers.keep_only(uids)
@@ -245,8 +247,8 @@ class KubernetesHome:
 
 
 def wants_finalizer(body: Body) -> bool:
-    """Whether something is to be done before a resource is gone: the backups of a Backup are deleted, a Restore that
-    is not over is stopped."""
+    """Whether there is work before the deletion of a resource: the backups of a Backup are deleted, an unfinished
+    Restore is stopped."""
     match body["kind"]:
         case "Backup":
             return bool(((body.get("spec") or {}).get("expiry") or {}).get("deletionFinalizer", True))
@@ -260,7 +262,7 @@ _METADATA = ("name", "namespace", "uid", "generation", "deletionTimestamp", "fin
 
 
 def _in_short(body: Body, kind: str) -> Body:
-    """What a round needs of a resource: all of them as they are may be more than the pod holds."""
+    """Return the fields of a resource that a round needs: all complete resources may exceed the memory of the pod."""
     metadata, status = body["metadata"], body.get("status") or {}
     told = {name: status.get(name) for name in ("reconciled", "observedGeneration")}
     return {
@@ -271,11 +273,11 @@ def _in_short(body: Body, kind: str) -> Body:
 
 
 def _is_told(body: Body, condition: str) -> bool:
-    """Whether its status has a condition of that type."""
+    """Whether the status has a condition of that type."""
     return any(each.get("type") == condition for each in (body.get("status") or {}).get("conditions") or ())
 
 
 def _is_as_declared(body: Body) -> bool:
-    """As its status tells."""
+    """Whether the status says `reconciled`, for the present generation."""
     status = body.get("status") or {}
     return status.get("reconciled") is True and status.get("observedGeneration") == body["metadata"]["generation"]

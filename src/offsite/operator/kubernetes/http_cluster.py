@@ -1,6 +1,6 @@
-"""The port `Cluster` over HTTP: one connection for each request, made with what a login handed out.
+"""Implements `KubernetesApi` over HTTP: one connection per request, with the credentials of a login.
 
-Nothing is retried here: the next look asks again.
+No request is repeated here: the next round asks again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from offsite.operator.kubernetes.cluster import Body
 TIMEOUT_S = 30.0
 ANSWER_MAX_BYTES = 256 * 1024 * 1024
 OBJECT_MAX_BYTES = 1536 * 1024
-"""As etcd takes them by default. A hundred of these are a page: one that is cut is no answer."""
+"""The default limit of etcd. A page has a hundred objects: a truncated page is refused."""
 PAGE = 100
 _JSON = "application/json"
 NAMES_ALONE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""The server leaves out all but the metadata."""
+"""The server returns only metadata."""
 _SAID_MAX = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How to reach an API server. `headers` say who asks."""
+    """The address of an API server. `headers`: credentials."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -38,7 +38,7 @@ class Access:
 
 
 class HttpCluster:
-    """`log_in` is called for each request: tokens change, and reading them is cheap."""
+    """`log_in` is called for every request: tokens change, and reading them is cheap."""
 
     def __init__(self, log_in: Callable[[], Access]) -> None:
         self._log_in = log_in

@@ -1,9 +1,9 @@
-"""Runs the home under kopf, which watches resources, keeps the finalizer, and calls again what is not done yet. The
-only file that knows kopf.
+"""Runs the home under kopf: kopf watches resources, keeps the finalizer, and repeats unfinished calls. The only file
+that imports kopf.
 
-Rounds are made beside it and not by timers of kopf: those put the finalizer on every resource, and here only those
-have it that something is to be done for before they go. They also find what no event tells of: agents that ended, a
-repository that is back.
+Rounds run beside kopf, not by timers of kopf: kopf's timers would put the finalizer on every resource, but only
+resources with work before their deletion have the finalizer. Rounds also find changes without an event: ended agents, a
+repository that answers again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.resources.model import GROUP, VERSION
 
 STATE_PREFIX = f"kopf.{GROUP}"
-"""How annotations begin that kopf keeps."""
+"""The prefix of the annotations of kopf."""
 AGAIN_S = 2.0
-"""From one question whether a deletion is done to the next."""
+"""Time between two checks whether a deletion is finished."""
 _AFTER_ERROR_S = 5.0
 
 
@@ -43,8 +43,7 @@ class HashedSpecs(kopf.AnnotationsDiffBaseStorage):
 
 
 def log_in() -> Access:
-    """As a pod is logged in, else as a person is by KUBECONFIG. Raises `KubernetesUnavailable` where there is
-    neither."""
+    """Log in as a pod, or else as a person by KUBECONFIG. Raises `KubernetesUnavailable` if both are missing."""
     found = _logged_in(kopf.OperatorSettings())
     if found is None:
         raise KubernetesUnavailable("there is no service account and no kubeconfig", hint="set KUBECONFIG")
@@ -53,7 +52,8 @@ def log_in() -> Access:
 
 
 def run(home: KubernetesHome, *, namespaces: Sequence[str], every_s: float) -> None:
-    """Look after all resources until SIGINT or SIGTERM. Agents go on then. `every_s`: from one round to the next."""
+    """Manage all resources until SIGINT or SIGTERM. Agents continue afterwards. `every_s`: seconds between two
+    rounds."""
     logging.getLogger("kopf").setLevel(logging.WARNING)
     registry = kopf.OperatorRegistry()
     _register(registry, home, every_s)
@@ -67,7 +67,8 @@ def run(home: KubernetesHome, *, namespaces: Sequence[str], every_s: float) -> N
 
 
 def _register(registry: kopf.OperatorRegistry, home: KubernetesHome, every_s: float) -> None:
-    """The ids of handlers become names of annotations: the names of functions in here would be refused."""
+    """Register the handlers with explicit ids: kopf puts the ids into names of annotations, and names of nested
+    functions would be refused."""
     rounds = list[asyncio.Task[None]]()
 
     @kopf.on.startup(registry=registry)
@@ -88,7 +89,7 @@ def _register(registry: kopf.OperatorRegistry, home: KubernetesHome, every_s: fl
 
 
 def _look_after(registry: kopf.OperatorRegistry, home: KubernetesHome, resources: tuple[str, str, str]) -> None:
-    """All resources of a kind."""
+    """Register the handlers of a kind."""
 
     @kopf.on.resume(*resources, registry=registry, id="keep")
     @kopf.on.create(*resources, registry=registry, id="keep")

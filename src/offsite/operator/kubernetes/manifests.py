@@ -1,6 +1,6 @@
-"""What an installation of the operator in Kubernetes is made of. Pure.
+"""The manifests of an installation of the operator in Kubernetes. Pure.
 
-One source for two ways: plain manifests hold the defaults of the settings, the chart of Helm their expressions.
+One source for two outputs: plain manifests with the defaults of the settings, and a Helm chart with their expressions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Manifest = dict[str, Any]
 
 PORT = 9464
 USER_ID = 65532
-"""Of the user of the image (deploy/image/Dockerfile)."""
+"""The user of the image (deploy/image/Dockerfile)."""
 CONFIGURATION_FOLDER = "/etc/offsite"
 AGENT_IMAGE = "OFFSITE_AGENT_IMAGE"
-"""The variable that tells the operator which image agents run, where a resource names none: its own."""
+"""A variable: the image of agents whose resource names none, by default the operator's own image."""
 ALLOWED_IMAGES, ALLOWED_METADATA, LOOKED_AFTER = (
     *("OFFSITE_ALLOWED_IMAGES", "OFFSITE_ALLOWED_METADATA", "OFFSITE_NAMESPACES"),
 )
-"""Variables with blanks between their words: which other images, labels and annotations it may name, and of which
+"""Variables with words separated by blanks: allowed further images, allowed labels and annotations, watched
 namespaces."""
 TEMPORARY_FOLDER = "/tmp"  # noqa: S108  # a folder of the container's own
 FOLDERS = {
@@ -32,9 +32,10 @@ FOLDERS = {
     "XDG_CACHE_HOME": f"{TEMPORARY_FOLDER}/cache",
     "XDG_STATE_HOME": f"{TEMPORARY_FOLDER}/state",
 }
-"""Variables: the rest of a container can only be read."""
+"""Variables of writable folders: the rest of a container is read-only."""
 MEMORY_FOLDER = "/var/lib/offsite"
-"""Where the operator remembers what it saw of repositories (`XDG_STATE_HOME`): on a volume, for it outlives pods."""
+"""The folder of the operator's memory about repositories (`XDG_STATE_HOME`): on a volume, because the memory outlives
+pods."""
 POD_SECURITY: Manifest = {
     "runAsNonRoot": True,
     "runAsUser": USER_ID,
@@ -52,17 +53,17 @@ _SECONDS_TO_END = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A text that differs between installations. `path`: where Helm has it."""
+    """A text that differs between installations. `path`: path in Helm's values."""
 
     path: str
     default: str
     help: str = ""
     otherwise: Setting | None = None
-    """What counts where it is empty."""
+    """The setting that applies if this one is empty."""
 
     @property
     def expression(self) -> str:
-        """As a template of Helm asks for it, also within a loop."""
+        """The Helm expression, valid within a loop, too."""
         otherwise = f" | default $.{self.otherwise.path}" if self.otherwise is not None else ""
         return f"{{{{ $.{self.path}{otherwise} }}}}"
 
@@ -129,10 +130,10 @@ VALUES = (
     METADATA,
     REMEMBERED,
 )
-"""Those that `values.yaml` holds."""
+"""The settings in `values.yaml`."""
 
 Tell = Callable[[Setting], str]
-"""What is written for a setting."""
+"""Return the text of a setting."""
 
 
 def by_default(setting: Setting) -> str:
@@ -144,7 +145,7 @@ def by_helm(setting: Setting) -> str:
 
 
 def namespace_manifest(tell: Tell) -> Manifest:
-    """A chart has none: Helm makes the namespace."""
+    """The namespace, for plain manifests only: Helm creates the namespace."""
     safe = {"pod-security.kubernetes.io/enforce": "restricted"}
     return {
         "apiVersion": "v1",
@@ -154,10 +155,10 @@ def namespace_manifest(tell: Tell) -> Manifest:
 
 
 def operator_manifests(tell: Tell) -> tuple[Manifest, ...]:
-    """In the order in which they are applied. Cluster-wide it may look at definitions, and nothing else."""
+    """The manifests in the order of application. Cluster-wide the operator may only list and watch definitions."""
     look = _allow(
         "apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"]
-    )  # kopf: which kinds there are
+    )  # kopf lists the existing kinds
     policy = _manifest(tell, _ADMISSION, "ValidatingAdmissionPolicy")
     binding = {"policyName": _name(tell), "validationActions": ["Deny"]}
     return (
@@ -174,15 +175,14 @@ def operator_manifests(tell: Tell) -> tuple[Manifest, ...]:
 
 
 def namespace_manifests(tell: Tell, place: Manifest) -> tuple[Manifest, ...]:
-    """What a namespace needs whose resources are looked after. `place`: its metadata, empty where a command names
-    it."""
+    """The manifests of a watched namespace. `place`: its metadata; empty if a command names the namespace."""
     role, binding, network = (
         _manifest(tell, version, kind)
         for version, kind in ((_RBAC, "Role"), (_RBAC, "RoleBinding"), ("networking.k8s.io/v1", "NetworkPolicy"))
     )
     for manifest in (role, binding, network):
         manifest["metadata"] = {**manifest["metadata"], **place}
-    network["metadata"]["name"] = f"{tell(RELEASE)}-agents"  # in its own namespace the operator has one, too
+    network["metadata"]["name"] = f"{tell(RELEASE)}-agents"  # the operator has another one in its own namespace
     return (
         role | {"rules": [*_rules()]},
         _bound(tell, "Role", binding),
@@ -201,8 +201,9 @@ def _bound(tell: Tell, kind: str, binding: Manifest) -> Manifest:
 
 
 def _rules() -> tuple[Manifest, ...]:
-    """The least, in one namespace: it neither makes nor deletes what people declare. Of Secrets and claims it asks for
-    labels, by name; Kubernetes has no right for labels alone. Whoever may make Deployments could mount them anyway."""
+    """The minimal rights in one namespace: the operator neither creates nor deletes declared resources. Of Secrets and
+    claims the operator reads labels, by name; Kubernetes has no right for labels alone. A holder of the right to create
+    Deployments could mount them anyway."""
     kinds = [each.plural for each in DEFINITIONS.values()]
     return (
         _allow(GROUP, kinds, ["get", "list", "watch", "patch"]),  # patch: finalizers, and the annotations of kopf
@@ -213,8 +214,8 @@ def _rules() -> tuple[Manifest, ...]:
 
 
 def _policy(tell: Tell) -> Manifest:
-    """What the operator would refuse by its own settings, refused when it is declared. What a definition can say is
-    there. Where the spec stays as it was nothing is asked: what was accepted once can be looked after, and deleted."""
+    """Refuse at declaration what the operator would refuse by its own settings. Rules about the resource alone are in
+    the definition. An unchanged spec is not checked: a formerly accepted resource can be managed and deleted."""
     image = f"{tell(REPOSITORY)}:{tell(TAG)}"
     template = "object.spec.agents.template"
     listed = "({0} in ['', '{1}'] || {0} in '{2}'.split(' '))"
@@ -254,7 +255,7 @@ def _policy(tell: Tell) -> Manifest:
 
 
 def _reached(pods: Mapping[str, str], *ports: int) -> Manifest:
-    """By others at these ports alone, or by nobody. Where they go themselves depends on stores and brokers."""
+    """Allow ingress at these ports only, or no ingress. Egress depends on stores and brokers."""
     ingress = [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}] if ports else []
     return {"podSelector": {"matchLabels": {**pods}}, "policyTypes": ["Ingress"], "ingress": ingress}
 
@@ -264,7 +265,7 @@ def _allow(group: str, resources: list[str], verbs: list[str]) -> Manifest:
 
 
 def _deployment(tell: Tell) -> Manifest:
-    """One, and the one of before ends first. Two at once would be safe: locks in the repositories keep them apart."""
+    """One replica; the former pod ends first. Two at once would be safe: locks in the repositories separate them."""
     return {
         "replicas": 1,
         "strategy": {"type": "Recreate"},
@@ -328,7 +329,7 @@ def _container(tell: Tell) -> Manifest:
 
 
 def variables(values: Mapping[str, str]) -> list[Manifest]:
-    """As a container has them."""
+    """Return the variables in the form of a container."""
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
@@ -351,7 +352,7 @@ def _labels(tell: Tell) -> Mapping[str, str]:
 
 
 def _selected(tell: Tell) -> Mapping[str, str]:
-    """Of a Deployment these can never be changed."""
+    """The selector labels: a Deployment can never change them."""
     return {
         "app.kubernetes.io/name": "offsite",
         "app.kubernetes.io/component": "operator",

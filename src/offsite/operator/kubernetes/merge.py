@@ -1,5 +1,4 @@
-"""How objects of Kubernetes are merged: as `kubectl apply` merges a pod template, and as an API server takes a patch.
-Pure."""
+"""Merges Kubernetes objects: pod templates as in `kubectl apply`, and patches as in an API server. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +8,11 @@ from typing import Any
 Object = Mapping[str, Any]
 
 _KEYS = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath"}
-"""Lists that are merged: the field by which two of their parts are the same. Others are replaced as a whole."""
+"""Lists that are merged, with the field that identifies an element. Other lists are replaced as a whole."""
 
 
 def strategic_merge(base: Object, patch: Object) -> dict[str, Any]:
-    """`base` with what `patch` says of it. Maps are merged, and so are lists of parts that have names; what is new in
-    these comes last."""
+    """Merge `patch` into `base`. Maps are merged, and so are lists of named elements; new elements come last."""
     made = dict(base)
     for name, value in patch.items():
         before = made.get(name)
@@ -34,8 +32,8 @@ def _merged(base: Sequence[Object], patch: Sequence[Object], key: str) -> list[O
 
 
 def merge_patch(before: Object, after: Object) -> dict[str, Any]:
-    """What makes `after` of one that has `before`, and may have more, by a patch of RFC 7396: that merges maps, so what
-    is gone is named."""
+    """Return the RFC 7396 patch that changes an object with `before` (and possibly more) into one with `after`. The
+    patch format merges maps, so removed keys are named with null."""
     made: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for name, value in after.items():
         was = before.get(name)

@@ -1,5 +1,5 @@
-"""What the pod of the operator was given: rules, accounts, clusters, and a store that operators share. Jobs (restores,
-checkpoints, drills, expiry) run in this pod, and are begun with it."""
+"""The inputs of the operator's pod: rules, accounts, clusters, and a store shared by operators. Jobs (restores,
+checkpoints, drills, expiry) run in this pod."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 
 LOOK_MAX_S = 300.0
-"""Of one look at a resource, for all others wait: a store of its owner's may answer slowly on purpose, or for ever."""
+"""Time limit of one reconciliation, because all other resources wait: a store of the owner of a resource may answer
+slowly on purpose, or for ever."""
 CLUSTERS = "clusters.yaml"
-"""Beside the accounts: whose resources may use which cluster of the operator's."""
+"""Beside the accounts: the namespaces whose resources may use each of the operator's clusters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeRules:
-    """What the operator is told. `namespaces`: of the resources, none for all; `accounts`: a file, which has those of
-    the clusters beside it; `folder`: of this process, for its expiry jobs; `state`: the store that all operators of
-    these resources share, empty for the folder; `image`: of agents, and `images` that a resource may name beside it;
-    `metadata`: names of labels and annotations that it may give to their pods;
-    `jobs_at_once`: restores, checkpoints and drills that run here at a time (each has a Spark of its own)."""
+    """The settings of the operator. `namespaces`: watched namespaces, none: all. `accounts`: the accounts file, with
+    the cluster files in the same folder. `folder`: folder of the process, for its expiry jobs. `state`: the store
+    shared by all operators of the resources; empty: the folder. `image`: default image of agents. `images`: further
+    images for resources. `metadata`: names of labels and annotations that a resource may give to its pods.
+    `jobs_at_once`: restores, checkpoints and drills in this pod at a time (every job has a separate Spark)."""
 
     accounts: Path
     folder: Path
@@ -48,7 +49,7 @@ class HomeRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLayout(FolderLayout):
-    """The accounts in a file of any name, and clusters beside it: all of them may be keys of one Secret."""
+    """The accounts in a file of any name, and cluster files beside it: all may be keys of one Secret."""
 
     file: Path
 
@@ -62,18 +63,18 @@ class PodLayout(FolderLayout):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLaunches(Launches):
-    """Agents find their cluster in a Secret that the operator does not read. `images`: all that agents may run;
-    `metadata`: names of labels and annotations that their pods may have; `closed`: why resources of the namespace may
-    not use a cluster of the operator's, empty where they may."""
+    """Agents find their cluster in a Secret unreadable for the operator. `images`: all allowed images of agents.
+    `metadata`: allowed names of labels and annotations of agents' pods. `closed`: why resources of the namespace may
+    not use a cluster of the operator; empty: allowed."""
 
     images: Sequence[str]
     metadata: Sequence[str]
     closed: Callable[[str], str]
 
     def check(self, agents: AgentsWanted) -> None:
-        Launches.check(self, agents)  # slots make another class, which super() does not know
+        Launches.check(self, agents)  # slots=True makes another class, unknown to super()
         template = agents.template
-        if images := template.images - {*self.images}:  # it would run with the Secrets of its namespace
+        if images := template.images - {*self.images}:  # the image would run with the Secrets of its namespace
             raise BadResource(
                 f"spec.agents.template: image {min(images)!r} is none that agents may run: {', '.join(self.images)}",
                 hint="leave it away, or start the operator with --allow-image",
@@ -87,7 +88,7 @@ class PodLaunches(Launches):
         self._check_service_account(template.spec.service_account_name, agents.place)
 
     def _check_service_account(self, name: str, place: Place) -> None:
-        """Pods have its rights in a cloud: those are for the account to say, as its secrets are."""
+        """Pods get the cloud rights of the service account: the account lists them, like its secrets."""
         account = self.accounts.account(place) if name else None
         if not name or (account is not None and name in account.service_accounts):
             return
@@ -101,7 +102,7 @@ class PodLaunches(Launches):
         return b""
 
     def reach(self, cluster: str) -> bytes:
-        """Raises `ClusterClosed` as well."""
+        """Like the base method. Also raises `ClusterClosed`."""
         data = Launches.reach(self, cluster)
         if problem := self.closed(cluster):
             raise ClusterClosed(f"cluster {cluster} {problem}")
@@ -109,7 +110,7 @@ class PodLaunches(Launches):
 
 
 class Pod:
-    """Reads accounts anew for each look, and keeps what they opened."""
+    """Reads the accounts again for every reconciliation, and keeps opened stores."""
 
     def __init__(self, rules: HomeRules, *, clock: Clock) -> None:
         self._rules, self._clock = rules, clock
@@ -117,11 +118,11 @@ class Pod:
         self._accounts: Accounts | None = None
         self._store: Store | None = None
         self.shared: dict[str, Shared] = {}
-        """Of the namespaces that were looked at."""
+        """By namespace."""
 
     def open(self, namespace: str) -> tuple[Launches, Shared]:
-        """What resources of a `namespace` are looked at with. Raises `BadResource` where the accounts cannot be read:
-        what they open is never taken for moved. Raises what the shared store raises, as long as it was never there."""
+        """Return the means for resources of a `namespace`. Raises `BadResource` if the accounts cannot be read: their
+        places never count as moved. Raises the errors of the shared store, until the store was opened once."""
         if not self._layout.accounts.exists():
             raise BadResource(
                 f"there is no {self._layout.accounts.name}",
@@ -155,7 +156,7 @@ class Pod:
         return launches, self.shared[namespace]
 
     def _limit(self) -> Callable[[], None]:
-        """What ends a look that began now, and takes too long."""
+        """Return a check that ends a reconciliation, started now, after the time limit."""
         began_s = self._clock.monotonic_s()
 
         def check_time() -> None:
@@ -168,7 +169,7 @@ class Pod:
         return check_time
 
     def _for(self, namespace: str, account: Account) -> Account:
-        """The account as the resources of a namespace have it."""
+        """Return the account as the resources of a namespace see the account."""
         bound = account.namespaces
         line = f"add {namespace} to its namespaces" if bound else f"write into it namespaces: [{namespace}]"
         identities = {name: of for name, of in account.identities.items() if not self._closed(namespace, of, "")}
@@ -176,8 +177,9 @@ class Pod:
         return replace(account, closed=closed, identities=identities)
 
     def _closed(self, namespace: str, bound: Sequence[str], line: str) -> str:
-        """Why resources of a namespace may not use what is bound to others; empty: they may. What names none is for the
-        only one that is looked after: who looks after more says whose it is."""
+        """Return why resources of a namespace may not use an object that is bound to namespaces; empty: they may. An
+        object bound to no namespace is for the only watched namespace: an operator of several namespaces must bind
+        every object."""
         looked_after = self._rules.namespaces
         bound = bound or (looked_after if len(looked_after) == 1 else ())
         if namespace in bound or "*" in bound:
@@ -186,7 +188,7 @@ class Pod:
 
 
 def _opened(rules: HomeRules, accounts: Accounts) -> Store:
-    """The store that operators share. Raises `BadRepositoryUrl`, and what the store raises."""
+    """Open the store shared by operators. Raises `BadRepositoryUrl`, and the errors of the store."""
     first = accounts.known[0] if accounts.known else None
     store = open_store(rules.state or str(rules.folder / "state"), environment=variables_of(first, os.environ))
     store.prepare()

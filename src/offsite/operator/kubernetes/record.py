@@ -1,7 +1,7 @@
-"""A resource of Kubernetes as the record that keepers look at, with all repositories that it may have something in.
+"""A Kubernetes resource as the record of keepers, with all repositories that may hold data of the resource.
 
-Each of those is noted in an annotation of its own before anything begins there. So a note is never lost to another one,
-and goes with the resource.
+Every repository is recorded in a separate annotation before anything starts in the repository. Hence no record
+overwrites another record, and the records are deleted with the resource.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from offsite.operator.kubernetes.cluster import Body, Cluster, Named, resources_
 from offsite.operator.resources.model import GROUP
 
 PLACE = f"place.{GROUP}/"
-"""How annotations begin that note a repository."""
+"""The prefix of annotations that record a repository."""
 
 
 def record_of(body: Body) -> Record:
-    """Raises `BadResource`."""
+    """Read the record. Raises `BadResource`."""
     metadata = body["metadata"]
     return Record(
         kind=body["kind"],
@@ -42,13 +42,13 @@ def record_of(body: Body) -> Record:
 
 
 def place_notes(places: Iterable[Place]) -> dict[str, str]:
-    """The annotations for `places`."""
+    """Return the annotations of `places`."""
     fields = [{"account": each.account, "repository": each.repository} for each in places]
     return {PLACE + _hash(each): json.dumps(each, sort_keys=True) for each in fields}
 
 
 class Uids(Collection[str]):
-    """Of resources, as they were listed. Where that was not all of them, any uid may be one."""
+    """The listed uids of resources. After an incomplete listing any uid may exist."""
 
     def __init__(self, uids: Iterable[str], *, is_whole: bool) -> None:
         self._uids, self.is_whole = frozenset(uids), is_whole
@@ -65,15 +65,15 @@ class Uids(Collection[str]):
 
 @dataclass(slots=True, kw_only=True)
 class ClusterRecords:
-    """The port `Changes`. `named`: the resource that is looked at; `known`: the uids of all, as they were listed last,
-    None before that."""
+    """Implements `RecordStore`. `named`: the current resource. `listed`: the uids of the last listing; None: not listed
+    yet."""
 
     cluster: Cluster
     named: Named | None = None
     known: Uids | None = None
 
     def change(self, kind: str, name: str, edit: Edit) -> Record | None:
-        """Only places are ever changed, and only of the resource that is looked at."""
+        """Only places change, and only of the current resource."""
         named = self._looked_at
         check((kind, name) == (named.kind, named.name), "only what is looked at is changed")
         body = self.cluster.get(named.path)
@@ -101,8 +101,8 @@ class ClusterRecords:
 
 
 def _places(body: Body) -> Iterator[Place]:
-    """Those that are noted, and those of the backups that the status tells of: notes are lost when somebody replaces
-    the whole resource."""
+    """Yield the recorded places, and the places in the status: annotations are lost when a person replaces the whole
+    resource."""
     for name, text in (body["metadata"].get("annotations") or {}).items():
         if name.startswith(PLACE):
             yield _noted(name, text)
@@ -112,7 +112,7 @@ def _places(body: Body) -> Iterator[Place]:
 
 
 def _noted(name: str, text: str) -> Place:
-    """Whoever may write the resource may write its annotations. Raises `BadResource`."""
+    """Parse an annotation: any person who may write the resource may write its annotations. Raises `BadResource`."""
     try:
         fields = json.loads(text)
         if isinstance(fields["account"], str) and isinstance(fields["repository"], str):

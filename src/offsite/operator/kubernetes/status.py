@@ -1,4 +1,4 @@
-"""The status of a resource as Kubernetes stores it: that of all homes, merged into what is there. Pure."""
+"""The status of a resource in Kubernetes: the status of all homes, merged into the stored status. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offsite.operator.kubernetes.merge import merge_patch
 
 
 def status_told(body: Body, kept: Kept, now_ms: int) -> dict[str, Any]:
-    """What is told of the resource that `body` is."""
+    """Build the status of the resource `body`."""
     told = [_with_reason(each, kept.fields or {}, body) for each in kept.told]
     return status_of(
         body["kind"],
@@ -28,7 +28,7 @@ def status_told(body: Body, kept: Kept, now_ms: int) -> dict[str, Any]:
 
 
 def status_patch(body: Body, status: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes `status` of the one that `body` has; empty where they are the same."""
+    """Return the patch from the stored status to `status`; empty if they are equal."""
     before = body.get("status") or {}
     if before == status:
         return {}

@@ -1,1 +1,1 @@
-"""What may be declared, and how it is written. Pure."""
+"""The declarable resources, and their notation. Pure."""

@@ -37,17 +37,18 @@ class BackupState(StrEnum):
 
 
 class Destination(Strict):
-    """Where backups go. A change begins a new backup there; the one of before is kept until expiry deletes it."""
+    """The destination of backups. A change starts a new backup at the new destination; the former backup stays until
+    expiry deletes the backup."""
 
     account: OptionalName = ""
-    """An account of the accounts file. Empty: its first one."""
+    """An account of the accounts file. Empty: its first account."""
     endpoint: Text = ""
-    """The repository: a folder, or a URL (`s3://bucket/prefix`). Empty: that of the account."""
+    """The repository: a folder, or a URL (`s3://bucket/prefix`). Empty: the repository of the account."""
     path: Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=80)] = ""
     """The name of the backups in the repository, before the timestamp. Empty: the name of the resource."""
     timestamp_format: Annotated[str, StringConstraints(max_length=60)] = DEFAULT_TIMESTAMP_FORMAT
-    """Put behind `path` when a backup is begun: the time in UTC in Go's notation. Empty: nothing, so that a backup that
-    is begun again goes on where it was."""
+    """Appended to `path` at the start of a backup: the time in UTC, in Go's notation. Empty: no timestamp, so a
+    restarted backup continues in place."""
 
 
 SPARK_NAMES = (
@@ -64,7 +65,7 @@ SPARK_NAMES = (
     *("spark.rpc.message.maxSize", "spark.speculation", "spark.sql.shuffle.partitions", "spark.task.cpus"),
     *("spark.task.maxFailures",),
 )
-"""Settings of Spark that a resource may have: sizes, numbers, times. Others choose code, or where data and secrets
+"""Spark settings that a resource may set: sizes, numbers, times. Other settings choose code, or where data and secrets
 go."""
 _SIZE = re.compile(r"[0-9A-Za-z.]*")
 _LOCAL = re.compile(r"local(\[[0-9*]+( *, *[0-9]+)?\])?")
@@ -76,7 +77,7 @@ def _named(names: Iterable[str]) -> str:
 
 
 def _is_word(value: str) -> bool:
-    """No path: the C library reads the file that TZ=/path or TZ=:../path names."""
+    """Whether the value is a word and no path: the C library reads the file named by TZ=/path or TZ=:../path."""
     return value.isprintable() and value[:1] not in {"/", ":", "~"} and ".." not in value
 
 
@@ -87,57 +88,56 @@ def _setting_name(name: str) -> str:
 
 
 class AgentTemplate(Strict):
-    """How the processes run that copy."""
+    """How the copying processes run."""
 
     spark_master: Text = ""
-    """Spark master URL: `local[N]`, or that of the operator (its OFFSITE_SPARK_MASTER). Empty: the cores of the
+    """Spark master URL: `local[N]`, or the operator's master (its OFFSITE_SPARK_MASTER). Empty: the cores of the
     machine."""
     spark_conf: Annotated[
         dict[Annotated[str, StringConstraints(max_length=200), AfterValidator(_setting_name)], Line],
         Field(max_length=64, json_schema_extra={"propertyNames": {"maxLength": 200, "enum": SPARK_NAMES}}),
     ] = {}
-    """Settings of Spark that are sizes, numbers and times, such as `spark.executor.memory`. All others are the
+    """Spark settings that are sizes, numbers and times, such as `spark.executor.memory`. All other settings are the
     operator's (its OFFSITE_SPARK_PROPERTIES)."""
     spark_archive: Text = ""
-    """What `offsite spark pack` made: that of the operator (its OFFSITE_SPARK_ARCHIVE). Empty: the same, where
+    """The archive made by `offsite spark pack`: the operator's archive (its OFFSITE_SPARK_ARCHIVE). Empty: the same, if
     `sparkMaster` is the operator's."""
     image: Text = ""
-    """In Kubernetes: the container image. Empty: that of the operator."""
+    """In Kubernetes: the container image. Empty: the image of the operator."""
     environment: Annotated[
         dict[str, Text],
         Field(max_length=64, json_schema_extra={"propertyNames": {"maxLength": 200, "enum": VARIABLE_NAMES}}),
     ] = {}
-    """More environment variables: of language, time zone, rack and threads. Their values are no paths."""
+    """More environment variables: language, time zone, rack and threads. Values must not be paths."""
     resources: Annotated[
         dict[Literal["cpu", "memory"], Annotated[str, StringConstraints(max_length=20), *NUMBER_OR_TEXT]], Field()
     ] = {}
-    """In Kubernetes: what is requested for each."""
+    """In Kubernetes: the resource requests of every pod."""
     metadata: PodMetadata = PodMetadata()
     """In Kubernetes: labels and annotations of pods."""
     spec: PodSpec = PodSpec()
-    """In Kubernetes: what else pods are, merged into what the operator makes them as `kubectl apply` merges:
-    containers, variables and volumes by their names, mounts by their paths, all other lists as a whole."""
+    """In Kubernetes: further fields of pods, merged into the operator's pods as in `kubectl apply`: containers,
+    variables and volumes by name, mounts by path, all other lists as a whole."""
 
     @property
     def images(self) -> frozenset[str]:
-        """The images that it names."""
+        """The images named by the template."""
         named = (self.image, *(container.image for container in self.spec.containers))
         return frozenset(image for image in named if image)
 
     def spark_environment(self) -> dict[str, str]:
-        """The variables that tell an agent of its Spark, of those that are set. How executors come by secrets is for
-        the operator to say."""
+        """The set variables that describe the agent's Spark. How executors get secrets is the operator's choice."""
         choice = SparkChoice(master=self.spark_master or None, conf=self.spark_conf, archive=self.spark_archive or None)
         return {name: value for name, value in choice.environment().items() if name != "OFFSITE_SECRETS"}
 
     @property
     def is_local(self) -> bool:
-        """Whether it runs in one JVM, where it names a master: what is written otherwise is for nobody to guess."""
+        """Whether Spark runs in one JVM, if a master is named: another notation is not interpreted."""
         return _LOCAL.fullmatch(self.spark_master) is not None
 
     def forbidden(self) -> str:
-        """What is not for a resource to choose: names of settings and variables that may lead to code, or secrets
-        elsewhere. Empty: nothing. No rule of the model: what was accepted once stays readable."""
+        """Return the forbidden choices of a resource: settings and variables that may lead to code, or send secrets
+        elsewhere. Empty: none. Not a rule of the model: a formerly accepted resource stays readable."""
         settings = self.spark_conf
         variables = self.environment | {
             variable.name: variable.value for container in self.spec.containers for variable in container.env
@@ -161,32 +161,34 @@ class AgentTemplate(Strict):
 
 
 class Agents(Strict):
-    """The processes that copy. One copies; the others stand by and take its place within half a minute."""
+    """The copying processes. A single process copies. The remaining processes stand by, and take over within half a
+    minute."""
 
     replicas: Annotated[int, Field(ge=0, le=100, strict=True)] = 3
-    """How many."""
+    """The number of processes."""
     template: AgentTemplate = AgentTemplate()
 
 
 class Expiry(Strict):
-    """What is let go, and what is kept whatever happens."""
+    """The data to delete, and the data to keep in any case."""
 
     maximum_retention: OptionalDuration = ""
-    """Restore points that are older are let go. Empty: all are kept."""
+    """Older restore points are deleted. Empty: all are kept."""
     minimum_restorable: OptionalDuration = ""
-    """Nothing is let go that would leave less than so much time restorable, and an older backup is deleted only when
-    the one that took its place covers so much. Empty: no such guard."""
+    """A deletion must leave at least so much time restorable, and an older backup is deleted only after its successor
+    covers so much time. Empty: no such guard."""
     deletion_finalizer: StrictBool = True
-    """Whether the backups are deleted from their repositories when the resource is deleted, before it is gone."""
+    """Whether the backups are deleted from their repositories before a deleted resource disappears."""
 
     def contradiction(self) -> str:
-        """Why both cannot be meant; empty: they can. No rule of the model: what was accepted once stays readable."""
+        """Return why both values are contradictory; empty: no contradiction. Not a rule of the model: a formerly
+        accepted resource stays readable."""
         return expiry_contradiction(self.maximum_retention, self.minimum_restorable)
 
 
 def expiry_contradiction(most: str, least: str) -> str:
-    """Why a `maximumRetention` and a `minimumRestorable` cannot both be meant; empty: they can, or one is not given.
-    The definition for Kubernetes has the same in CEL."""
+    """Return why a `maximumRetention` and a `minimumRestorable` are contradictory; empty: no contradiction, or a value
+    is not given. The definition for Kubernetes has the same rule in CEL."""
     try:
         if not most or not least or parse_duration_s(least) <= parse_duration_s(most):
             return ""
@@ -200,31 +202,32 @@ def expiry_contradiction(most: str, least: str) -> str:
 
 class BackupSpec(Strict):
     identity: Annotated[str, StringConstraints(pattern=r"^([a-z0-9][a-z0-9-]{7,62})?$", max_length=63)] = ""
-    """Of a backup that resources of several Kubernetes clusters share, in one repository: all that declare it are one
-    backup. An account lists it. Empty: the backup is this resource's alone. Immutable."""
+    """The identity of a backup in one repository, shared by resources of several Kubernetes clusters: all resources
+    with the identity are one backup. An account must list the identity. Empty: the backup belongs to this resource
+    alone. Immutable."""
     cluster: OptionalName = ""
     """The source: a cluster of the clusters folder. Empty: the name of the resource. Immutable."""
     state: BackupState = BackupState.RUNNING
-    """`paused` goes on later where it is; `stopped` ends the backup, and what runs next is a new one."""
+    """`paused`: the backup can continue in place. `stopped`: the backup ends, and the next run starts a new backup."""
     destination: Destination = Destination()
     tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=63)] = "default"
-    """A word for people, told with each backup. A change begins a new backup."""
+    """A word for people, shown with every backup. A change starts a new backup."""
     topics: Patterns = ("*",)
-    """What is backed up: names, globs, `regex:PATTERN`. Changed in place: what is added is copied from its beginning
-    on, what is left out stays as it was, and gets nothing new."""
+    """Topics to back up: names, globs, `regex:PATTERN`. Changed in place: added topics are copied from their beginning,
+    removed topics stay as they are, and get no new records."""
     exclude: Patterns = ()
     """Topics to leave out. Changed in place."""
     snapshot_duration: Duration = "7d"
     """How often a checkpoint is taken. Changed in place."""
     agents: Agents = Agents()
     parameters: Annotated[dict[Annotated[str, StringConstraints(max_length=40)], Text], Field(max_length=32)] = {}
-    """Options of `offsite backup run` by their names: `interval`, `read-limit`, `write-limit`, `compression`,
-    `collect-after`, `groups`. Changed in place."""
+    """Options of `offsite backup run` by name: `interval`, `read-limit`, `write-limit`, `compression`, `collect-after`,
+    `groups`. Changed in place."""
     expiry: Expiry = Expiry()
 
 
 class Backup(Resource):
-    """A continuous backup of the topics of one cluster, kept by agents."""
+    """A continuous backup of the topics of one cluster, made by agents."""
 
     kind: Literal["Backup"]
     spec: BackupSpec = BackupSpec()

@@ -1,7 +1,7 @@
 """The definitions of the resources for Kubernetes (`CustomResourceDefinition`), made from their models. Pure.
 
-A definition says what the models say. Beyond that it has what an API server can see and a model cannot: what a change
-may change. Those rules are here, each with the words that the person who breaks it reads.
+A definition has the rules of the model. In addition a definition has rules about changes: an API server can check
+changes, a model cannot. Every rule has a message for a person who breaks the rule.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CATEGORY = "offsite"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """In CEL, of `spec`. With `oldSelf` in it, it is asked of changes only."""
+    """A CEL rule of `spec`. A rule with `oldSelf` is checked for changes only."""
 
     rule: str
     message: str
@@ -44,7 +44,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Of `kubectl get`. Those that are not `wide` are always shown."""
+    """A column of `kubectl get`. Columns that are not `wide` are always shown."""
 
     name: str
     path: str
@@ -55,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What Kubernetes has to know of a kind beside its fields."""
+    """The needs of Kubernetes for a kind, beside its fields."""
 
     model: type[Resource]
     status: type[Status]
@@ -80,7 +80,7 @@ _RESTORE_FIELDS = [field.alias or name for name, field in RestoreSpec.model_fiel
 
 
 def _filled_in(field: str, rule: str, message: str) -> Rule:
-    """The default of a whole spec, `{}`, is judged as well, before its fields are filled in."""
+    """Guard a rule: the default of a whole spec, `{}`, is validated before its fields are filled in."""
     return Rule(rule=f"!has(self.{field}) || {rule}", message=message)
 
 
@@ -173,7 +173,7 @@ DEFINITIONS: Mapping[str, Definition] = {each.kind: each for each in (BACKUP, RE
 
 
 def resource_definition(definition: Definition) -> dict[str, Any]:
-    """The `CustomResourceDefinition` (apiextensions.k8s.io/v1), as it is written to YAML."""
+    """Return the `CustomResourceDefinition` (apiextensions.k8s.io/v1), in the form of its YAML."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -221,7 +221,7 @@ def _whole(definition: Definition) -> Schema:
 
 
 def _metadata() -> Schema:
-    """Of metadata a definition may restrict the name alone."""
+    """A definition may restrict only the name in metadata."""
     name = structural_schema(Metadata)["properties"]["name"]
     return {"type": "object", "properties": {"name": name}}
 

@@ -1,7 +1,7 @@
-"""Times as Go writes them: a layout shows how the moment `Mon Jan 2 15:04:05 MST 2006` would be written. Pure.
+"""Times in Go's notation: a layout shows how the moment `Mon Jan 2 15:04:05 MST 2006` would be written. Pure.
 
-Source: package `time` of Go, functions `nextStdChunk` and `Time.Format`. Of UTC only: a name of a backup is the same
-wherever it is made. The outputs in the tests were written by Go itself.
+Source: package `time` of Go, functions `nextStdChunk` and `Time.Format`. UTC only: a backup name is the same on every
+machine. Go itself wrote the expected outputs in the tests.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WRITTEN = [None, *(_ELEMENTS[element] for element in sorted(_ELEMENTS, key=len,
 
 
 def format_go_time(layout: str, time_ms: int) -> str:
-    """The moment `time_ms` (epoch ms) in UTC as `layout` says; what is no element of a layout stands for itself."""
+    """Format `time_ms` (epoch ms) in UTC by `layout`; other text in the layout is copied."""
     at = datetime.fromtimestamp(time_ms / 1000, tz=UTC).replace(microsecond=time_ms % 1000 * 1000)
     return _NEXT.sub(lambda found: _written(found, at), layout)
 
@@ -70,7 +70,8 @@ def _written(found: re.Match[str], at: datetime) -> str:
 
 
 def _fraction(element: str, at: datetime) -> str:
-    """As many digits as there are zeros; with nines no zeros at the end, and no sign where nothing is left."""
+    """As many digits as zeros in the layout; with nines, trailing zeros are dropped, and the sign if no digit is
+    left."""
     digits = f"{at.microsecond:06}000"[: len(element) - 1].ljust(len(element) - 1, "0")
     if element[1] == "9":
         digits = digits.rstrip("0")

@@ -1,8 +1,8 @@
-"""What all resources share: their envelope, how strict they are, and the kinds of their values.
+"""The common parts of all resources: envelope, strictness, and types of values.
 
-A resource is what a person declares. It is read strictly: a field that is not known is an error, never dropped, so that
-a misspelt one is not taken for its default. The same models make the JSON Schema, the definitions for Kubernetes and
-the reference page.
+A resource is a person's declaration. Reading is strict: an unknown field is an error and never dropped. Otherwise a
+misspelt field would become a default. The same models make the JSON Schema, the definitions for Kubernetes and the
+reference page.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 NAME_MAX = 63
-"""Characters of the name of a resource: it becomes a part of names of processes and of Kubernetes objects."""
+"""Characters of a resource name: the name becomes a part of process names and Kubernetes names."""
 
 NUMBER_MAX = 2**53 - 1
-"""The greatest whole number that is the same for all who read JSON."""
+"""The greatest integer that every JSON reader preserves."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=NAME_MAX)]
-"""The name of a resource, as Kubernetes has them (RFC 1123)."""
+"""A resource name in the form of Kubernetes (RFC 1123)."""
 OptionalName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=NAME_MAX)]
 Duration = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d|w)$", max_length=20)]
-"""As `90s`, `12h`, `7d`."""
+"""Such as `90s`, `12h`, `7d`."""
 OptionalDuration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w))?$", max_length=20)]
 _SIZE = r"[0-9]{1,15}(\.[0-9]{1,6})? ?[kKmMgGtT]?[iI]?[bB]"
 OptionalSize = Annotated[str, StringConstraints(pattern=rf"^({_SIZE})?$", max_length=40)]
-"""As `64kB`, `1.5MiB`."""
+"""Such as `64kB`, `1.5MiB`."""
 OptionalRate = Annotated[str, StringConstraints(pattern=rf"^({_SIZE}(/s)?)?$", max_length=40)]
-"""A size, of each second."""
+"""A size, per second."""
 Text = Annotated[str, StringConstraints(max_length=1024)]
 Line = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00]*$", max_length=1024)]
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=512)]
@@ -49,7 +49,7 @@ def camel(name: str) -> str:
 
 
 class Strict(BaseModel):
-    """Frozen, with the names of fields in camelCase; docstrings below fields describe them."""
+    """A frozen model with camelCase field names; docstrings below fields describe the fields."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -63,28 +63,28 @@ class Strict(BaseModel):
 
 
 class Metadata(BaseModel):
-    """Of a resource, as far as it counts here. What else Kubernetes keeps there is passed over."""
+    """The used fields of a resource's metadata. Other fields of Kubernetes are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=camel, use_attribute_docstrings=True)
 
     name: Name
-    """The name: one resource of a kind has it."""
+    """The name: unique within a kind."""
     namespace: OptionalName = ""
     """In Kubernetes."""
     uid: Annotated[str, StringConstraints(max_length=64)] = ""
-    """Given when the resource is made. A resource made anew under an old name is another one."""
+    """Assigned at creation. A resource created again under an old name is another resource."""
     generation: Annotated[int, Field(ge=0)] = 0
     """Counts the changes of `spec`."""
     deletion_timestamp: str | None = None
-    """When somebody asked for the deletion."""
+    """The time of the deletion request."""
     finalizers: tuple[str, ...] = ()
-    """Who must agree before it is gone."""
+    """The finalizers that must be cleared before the deletion."""
     annotations: dict[str, str] = {}
     labels: dict[str, str] = {}
 
 
 class Resource(Strict):
-    """The envelope. `status` is the operator's."""
+    """The envelope. The operator writes `status`."""
 
     api_version: Literal["offsite.dev/v1alpha1"]
     metadata: Metadata

@@ -1,4 +1,4 @@
-"""Declared resources, read strictly: what is wrong is told by its path, with the name that was probably meant."""
+"""Reads declared resources strictly: an error names its path, and a similar valid name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from offsite.operator.resources.told import shortened, shown
 KINDS: Mapping[str, type[Resource]] = {"Backup": Backup, "Restore": Restore, "Schedule": Schedule}
 _NAMED_MAX = 8
 _MEANT_MAX_CHARS = 64
-"""No name that is meant is longer."""
+"""No suggested name is longer."""
 
 
 def parse_resource(document: object, *, source: str) -> Resource:
-    """The resource that `document` (of YAML or JSON, out of `source`) declares. `status` is passed over. Raises
-    `BadResource`."""
+    """Parse the resource in `document` (YAML or JSON, from `source`). `status` is ignored. Raises `BadResource`."""
     if not isinstance(document, Mapping):
         raise BadResource(f"{source}: it holds no resource", hint="begin it with apiVersion, kind, metadata and spec")
     kind = document.get("kind")
@@ -63,7 +62,7 @@ def _path(place: Sequence[int | str]) -> str:
 
 
 def _fields_at(model: type[BaseModel], place: Sequence[int | str]) -> tuple[str, ...]:
-    """The names of the fields beside one at `place`."""
+    """The names of the fields beside a field at `place`."""
     for name in place:
         field = next((each for each in model.model_fields.values() if each.alias == name), None)
         if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
@@ -73,7 +72,7 @@ def _fields_at(model: type[BaseModel], place: Sequence[int | str]) -> tuple[str,
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """A hint for a name that there is not: the one that was probably meant, or all that there are."""
+    """A hint for an unknown name: the most similar name, or all names."""
     name = name[:_MEANT_MAX_CHARS]
     lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)

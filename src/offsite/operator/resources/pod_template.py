@@ -1,10 +1,10 @@
-"""What a resource may write into the pods of its agents: a pod template of Kubernetes, as far as it is allowed.
+"""The allowed fields of a resource in the pods of its agents: a subset of Kubernetes' pod template.
 
-Fields have the names, shapes and meanings that they have in Kubernetes. What is not here is refused by name, for agents
-hold secrets: nothing that a resource writes leads to the node, to the API, to other secrets, to code, or to where
-others' pods run or do not run. So there are no host paths and namespaces, no security context, no other containers,
-commands and probes, no names of hosts, and no affinity to the pods of other namespaces. Of what stays, the operator
-lists images, service accounts, and names of labels and annotations; Secrets and claims have a label that says so.
+Fields have the names, types and meanings of Kubernetes. Further fields are refused by name, because agents hold
+secrets: no field of a resource may lead to the node, to the API, to foreign secrets, to code, or to the placement of
+foreign pods. Hence a template has no host paths and namespaces, no security context, no further containers, commands
+and probes, no host names, and no affinity to pods of foreign namespaces. Of the allowed fields, the operator lists
+images, service accounts, and names of labels and annotations; Secrets and claims need a label.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ VARIABLE_NAMES = (
     *("LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
     *("MALLOC_ARENA_MAX", "OFFSITE_CLIENT_RACK", "OMP_NUM_THREADS", "TZ"),
 )
-"""Variables that a resource may set. A list of those that it may not would never be whole."""
+"""Variables that a resource may set. A list of forbidden variables would never be complete."""
 AGENT = "agent"
-"""The container of an agent, the only one of its pod."""
+"""The container of an agent, the only container of its pod."""
 TEMPORARY = "temporary"
-"""The volume for temporary files: a template may say how large it is."""
+"""The volume for temporary files: a template may set its size."""
 CLUSTER = "cluster"
-"""The volume that says how to reach the cluster: it is the operator's."""
+"""The volume with the connection of the cluster: reserved for the operator."""
 KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
-"""The name of a label or an annotation, as Kubernetes has them."""
+"""The name of a label or an annotation, in the form of Kubernetes."""
 _KEY_MAX = 317
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -51,7 +51,7 @@ def _key(name: str) -> str:
 
 
 def _by(field: str) -> AfterValidator:
-    """A list of which each has another value of a field. Kubernetes merges such lists by it."""
+    """Require distinct values of a field in a list. Kubernetes merges such lists by the field."""
 
     def once(parts: Sequence[Part]) -> Sequence[Part]:
         values: list[Hashable] = [getattr(part, field) for part in parts]
@@ -63,7 +63,7 @@ def _by(field: str) -> AfterValidator:
 
 
 def _listed(most: int, key: str = "") -> Any:  # noqa: ANN401  # what pydantic calls a field's information
-    """A list that Kubernetes merges by a key, or replaces as a whole where there is none."""
+    """A list that Kubernetes merges by a key, or replaces as a whole without a key."""
     by: dict[str, Any] = {"x-kubernetes-list-map-keys": [key]} if key else {}
     return Field(max_length=most, json_schema_extra={"x-kubernetes-list-type": "map" if key else "atomic"} | by)
 
@@ -82,11 +82,11 @@ Quantity = Annotated[
 Amounts = Annotated[dict[Literal["cpu", "memory", "ephemeral-storage"], Quantity], Field()]
 LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)]
 Key = Annotated[str, StringConstraints(pattern=rf"^{KEY}$", max_length=_KEY_MAX)]
-"""Of labels of nodes and pods."""
+"""The name of a label of nodes and pods."""
 _MapKey = Annotated[str, StringConstraints(max_length=_KEY_MAX), AfterValidator(_key)]
 _DNS = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 ObjectName = Annotated[str, StringConstraints(pattern=rf"^{_DNS}$", max_length=253)]
-"""Of an object of Kubernetes (RFC 1123 subdomain)."""
+"""The name of a Kubernetes object (RFC 1123 subdomain)."""
 OptionalObjectName = Annotated[str, StringConstraints(pattern=rf"^({_DNS})?$", max_length=253)]
 _KEYS = {"propertyNames": {"maxLength": _KEY_MAX, "pattern": f"^{KEY}$"}}
 Short = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
@@ -98,7 +98,7 @@ Mode = Annotated[int, Field(ge=0, le=0o777, strict=True)]
 
 
 class _Sparse(Strict):
-    """What was not given stays away, as Kubernetes has it: it tells `emptyDir: {}` from no `emptyDir`."""
+    """Absent fields stay absent, as in Kubernetes: `emptyDir: {}` differs from no `emptyDir`."""
 
     @model_serializer(mode="wrap")
     def _given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -109,71 +109,71 @@ class KeyFile(_Sparse):
     """One file of a volume."""
 
     key: _File
-    """The key that holds it."""
+    """The key with the content."""
     path: _File
     """The name of the file."""
     mode: Mode | None = None
-    """Its mode."""
+    """The mode of the file."""
 
 
 Items = Annotated[tuple[KeyFile, ...], Field(max_length=32)]
 
 
 class EmptyDirectory(_Sparse):
-    """A folder that is empty when the pod begins."""
+    """A folder that is empty at the start of the pod."""
 
     medium: Literal["", "Memory"] = ""
-    """Empty: the disk of the node. `Memory`: it counts as memory of the container."""
+    """Empty: the disk of the node. `Memory`: counts as memory of the container."""
     size_limit: Quantity | None = None
-    """With more in it the pod is ended."""
+    """The pod is ended if the folder holds more."""
 
 
 class ConfigFiles(_Sparse):
-    """Files out of a ConfigMap of the namespace."""
+    """Files from a ConfigMap of the namespace."""
 
     name: ObjectName
-    """Its name."""
+    """The name of the ConfigMap."""
     items: Items = ()
-    """Which of its keys; none: all."""
+    """The keys to mount; none: all."""
     default_mode: Mode | None = None
     """The mode of files."""
     optional: bool = False
-    """Whether pods begin without it."""
+    """Whether pods start without the ConfigMap."""
 
 
 class SecretFiles(_Sparse):
-    """Files out of a Secret of the namespace that has the label `offsite.dev/for-agents: "true"`."""
+    """Files from a Secret of the namespace with the label `offsite.dev/for-agents: "true"`."""
 
     secret_name: ObjectName
-    """Its name."""
+    """The name of the Secret."""
     items: Items = ()
-    """Which of its keys; none: all."""
+    """The keys to mount; none: all."""
     default_mode: Mode | None = None
     """The mode of files."""
 
 
 class Claim(_Sparse):
-    """A PersistentVolumeClaim of the namespace that has the label `offsite.dev/for-agents: "true"`."""
+    """A PersistentVolumeClaim of the namespace with the label `offsite.dev/for-agents: "true"`."""
 
     claim_name: ObjectName
-    """Its name."""
+    """The name of the claim."""
     read_only: bool = False
-    """Whether nothing is written to it."""
+    """Whether the mount is read-only."""
 
 
 class Volume(_Sparse):
-    """A volume of one source."""
+    """A volume with one source."""
 
     name: Short
-    """Its name. `temporary` is the one for temporary files; `cluster` is taken."""
+    """The name of the volume. `temporary` is the volume for temporary files; `cluster` is reserved."""
     empty_dir: EmptyDirectory | None = None
-    """A folder that goes with the pod."""
+    """A folder that is deleted with the pod."""
     config_map: ConfigFiles | None = None
-    """Files that hold no secrets."""
+    """Files without secrets."""
     secret: SecretFiles | None = None
-    """Files that do, as keys and certificates."""
+    """Files with secrets, such as keys and certificates."""
     persistent_volume_claim: Claim | None = None
-    """A volume that stays."""
+    """A persistent volume."""
 
     @property
     def sources(self) -> tuple[_Sparse, ...]:
@@ -182,185 +182,185 @@ class Volume(_Sparse):
 
 
 class VolumeMount(_Sparse):
-    """Where a volume is seen."""
+    """The mount point of a volume."""
 
     name: Short
-    """The volume."""
+    """The name of the volume."""
     mount_path: Annotated[str, StringConstraints(pattern=r"^/mnt(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$", max_length=253)]
-    """A folder below `/mnt`, where nothing of the image is: elsewhere it could take the place of code."""
+    """A folder below `/mnt`, where the image has no files: elsewhere a mount could replace code."""
     read_only: bool = False
-    """Whether nothing is written there."""
+    """Whether the mount is read-only."""
 
 
 class Variable(_Sparse):
     """An environment variable."""
 
     name: Annotated[str, StringConstraints(max_length=200), Field(json_schema_extra={"enum": list(VARIABLE_NAMES)})]
-    """One of language, time zone, rack and threads."""
+    """A variable of language, time zone, rack or threads."""
     value: Text = ""
-    """A word, and no path."""
+    """A word, not a path."""
 
 
 class Resources(_Sparse):
-    """What a container gets."""
+    """The resources of a container."""
 
     requests: Amounts = {}
-    """What is set aside for it."""
+    """The reserved amounts."""
     limits: Amounts = {}
-    """With more memory or files it is ended, with more CPU it waits."""
+    """More memory or files end the container, more CPU is throttled."""
 
 
 class Container(_Sparse):
-    """The container of an agent, as far as a resource may say."""
+    """The container of an agent, with the fields that a resource may set."""
 
     name: Literal["agent"]
-    """`agent`: there is no other one."""
+    """`agent`: the only container."""
     image: Text = ""
-    """One that the operator lists. Empty: that of the operator."""
+    """An image that the operator lists. Empty: the image of the operator."""
     env: Annotated[tuple[Variable, ...], _listed(64, "name"), _by("name")] = ()
-    """More environment variables, by their names."""
+    """More environment variables, by name."""
     resources: Resources = Resources()
     volume_mounts: Annotated[tuple[VolumeMount, ...], _listed(16, "mountPath"), _by("mount_path")] = ()
-    """Where it sees volumes, by their paths."""
+    """Mount points of volumes, by path."""
 
 
 class Toleration(_Sparse):
-    """A taint of nodes that pods are not kept away by."""
+    """A tolerated taint of nodes."""
 
     key: Annotated[str, StringConstraints(pattern=rf"^({KEY})?$", max_length=_KEY_MAX)] = ""
-    """Of the taint. Empty, with `Exists`: each."""
+    """The key of the taint. Empty, with `Exists`: every key."""
     operator: Literal["Exists", "Equal"] = "Equal"
     """How `value` is compared."""
     value: LabelValue = ""
-    """Of the taint."""
+    """The value of the taint."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
-    """Of the taint. Empty: each."""
+    """The effect of the taint. Empty: every effect."""
     toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)] | None = None
-    """How long, with `NoExecute`; absent: for ever."""
+    """Seconds of toleration, with `NoExecute`; absent: for ever."""
 
 
 Values = Annotated[tuple[LabelValue, ...], Field(max_length=32)]
 
 
 class NodeRequirement(_Sparse):
-    """What a label of a node has to be."""
+    """A condition on a label of a node."""
 
     key: Key
     """The label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """How it is compared."""
+    """The comparison."""
     values: Values = ()
-    """With what."""
+    """The values to compare with."""
 
 
 class NodeTerm(_Sparse):
-    """Nodes of which all of this is true."""
+    """Nodes that satisfy all conditions."""
 
     match_expressions: Annotated[tuple[NodeRequirement, ...], Field(max_length=16)] = ()
-    """Of their labels."""
+    """Conditions on labels."""
 
 
 class Nodes(_Sparse):
-    """Nodes of which one term is true."""
+    """Nodes that satisfy one term."""
 
     node_selector_terms: Annotated[tuple[NodeTerm, ...], Field(min_length=1, max_length=8)]
     """The terms."""
 
 
 class PreferredNodes(_Sparse):
-    """Nodes that are better than others."""
+    """Preferred nodes."""
 
     weight: Weight
-    """By how much."""
+    """The weight of the preference."""
     preference: NodeTerm
-    """Which."""
+    """The preferred nodes."""
 
 
 class NodeAffinity(_Sparse):
-    """On which nodes."""
+    """The nodes of the pods."""
 
     required_during_scheduling_ignored_during_execution: Nodes | None = None
-    """On no others."""
+    """Required nodes."""
     preferred_during_scheduling_ignored_during_execution: Annotated[
         tuple[PreferredNodes, ...], Field(max_length=16)
     ] = ()
-    """Rather there."""
+    """Preferred nodes."""
 
 
 class LabelRequirement(_Sparse):
-    """What a label of a pod has to be."""
+    """A condition on a label of a pod."""
 
     key: Key
     """The label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How it is compared."""
+    """The comparison."""
     values: Values = ()
-    """With what."""
+    """The values to compare with."""
 
 
 class LabelSelector(_Sparse):
-    """Pods of which all of this is true."""
+    """Pods that satisfy all conditions."""
 
     match_labels: Labels = {}
-    """Labels as they are."""
+    """Required labels with their values."""
     match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=16)] = ()
-    """What else."""
+    """Further conditions."""
 
 
 class PodTerm(_Sparse):
-    """Where pods of the same namespace are. Those of others are not for a resource to be drawn to, or to keep away."""
+    """The place of pods of the same namespace. Affinity to pods of other namespaces is not allowed."""
 
     label_selector: LabelSelector | None = None
-    """Which pods."""
+    """The selected pods."""
     topology_key: Key
-    """The label of nodes that says what one place is."""
+    """The label of nodes that defines a place."""
 
 
 class WeightedPods(_Sparse):
-    """Places that are better than others."""
+    """Preferred places."""
 
     weight: Weight
-    """By how much."""
+    """The weight of the preference."""
     pod_affinity_term: PodTerm
-    """Which."""
+    """The preferred places."""
 
 
 class PodAffinity(_Sparse):
-    """Beside which pods, or not beside which."""
+    """Placement beside certain pods, or apart from certain pods."""
 
     required_during_scheduling_ignored_during_execution: Annotated[tuple[PodTerm, ...], Field(max_length=8)] = ()
-    """Nowhere else."""
+    """Required places."""
     preferred_during_scheduling_ignored_during_execution: Annotated[tuple[WeightedPods, ...], Field(max_length=16)] = ()
-    """Rather there."""
+    """Preferred places."""
 
 
 class Affinity(_Sparse):
-    """Where pods are put."""
+    """The placement of pods."""
 
     node_affinity: NodeAffinity | None = None
-    """On which nodes."""
+    """Placement on nodes."""
     pod_affinity: PodAffinity | None = None
-    """Beside which pods of the namespace."""
+    """Placement beside pods of the namespace."""
     pod_anti_affinity: PodAffinity | None = None
-    """Not beside which."""
+    """Placement apart from pods of the namespace."""
 
 
 class PodSpec(_Sparse):
-    """What agents' pods are beside what the operator makes them."""
+    """The fields of agents' pods beside the operator's fields."""
 
     service_account_name: OptionalObjectName = ""
-    """Whose rights in a cloud they have: one that `serviceAccounts` of the account lists. No token of the API of
-    Kubernetes is mounted. Empty: the `default` one."""
+    """A service account with cloud rights, from `serviceAccounts` of the account. No token of the Kubernetes API is
+    mounted. Empty: the `default` service account."""
     node_selector: Labels = {}
     """Labels that a node must have."""
     tolerations: Annotated[tuple[Toleration, ...], _listed(32)] = ()
-    """Taints of nodes that they tolerate."""
+    """Tolerated taints of nodes."""
     affinity: Affinity | None = None
-    """Where they are put."""
+    """The placement of the pods."""
     containers: Annotated[tuple[Container, ...], _listed(1, "name"), _by("name")] = ()
-    """That of the agent."""
+    """The container of the agent."""
     volumes: Annotated[tuple[Volume, ...], _listed(16, "name"), _by("name")] = ()
-    """Volumes, by their names."""
+    """Volumes, by name."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> PodSpec:
@@ -380,10 +380,10 @@ MOUNT_OF_NOTHING = "a volumeMount names none of the volumes of the template"
 
 
 class PodMetadata(_Sparse):
-    """Labels and annotations of agents' pods: those that the operator lists by their names, for other programs act by
-    them."""
+    """Labels and annotations of agents' pods. The operator lists the allowed names, because foreign programs react to
+    labels and annotations."""
 
     labels: Labels = {}
-    """Beside those that the operator gives them."""
+    """Labels in addition to the operator's."""
     annotations: Annotated[dict[_MapKey, Text], Field(max_length=32, json_schema_extra=_KEYS)] = {}
-    """The same."""
+    """Annotations in addition to the operator's."""

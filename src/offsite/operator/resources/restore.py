@@ -32,42 +32,42 @@ class RestoreState(StrEnum):
 
 
 class RestoreSpec(Strict):
-    """Immutable, but that `state` may go from `running` to `stopped`."""
+    """Immutable, except that `state` may change from `running` to `stopped`."""
 
     backup_url: Annotated[str, StringConstraints(min_length=3, max_length=1024, pattern=r"^.+#.+$")]
     """The repository and the backup in it: `s3://bucket/prefix#shop-2026-11-24`."""
     account: OptionalName = ""
-    """The account whose credentials open the repository. Empty: the first one."""
+    """The account whose credentials open the repository. Empty: the first account."""
     cluster: Name
     """The destination: a cluster of the clusters folder."""
     state: RestoreState = RestoreState.RUNNING
-    """`stopped` ends it for good."""
+    """`stopped` ends the restore for good."""
     topics: Patterns = ("*",)
-    """What is restored."""
+    """Topics to restore."""
     rename: Texts = ()
-    """Other names for topics: `old=new`, `orders-*=restored-*`."""
+    """New topic names: `old=new`, `orders-*=restored-*`."""
     repartition: Texts = ()
-    """Other numbers of partitions, by the names that topics have in the backup: `orders=12`; `12` for all. Records go
-    by their keys."""
+    """New numbers of partitions, by topic name in the backup: `orders=12`; `12` for all topics. Records are partitioned
+    by key."""
     keyless: KeylessText = Keyless.DEFAULT.value
-    """Records without a key in a topic that is repartitioned: `in-turn` loses their order."""
+    """Records without a key in a repartitioned topic: `in-turn` loses their order."""
     batch_bytes: OptionalSize = ""
-    """Size of the new batches of a topic that is repartitioned, before compression: `16kB` to `1MB`. Empty: 256 KiB.
-    All other topics get their batches as they were at the source."""
+    """Size of the new batches of a repartitioned topic, before compression: `16kB` to `1MB`. Empty: 256 KiB. All other
+    topics keep the batches of the source."""
     write_limit: OptionalRate = ""
-    """Bytes per second at most into the cluster, all workers together: `50MB`, `1.5MiB`. Empty: no limit."""
+    """Maximum bytes per second into the cluster, all workers together: `50MB`, `1.5MiB`. Empty: no limit."""
     commit: Annotated[int, Field(ge=0, le=NUMBER_MAX, strict=True)] = 0
-    """The version: a number of a commit. 0: the newest one, or that of `timestamp`."""
+    """The version: the number of a commit. 0: the newest commit, or the commit of `timestamp`."""
     timestamp: Annotated[str, StringConstraints(max_length=40)] = ""
-    """The newest commit at or before this time. `commit` counts more where both are given."""
+    """The newest commit at or before this time. `commit` takes precedence if both are given."""
     source_cluster: OptionalName = ""
-    """The cluster that was backed up. Needed with `timestamp`, which is a time of that cluster."""
+    """The cluster that was backed up. Required with `timestamp`, which is a time of the source cluster."""
     tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=63)] = "default"
     """A word for people. One restore of a tag runs at a time in a cluster."""
     offsets: Literal["auto", "preserve", "translate"] = "auto"
     """Whether records keep their old offsets, as `--offsets` of `offsite restore run`."""
     groups: Text = "none"
-    """Consumer groups that are set to their place: `all`, `none`, or patterns."""
+    """Consumer groups whose offsets are restored: `all`, `none`, or patterns."""
 
     @model_validator(mode="after")
     def _time_has_a_cluster(self) -> RestoreSpec:
@@ -83,7 +83,7 @@ class RestoreSpec(Strict):
 
 
 class Restore(Resource):
-    """One restore of a backup into a cluster. A finished one is never run again."""
+    """One restore of a backup into a cluster. A finished restore never runs again."""
 
     kind: Literal["Restore"]
     spec: RestoreSpec

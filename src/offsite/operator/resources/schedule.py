@@ -11,7 +11,7 @@ from offsite.operator.resources.model import Name, OptionalName, Patterns, Resou
 
 
 def _field(values: str, steps: str, more: str = "") -> str:
-    """Of cron: a list of `*`, numbers and ranges, each with a step; `more`: what else may stand there."""
+    """A cron field: a list of `*`, numbers and ranges, each with a step. `more`: further allowed elements."""
     item = rf"(\*|({values})(-({values}))?{more})(/0*({steps}))?"
     return f"{item}(,{item})*"
 
@@ -30,47 +30,46 @@ _CRON_FIELDS = (
     _field(_DAYS, "[1-7]", f"|({_DAYS})#0*[1-5]|0*[0-7][Ll]"),
 )
 CRON = "^[ \\t]*(" + ")[ \\t]+(".join(_CRON_FIELDS) + ")[ \\t]*$"
-"""What a schema can say of a cron line. That it fires at all only its parser knows."""
+"""The syntax of a cron line that a schema can express. Only the parser knows whether the line ever fires."""
 TIME_ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
-"""Names of the IANA database. What else lies in its folder (`localtime`, `right/…`) begins with a small letter."""
+"""Names of the IANA database. Other entries of its folder (`localtime`, `right/…`) begin with a small letter."""
 FACTORY = "Factory"
-"""Its place holder of a zone that nobody has set."""
+"""The place holder of the database for an unset zone."""
 
 
 class Action(StrEnum):
     CHECKPOINT = "checkpoint"
     """A consistent cut over all topics."""
     DRILL = "drill"
-    """A restore into a cluster of its own that is thrown away, with proof."""
+    """A restore into a throw-away cluster, with proof."""
 
 
 class ScheduleSpec(Strict):
     backup: Name
-    """The resource `Backup` that it is about."""
+    """The resource `Backup` of the schedule."""
     action: Action
-    """`checkpoint`: a consistent cut over all topics. `drill`: a restore, with proof, into a cluster that is thrown
-    away."""
+    """`checkpoint`: a consistent cut over all topics. `drill`: a restore, with proof, into a throw-away cluster."""
     cron: Annotated[str, StringConstraints(min_length=9, max_length=120), Field(json_schema_extra={"pattern": CRON})]
     """Five fields: minute, hour, day of the month, month, day of the week."""
     time_zone: Annotated[
         str, StringConstraints(min_length=1, max_length=64), Field(json_schema_extra={"pattern": TIME_ZONE})
     ] = "UTC"
-    """A name of the IANA database, as `Europe/Zurich`. An hour that comes twice fires once; a time that a change of the
-    clock leaves out fires right behind it."""
+    """A name of the IANA database, such as `Europe/Zurich`. An hour that comes twice fires once; a time that a clock
+    change skips fires right after the change."""
     suspend: StrictBool = False
-    """Whether it is left out for now. What was due meanwhile is not made up for."""
+    """Whether times are skipped for now. Skipped times are not made up for."""
     starting_deadline: Annotated[str, StringConstraints(pattern=r"^[0-9]+(ms|s|m|h|d)$", max_length=20)] = "1h"
-    """What could not begin for so long is left out, and told."""
+    """A run that could not start for so long is skipped, and reported."""
     cluster: OptionalName = ""
-    """Of a drill: the cluster that it restores into. Empty: one that is started for it on this machine."""
+    """For a drill: the destination cluster. Empty: a cluster started for the drill on the local machine."""
     topics: Patterns = ("*",)
-    """Of a drill: what it restores."""
+    """For a drill: the topics to restore."""
     history: Annotated[int, Field(ge=1, le=100, strict=True)] = 10
-    """How many runs are kept in the status."""
+    """The number of runs in the status."""
 
 
 class Schedule(Resource):
-    """Fires each time once, whoever operates."""
+    """Fires every time once, with any number of operators."""
 
     kind: Literal["Schedule"]
     spec: ScheduleSpec

@@ -1,8 +1,8 @@
 """Schemas of the declared resources, made from their models: JSON Schema for editors, and the structural form of
 Kubernetes. Pure.
 
-Structural, as Kubernetes wants it: a type at each node, no references, no alternatives, no null, and no
-`additionalProperties` beside `properties`. What such a schema cannot say becomes a rule in CEL.
+The structural form of Kubernetes: a type at every node, no references, no alternatives, no null, and no
+`additionalProperties` beside `properties`. Further rules are in CEL.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _STATUS: Schema = {"type": "object", "description": "What the operator told last
 
 
 def json_schema(model: type[Resource]) -> Schema:
-    """The JSON Schema (draft 2020-12) of a whole document: as strict as the model, but for what only code checks."""
+    """Return the JSON Schema (draft 2020-12) of a whole document: as strict as the model, except for rules in code."""
     made = _without_words_of_kubernetes(_untitled(model.model_json_schema()))
     properties = {**made.pop("properties"), "status": _STATUS}
     return {"$schema": DIALECT, "$id": f"urn:offsite:{VERSION}:{model.__name__}", **made, "properties": properties}
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:
-    """The structural schema of a model. An object that has a default gets `{}`: Kubernetes fills in those of its
-    fields."""
+    """Return the structural schema of a model. An object with a default gets `{}`: Kubernetes fills in the defaults of
+    its fields."""
     made = _untitled(model.model_json_schema())
     return _structural(made, made.get("$defs", {}))
 
 
 def without_defaults(schema: Schema) -> Schema:
-    """For a status: what was not told stays away. An API server would fill it in, and the status would never be what
-    was written."""
+    """Remove the defaults, for a status: absent fields stay absent. An API server would fill in defaults, and the
+    stored status would differ from the written one."""
     made = {name: value for name, value in schema.items() if name != "default"}
     if "properties" in made:
         made["properties"] = _each(made["properties"], without_defaults)
@@ -82,7 +82,7 @@ def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def _resolved(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Without reference and without null: what is beside a reference counts more than what it points to."""
+    """Resolve references and remove null: keys beside a reference override keys of its target."""
     some = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
     if some:
         check(len(some) == 1, "a field is of one type, or absent")
@@ -101,7 +101,7 @@ def _short_keys(length_max: int) -> Schema:
 
 
 def _listed_keys(names: Sequence[str]) -> Schema:
-    """A rule, and no `properties`: what is not among those would be pruned without a word."""
+    """A rule instead of `properties`: with `properties` an API server would prune other keys silently."""
     return {
         "rule": f"self.all(key, key in [{', '.join(map(repr, names))}])",
         "message": f"a resource may set no others than {', '.join(names)}",
@@ -109,7 +109,7 @@ def _listed_keys(names: Sequence[str]) -> Schema:
 
 
 def _untitled(schema: Schema) -> Schema:
-    """Without the titles that are the names again, and with descriptions in one line."""
+    """Remove titles equal to names, and join descriptions to a single line."""
     made = {key: value for key, value in schema.items() if key != "title"}
     if "description" in made:
         made["description"] = " ".join(made["description"].split())
@@ -123,7 +123,7 @@ def _untitled(schema: Schema) -> Schema:
 
 
 def _without_words_of_kubernetes(schema: Schema) -> Schema:
-    """Editors know none of them."""
+    """Remove Kubernetes' extensions: editors do not know them."""
     made = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes-")}
     if INT_OR_STRING in schema:
         made["type"] = ["integer", "string"]
@@ -142,13 +142,13 @@ def _each(schemas: Mapping[str, Schema], change: Callable[[Schema], Schema]) -> 
 
 
 def duration_ms(field: str) -> str:
-    """CEL: the milliseconds of a duration such as `1.5h`. An API server reads hours at most by itself."""
+    """CEL: the milliseconds of a duration such as `1.5h`. CEL's own durations end at hours."""
     units = ", ".join(f"'{unit}': {float(size_ms)}" for unit, size_ms in UNIT_MS.items())
     return f"double({field}.find('^[0-9.]+')) * {{{units}}}[{field}.find('[a-z]+$')]"
 
 
 def unchanged(fields: Sequence[str]) -> str:
-    """CEL: whether each of these fields is what it was; to add or to remove one is a change."""
+    """CEL: whether all `fields` are unchanged; adding or removing a field is a change."""
     return " && ".join(
         f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
         for name in fields

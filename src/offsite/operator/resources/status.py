@@ -1,8 +1,7 @@
-"""What the operator tells of a resource: the shape of `status`, the same in a file beside it and in Kubernetes. Pure.
+"""The model of `status`, the same in a file and in Kubernetes. Pure.
 
-Everything may be absent: it is not known yet. Every string and every list is bounded, so that a status never grows past
-what Kubernetes stores. A field that is not here is pruned there without a word, so what keepers write is tested against
-these models.
+Every field may be absent: unknown until now. Every string and list is bounded: a status never exceeds the limits of
+Kubernetes. Kubernetes prunes unknown fields silently, hence tests compare the output of keepers with the models.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Condition(Strict):
-    """What is not as declared. A resource without conditions is as it should be; `OlderBackupKept` says that
-    more is there than is declared, and `DeclaredOtherwise` may say that only another one differs."""
+    """A difference from the spec. A resource without conditions is as declared. `OlderBackupKept` reports more backups
+    than declared, and `DeclaredOtherwise` may report only a different spec of another resource."""
 
     type: Word
-    """Its kind, as `IncorrectDeployment`."""
+    """The kind of the condition, such as `IncorrectDeployment`."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it is so."""
+    """Whether the condition holds."""
     reason: Word = ""
-    """Why, in one word for programs."""
+    """The reason, in one word for programs."""
     message: Text = ""
-    """Why, for people."""
+    """The reason, for people."""
     last_transition_time: Time | None = None
-    """Since when it is so."""
+    """The time since when the condition holds."""
     observed_generation: Count | None = None
-    """Of which generation of the resource it is told."""
+    """The generation of the resource at the observation."""
 
 
 Conditions = Annotated[
@@ -50,16 +49,17 @@ Conditions = Annotated[
 
 
 class Status(Strict):
-    """What all kinds tell."""
+    """The common status of all kinds."""
 
     observed_generation: Count | None = None
-    """The generation of the resource that was last looked at."""
+    """The last observed generation of the resource."""
     reconciled: bool | None = None
-    """Whether all is as declared: its conditions, if there are any, say so of nothing but others."""
+    """Whether the resource is as declared: conditions, if any, only report on other resources."""
     conditions: Conditions | None = None
-    """What is not as declared; one of each type."""
+    """The differences from the spec; one of every type."""
     last_look_time: Time | None = None
-    """When an operator looked last, or a little later; told in a folder alone, where nobody else watches operators."""
+    """The time of the last round of an operator, or slightly later; only in a folder, where no other program watches
+    operators."""
 
 
 class Point(Strict):
@@ -72,120 +72,121 @@ class Point(Strict):
 
 
 class KeptBackup(Strict):
-    """A backup in a repository: the one that goes on, or one of before that expiry has not deleted yet."""
+    """A backup in a repository: the running backup, or a former backup not yet deleted by expiry."""
 
     tag: Word = ""
-    """The tag that it was begun with."""
+    """The tag at the start of the backup."""
     repository: Text = ""
-    """Where it is."""
+    """The repository of the backup."""
     backup: Annotated[str, StringConstraints(max_length=160)] = ""
     """Its name in the repository."""
     account: Word = ""
     """The account that opens the repository."""
     phase: Word = ""
-    """How far it is."""
+    """The phase of the backup."""
     restorable: bool | None = None
-    """Whether a commit held all of its topics once."""
+    """Whether a commit held all topics of the backup once."""
     problem: Text = ""
-    """Why it could not be looked at."""
+    """Why the backup could not be read."""
     oldest_data: Point | None = None
     """The oldest restore point."""
     latest_restorable: Point | None = None
-    """The newest restore point. Absent while the first copy is under way."""
+    """The newest restore point. Absent during the first copy."""
 
 
 class MemberTold(Strict):
-    """A resource that shares the backup: this one, or one of another Kubernetes cluster."""
+    """A member of the shared backup: the resource itself, or a resource of another Kubernetes cluster."""
 
     id: Word = ""
-    """What names it in the repository."""
+    """The id of the resource in the repository."""
     name: Annotated[str, StringConstraints(max_length=200)] = ""
     """Its namespace and name."""
     operator: Text = ""
-    """The process that spoke for it last."""
+    """The process that entered the newest statement."""
     since: Time | None = None
-    """When that was. It says nothing of whether it is there still: only its own word that it lets go does."""
+    """The time of the newest statement. The time does not show whether the resource still exists: only a `left`
+    statement shows the end."""
     counts: bool = False
-    """Whether what it declares counts."""
+    """Whether the spec of the resource is in force."""
     own: bool = False
     """Whether it is this resource: names may be alike in all clusters."""
 
 
 class AgentCount(Strict):
-    """How many processes copy or stand by."""
+    """The number of processes that copy or stand by."""
 
     replicas: Count = 0
-    """As declared."""
+    """The declared number."""
     ready: Count = 0
-    """That answer."""
+    """The number of ready processes."""
     problem: Text = ""
-    """Why the others do not, as far as it is known."""
+    """Why other processes are not ready, as far as known."""
 
 
 class BackupStatus(Status):
     state: Word = ""
-    """What is brought about: `running`, `paused`, `stopped`, `deleting`."""
+    """The state to bring about: `running`, `paused`, `stopped`, `deleting`."""
     backups: Annotated[tuple[KeptBackup, ...], Field(max_length=64)] | None = None
-    """The backups of this resource, from the oldest to the newest, which is the one that goes on."""
+    """The backups of this resource, from the oldest to the newest, which is the running backup."""
     agents: AgentCount | None = None
-    """The processes that copy."""
+    """The copying processes."""
     members: Annotated[tuple[MemberTold, ...], Field(max_length=64)] | None = None
-    """The resources that share the backup, where it has an identity."""
+    """The resources that share the backup, if the backup has an identity."""
 
 
 class Progress(Strict):
-    """How far a restore is."""
+    """The progress of a restore."""
 
     tasks_done: Count = 0
-    """Ranges that are restored."""
+    """Restored ranges."""
     tasks_total: Count = 0
-    """Ranges in all."""
+    """All ranges."""
     records: Count = 0
     """Records written so far."""
 
 
 class RestoreStatus(Status):
     phase: Word = ""
-    """How far it is."""
+    """The phase of the restore."""
     attempts: Count = 0
-    """Jobs that were begun for it: another one only where the process of the one before vanished."""
+    """Jobs started for the restore: a further job only after the process of the job before vanished."""
     progress: Progress | None = None
-    """In numbers."""
+    """The progress in numbers."""
     job: Annotated[str, StringConstraints(max_length=160)] = ""
-    """The job that carries it out."""
+    """The job of the restore."""
     failure_reason: Text = ""
-    """Why it failed."""
+    """Why the restore failed."""
     verified: bool | None = None
-    """Whether both ends were read again and are the same. Absent: not compared."""
+    """Whether both ends were read again and are equal. Absent: not compared."""
 
 
 class Run(Strict):
-    """A time that was due."""
+    """A due time."""
 
     time: Time
-    """When it was due."""
+    """The due time."""
     phase: Word = ""
-    """What became of it."""
+    """The result of the time."""
     job: Annotated[str, StringConstraints(max_length=160)] = ""
-    """The job that carried it out."""
+    """The job of the run."""
     message: Text = ""
-    """What came of it, or why not."""
+    """The outcome, or the reason for no run."""
 
 
 class ScheduleStatus(Status):
     state: Word = ""
-    """`running`, `waiting` for its next time, `suspended`, or `over`: no time of it comes again."""
+    """`running`, `waiting` for the next time, `suspended`, or `over`: no further time."""
     last_schedule_time: Time | None = None
-    """The last time that was due and begun."""
+    """The last due time that started."""
     next_schedule_time: Time | None = None
-    """The next time that is due."""
+    """The next due time."""
     runs: Annotated[tuple[Run, ...], Field(max_length=100)] | None = None
-    """The last runs, from the oldest to the newest; as many as `spec.history` says."""
+    """The last runs, from the oldest to the newest; their number is `spec.history`."""
 
 
 def fitted(status: Mapping[str, Any], model: type[Status]) -> dict[str, Any]:
-    """`status` within the bounds of its model: of a text the beginning, of a list the newest entries, which are the
-    last. One that is longer would be refused as a whole."""
+    """Return `status` within the bounds of its model: the beginning of a text, and the newest (last) elements of a
+    list. Kubernetes would refuse a longer status as a whole."""
     found: dict[str, Any] = _fitted(status, _schema(model))
     return found
 

@@ -1,4 +1,4 @@
-"""How values that others wrote are told in messages: short, in one line, and never as large as they are."""
+"""Shows foreign values in messages: short, on one line, and never in full size."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ TOLD_MAX_CHARS = 120
 
 
 def shortened(text: str) -> str:
-    """The beginning of a `text`, in one line."""
+    """Return the beginning of a `text`, on one line."""
     return printable(text if len(text) <= TOLD_MAX_CHARS else f"{text[:TOLD_MAX_CHARS]}…")
 
 
 def shown(value: object) -> str:
-    """Text in quotes; of what is no text only its kind: it may hold anything."""
+    """Return text in quotes. For any further value return only its kind, because the value may hold anything."""
     if isinstance(value, str):
         return f"'{shortened(value)}'"
     kinds = {type(None): "nothing", bool: "a truth value", int: "a number", float: "a number", list: "a list"}

@@ -1,7 +1,7 @@
-"""YAML as resources and their statuses are written: bounded, and without what makes little text large.
+"""YAML of resources and statuses: bounded, and without constructs that expand little text into much.
 
-Manifests need no anchors, aliases, merge keys and tags, so there are none: a reader whose time and memory grow with the
-text, and whose values are a tree, cannot be stalled by whoever may write a file.
+Manifests need no anchors, aliases, merge keys and tags, hence all four are refused: time and memory of the reader grow
+with the text only, and values form a tree. No writer of a file can stall the reader.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from offsite.model.errors import BadResource
 from offsite.operator.resources.told import shortened
 
 TEXT_MAX_BYTES = 256 * 1024
-"""Of a text: some hundreds of resources. The reader takes up to a second for a MiB."""
+"""Limit of a text: some hundreds of resources. The reader takes up to a second per MiB."""
 NODES_MAX = 10_000
-"""Of all documents of a text: some hundreds of resources, in half a second."""
+"""Limit over all documents of a text: some hundreds of resources, in half a second."""
 DEPTH_MAX = 32
-"""Mappings and lists in each other; resources have less than ten."""
+"""Nesting of mappings and lists; resources have less than ten levels."""
 NUMBER_MAX_CHARS = 40
-"""What is longer is text: no number of 64 bits is."""
+"""A longer value is text: no 64-bit number is longer."""
 
 _PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str"}
 _Untyped = Any
-"""Of the reader, which has no types."""
+"""A value of the reader, which has no types."""
 _STR, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 def load_documents(text: str, *, source: str) -> list[object]:
-    """The YAML documents in `text`, at least one. Raises `BadResource`."""
+    """Return the YAML documents in `text`, at least one. Raises `BadResource`."""
     if len(text) > TEXT_MAX_BYTES:
         raise BadResource(f"{source} is larger than 256 KiB", hint="put resources into several files")
     try:
@@ -39,13 +39,13 @@ def load_documents(text: str, *, source: str) -> list[object]:
         raise BadResource(f"{source} is no YAML: {_said(error)}") from error
     except (RecursionError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise BadResource(f"{source} is no YAML: it nests too deeply, or a value is not what it says") from error
-    if not found:  # an editor that saves it leaves it empty for a moment
+    if not found:  # an editor leaves a file empty for a moment while saving
         raise BadResource(f"{source} is empty", hint="remove the file if it is to declare nothing")
     return found
 
 
 def dump_document(document: object) -> str:
-    """A text that `load_documents` takes: what comes twice is written twice."""
+    """Return a text that `load_documents` accepts: a repeated value is written repeatedly."""
     found: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False)
     return found
 
@@ -60,8 +60,8 @@ def _refuse(problem: str, event: _Untyped) -> NoReturn:
     raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
-    """Times stay as they are written, and a name that comes twice is an error: YAML would take the last one."""
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # untyped
+    """Times stay text, and a duplicate key is an error: plain YAML would take the last value."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -85,7 +85,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
             self._depth -= 1
 
     def resolve(self, kind: type, value: _Untyped, implicit: _Untyped) -> _Untyped:
-        """`1:30` is text, as in Kubernetes: YAML 1.1 takes it for a number to the base of 60."""
+        """`1:30` is text, as in Kubernetes: YAML 1.1 reads a number to the base of 60."""
         if kind is yaml.ScalarNode and implicit[0] and (":" in value or len(value) > NUMBER_MAX_CHARS):
             return _STR
         return super().resolve(kind, value, implicit)
@@ -112,6 +112,6 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # it has no types
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # untyped
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True

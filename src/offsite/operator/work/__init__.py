@@ -1,1 +1,1 @@
-"""What the processes of an operator do: agents that copy, and jobs that let old data go."""
+"""The processes of an operator: agents that copy, and jobs that delete expired data."""

@@ -1,9 +1,10 @@
-"""An agent: waits until its backup is decided to run and nobody else copies, then copies, until it is told otherwise.
+"""An agent waits until its backup is decided to run and no other agent copies. The agent then copies until the decision
+changes.
 
-Several agents of a backup look at its ledger. One has it in hand, by a lease in the repository; the others stand by
-without a Spark, and one of them takes it when that lease is silent. Before each commit the agent asks the ledger and
-its lease (`Follow.guard`), after it has read the log: so one that was stopped and wakes up commits nothing behind a
-seal, and of two that believe to have it in hand each commit has one winner.
+Several agents of a backup read its ledger. One agent holds the backup, by a lease in the repository. The other agents
+stand by without a Spark, and one of them takes a silent lease. Before every commit the agent reads the log, and then
+checks the ledger and its lease (`Follow.guard`). Hence a stopped agent commits nothing after a seal, and of two agents
+with a believed lease only one wins a commit.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from offsite.services.outages import Outages
 from offsite.stores.store import Store
 
 LOOK_S = 1.0
-"""Seconds between two looks whether the backup is still to run."""
+"""Seconds between two checks whether the backup is still to run."""
 STAND_BY_S = 3.0
-"""Seconds between two looks of an agent whose backup another one has in hand."""
+"""Seconds between two checks of an agent on stand-by."""
 
 Guard = Callable[[], None]
 OpenFollower = Callable[[LowLevel, Guard, Voice], AbstractContextManager[Follower]]
-"""A follower of a low-level backup, and the Spark that it works with, for a block. The voice is told of rounds that
-have ended, and as what follows them gets on."""
+"""Open a follower of a low-level backup, with its Spark, for a block. The follower reports finished rounds, and the
+progress of later work, to the heartbeat."""
 
 
 class ToldOtherwise(Exception):  # no error: it ends the work on a backup
-    """The backup is not this agent's to copy any more, or not in this way."""
+    """The agent may no longer copy the backup, or not with these settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class AgentParts:
 
 
 class Agent:
-    """Runs until it is interrupted (`KeyboardInterrupt`), or must give up."""
+    """Runs until interrupted (`KeyboardInterrupt`), or until an error that ends the agent."""
 
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
@@ -70,7 +71,7 @@ class Agent:
         self._checked = 0
 
     def run(self) -> None:
-        """Raises the error that cannot be waited out, or was for too long."""
+        """Raises an error that cannot be waited out, or that lasted too long."""
         self._parts.outages.on_worked = self._voice.works
         while True:
             let_interrupt()
@@ -87,7 +88,7 @@ class Agent:
         self._parts.outages.wait(error)
 
     def step(self) -> None:
-        """One look: copies for as long as the backup is this agent's, else waits a moment."""
+        """Check once: copy for as long as the agent holds the backup, or else wait a moment."""
         low = self._newest()
         if low is None or low.phase is not Phase.RUNNING:
             self._voice.rests()

@@ -1,4 +1,4 @@
-"""Puts an agent and an expiry job together from what their processes are told."""
+"""Assembles an agent and an expiry job from the options of their processes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTools:
-    """What the process of an agent has. `open_spark`: a Spark for a block. `retain`: the retention of the backup, which
-    another job applies."""
+    """The means of an agent process. `open_spark`: opens a Spark for a block. `retain`: the retention of the backup,
+    applied by another job."""
 
     repository: Repository
     cluster: Cluster
@@ -47,7 +47,7 @@ class AgentTools:
 
 
 def make_agent(uid: str, tools: AgentTools) -> Agent:
-    """The agent of the resource with that uid. Raises `BadName`."""
+    """Make the agent of the resource with that uid. Raises `BadName`."""
 
     @contextmanager
     def open_follower(low: LowLevel, guard: Guard, voice: Voice) -> Iterator[Follower]:
@@ -95,7 +95,7 @@ def make_expiry(  # noqa: PLR0913  # as its process is told
     is_deletion: bool,
     member: str = "",
 ) -> Expiry:
-    """What a job is asked, as it is told to its process. Raises `BadOption`."""
+    """Make the request of an expiry job from the options of its process. Raises `BadOption`."""
     if not repositories:
         raise BadOption("an expiry job needs a repository", hint="name each with --place")
     return Expiry(
@@ -110,7 +110,7 @@ def make_expiry(  # noqa: PLR0913  # as its process is told
 
 
 def expiry_policy(maximum_retention: str | None, minimum_restorable: str | None) -> RetentionPolicy | None:
-    """What is let go by age; None: nothing. Raises `BadOption`."""
+    """Return the retention policy; None: no data expire by age. Raises `BadOption`."""
     if not maximum_retention:
         return None
     if problem := expiry_contradiction(maximum_retention, minimum_restorable or ""):
@@ -148,7 +148,7 @@ def _words(low: LowLevel, parameters: Parameters) -> BackupWords:
     if parameters.groups:
         words["groups"] = parameters.groups
     if parameters.compression:
-        words["compression"] = parameters.compression  # type: ignore[typeddict-item]  # read, and refused, by the parser
+        words["compression"] = parameters.compression  # type: ignore[typeddict-item]  # parsed, or refused, by the parser
     if parameters.read_limit:
         words["read_limit"] = parameters.read_limit
     if parameters.write_limit:

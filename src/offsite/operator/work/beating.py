@@ -1,4 +1,4 @@
-"""Signs of life of a process that has a lease in hand, from a thread of their own."""
+"""Renews a lease from a separate thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
 
 @contextmanager
 def beating(terms: LeaseTerms, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
-    """A block in which the lease gets signs of life. The value tells whether somebody else has it."""
+    """Renew the lease during a block. The value tells whether another process has the lease."""
     over, lost = threading.Event(), threading.Event()
 
     def beat() -> None:
@@ -23,7 +23,7 @@ def beating(terms: LeaseTerms, claim: LeaseClaim) -> Iterator[Callable[[], bool]
             except RestoreTakenOver:
                 lost.set()
                 return
-            except OffsiteError as error:  # the next one may get through
+            except OffsiteError as error:  # the next renewal may succeed
                 warned("beat", error=error.id, why=error.message, lease=terms.lease.what)
 
     thread = threading.Thread(target=beat, name="offsite-beat", daemon=True)

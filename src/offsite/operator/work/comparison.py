@@ -1,4 +1,5 @@
-"""Reads in repositories what a comparison of two low-level backups needs (see `decide.succession`); changes nothing."""
+"""Reads the inputs for a comparison of two low-level backups (see `decide.succession`) from repositories; changes
+nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _NAMED_MAX = 5
 
 
 def is_at(backup: Backup, last: LastCommit) -> bool:
-    """Whether `last` is a commit of the backup: so it is not an older copy of it, nor another one."""
+    """Whether `last` is a commit of the backup: so the backup is neither an older copy nor another backup."""
     if not last.commit:
         return True
     stored = backup.log.get(last.commit)
@@ -41,8 +42,8 @@ def is_at(backup: Backup, last: LastCommit) -> bool:
 def successor_of(
     repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel], *, older: BackupState
 ) -> Successor:
-    """What is known of a backup that may take the place of `older`. `ledger`: all that its ledger has. Raises what the
-    store raises."""
+    """Read the facts about a backup that may replace `older`. `ledger`: all backups of its ledger. Raises the errors of
+    the store."""
     name = low.beginning.backup
     try:
         return _successor(repository, uid, low, ledger, older)
@@ -53,8 +54,8 @@ def successor_of(
 
 
 def same_batches(store: Store, older: BackupState, point: BackupState) -> Mapping[PartitionId, bool]:
-    """For each partition of which `point` must have the last batch of `older`: whether it has. Raises `DamagedObject`,
-    and what the store raises."""
+    """For every partition of which `point` must have the last batch of `older`: whether `point` has the batch. Raises
+    `DamagedObject`, and the errors of the store."""
     found = {}
     for partition, position in older.positions.items():
         last = position.last_batch
@@ -64,8 +65,9 @@ def same_batches(store: Store, older: BackupState, point: BackupState) -> Mappin
 
 
 def rewritten(store: Store, older: BackupState, point: BackupState) -> frozenset[PartitionId]:
-    """The partitions of compacted topics of which `point` holds a batch that a later leader wrote where `older` had
-    read already: what a leader goes on with lies behind that. Raises `DamagedObject`, and what the store raises."""
+    """Return the partitions of compacted topics with a batch in `point` that a later leader wrote at offsets below
+    the end of `older`: normally a new leader continues after the end. Raises `DamagedObject`, and the errors of the
+    store."""
     return frozenset(
         partition
         for partition, end in older.reached().items()
@@ -120,8 +122,8 @@ def _successor(
 
 
 def _begun_behind(low: LowLevel, ledger: Sequence[LowLevel]) -> LastCommit | None:
-    """What lay in its place when it began. Earlier versions did not say: then nothing, where nothing had begun there
-    before."""
+    """Return the newest commit at the place when the backup started. Earlier versions did not record the commit: then
+    no commit, if no other backup started at the place."""
     if low.origin is not None:
         return low.origin.last
     in_place = [each for each in ledger if each.beginning.backup == low.beginning.backup]
@@ -129,7 +131,7 @@ def _begun_behind(low: LowLevel, ledger: Sequence[LowLevel]) -> LastCommit | Non
 
 
 def _complete(backup: Backup, head: BackupState, *, behind: int, newest_first: bool) -> Iterator[CommitSummary]:
-    """The restore points behind a commit to which a pass over all of the source was complete."""
+    """Yield the restore points after commit `behind` that completed a pass over the whole source."""
     lines = reversed(head.history) if newest_first else iter(head.history)
     for line in lines:
         if line.seq <= behind:
@@ -142,8 +144,8 @@ def _complete(backup: Backup, head: BackupState, *, behind: int, newest_first: b
 
 
 def _last_without(backup: Backup, behind: int, partitions: Collection[PartitionId]) -> int:
-    """The last commit, from `behind` on, that did not have all of `partitions` yet: a topic may have been added in
-    place, or could not be read for long."""
+    """Return the last commit, from `behind` on, without all of `partitions`: a topic may have been added in place, or
+    may have been unreadable for long."""
     wanted = set(partitions) - (backup.catalog.state(upto=behind).positions.keys() if behind else set())
     before = behind
     for stored in backup.log.read(after=behind) if wanted else ():
@@ -155,7 +157,7 @@ def _last_without(backup: Backup, behind: int, partitions: Collection[PartitionI
 
 
 def _commit(backup: Backup, seq: int) -> Commit:
-    """Raises `DamagedCommit`."""
+    """Return the commit. Raises `DamagedCommit`."""
     stored = backup.log.get(seq)
     if stored is None:
         raise damaged_commit(f"{backup.layout.commit_key(seq)} is missing")
@@ -163,13 +165,14 @@ def _commit(backup: Backup, seq: int) -> Commit:
 
 
 def _clock_step(backup: Backup, head: BackupState, oldest: CommitSummary, reckoning: Reckoning) -> str:
-    """Why the times of its restore points may not be what passed between them: as retention judges clocks."""
+    """Return why the times of the restore points may not be elapsed times: the same judgement of clocks as in
+    retention."""
     read = partial(_commit, backup)
     return jump_ahead(head.history, oldest.seq, reckoning) or was_behind(head.history, oldest.seq, read)
 
 
 def _missing(store: Store, uid: str, low: LowLevel, point: BackupState) -> str:
-    """Topics that are declared by their names and are not in it, or that its agent does not find."""
+    """Return topics that are declared by name and are not in the point, or that the agent does not find."""
     asked = TopicSelection(include=tuple(stored_patterns(low.beginning.topics)))
     word = get_agent_word(store, DeclaredLayout(uid=uid))
     said = word.missing if word is not None and word.number == low.number else ""
@@ -177,7 +180,7 @@ def _missing(store: Store, uid: str, low: LowLevel, point: BackupState) -> str:
 
 
 def _began(backup: Backup, behind: int, point: BackupState) -> Mapping[PartitionId, int]:
-    """Where the logs began of which retention let go since, when they were copied first."""
+    """Return the log starts of partitions with expired records, at the first copy of every partition."""
     wanted, found = set(point.expired), dict[PartitionId, int]()
     for stored in backup.log.read(after=behind) if wanted else ():
         for position in stored.commit.changes.positions:

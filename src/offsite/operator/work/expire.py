@@ -1,11 +1,12 @@
-"""A job of the expiry queue: lets old data of one declared backup go, or all of it.
+"""A job of the expiry queue: deletes old data of one declared backup, or all of its data.
 
-The retention is applied to the last low-level backup. An older one is deleted whole once the last one was compared with
-it, holds what it holds, was read, and reaches back as far as is to be restorable (see `decide.succession`); or once a
-person released it (see `work.release`). Which one is the last is told by ledgers. A resource that is deleted has all of
-its backups stopped and deleted. What a restore reads or somebody pinned stays in either case, and is named.
+The retention applies to the last low-level backup. An older backup is deleted as a whole after the last backup was
+compared with it, holds all of its data, was read completely, and reaches back as far as `minimumRestorable` (see
+`decide.succession`); or after a person released the older backup (see `work.release`). Ledgers tell which backup is the
+last. All backups of a deleted resource are stopped and deleted. A backup that a restore reads, or with a pinned point,
+stays in either case, and is reported.
 
-One such job of a backup runs at a time, whoever operates: a lease in each repository.
+One such job of a backup runs at a time, over all operators: a lease in every repository.
 """
 
 from __future__ import annotations
@@ -96,10 +97,10 @@ class Expired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Low:
-    """`place`: which of the job's repositories; `ledger`: all that its ledger has; `is_continued`: a later one goes on
-    in the same place, for their names hold no time: what lies there is that one's. `is_ours`: its name is claimed by
-    the resource, whose agent began it; a ledger alone is not believed that, for whoever can create objects can write
-    one."""
+    """A low-level backup of the job. `place`: index of its repository. `ledger`: state of its ledger. `is_continued`: a
+    later backup continues at the same place, because their names have no time: the data belong to the later backup.
+    `is_ours`: the resource has claimed the name, and its agent started the backup; a ledger alone proves nothing,
+    because any process that can create objects can write a ledger."""
 
     place: int
     repository: Repository
@@ -148,7 +149,7 @@ def expire(asked: Expiry, *, clock: Clock) -> Expired:
 
 
 def _delete(asked: Expiry, clock: Clock) -> Expired:
-    """All of its backups, but for those that are pinned or read."""
+    """Delete all backups, except pinned or read ones."""
     removed, kept = list[str](), list[KeptBackup]()
     for low in _lows(asked):
         if not low.is_ours:
@@ -192,14 +193,14 @@ def _expire(asked: Expiry, clock: Clock) -> Expired:
 
 
 def _let_go(backup: Backup, policy: RetentionPolicy, clock: Clock) -> int:
-    """Apply the retention with its guards: how many restore points went."""
+    """Apply the retention with its guards; return the number of expired restore points."""
     plan = plan_retention(backup, policy, clock=clock)
     return apply_retention(backup, plan, clock=clock).plan.points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """One older backup, and the last one because of which it may go."""
+    """An older backup, and the last backup as its replacement."""
 
     asked: Expiry
     clock: Clock
@@ -208,8 +209,9 @@ class _Case:
     lows: Sequence[_Low]
 
     def why_kept(self) -> str:
-        """Why the older one stays; empty: it may go. The cheap questions come first, and the reading of the last one
-        at the end. That the ledger says that it goes is no reason: whoever can create objects can write one."""
+        """Return why the older backup stays; empty: may be deleted. Cheap checks come first, and reading the last
+        backup comes at the end. A `removing` entry in the ledger is no reason to delete: any process that can create
+        objects can write one."""
         older = self.older
         if older.low.phase is Phase.REMOVING and older.store.head(older.layout.descriptor_key) is None:
             return ""  # its removal goes on: without a right to delete nobody gets it there
@@ -228,7 +230,7 @@ class _Case:
         return f"{doubt}; {why}" if doubt else why
 
     def _why_disputed(self, backup: Backup | None) -> str:
-        """Why the last one does not hold what was there before commits that are not believed."""
+        """Return why the last backup does not hold the data from before disbelieved commits."""
         policy = InForce(policy=self.asked.policy)
         for each in disputed(backup, in_force=policy, clock=self.clock) if backup is not None else ():
             if why := next(self._why_unequal(each.before), ""):
@@ -245,8 +247,8 @@ class _Case:
             yield from self._why_unequal(state)
 
     def _why_not_itself(self, state: BackupState | None) -> Iterator[str]:
-        """Why what lies there is not what it was: another thing, or a part, may be in its place. Where there is no
-        commit at all, whatever else is there shows that there were some."""
+        """Yield why the data at the place may not be the recorded backup: another backup, or a part, may lie at the
+        place. Without any commit, any remaining object shows former commits."""
         older, last = self.older, self.last
         for named in (each for each in _predecessors(last) if each.word == older.low.word) if last is not None else ():
             if named.last.commit and (state is None or not is_at(older.repository.backup(older.name), named.last)):
@@ -255,7 +257,7 @@ class _Case:
             yield f"its commits are gone, and {key} is there: a part of it may be away"
 
     def _why_unequal(self, state: BackupState) -> Iterator[str]:
-        """Why the last one does not take its place: the first reason is enough."""
+        """Yield why the last backup does not replace the older one. The caller takes the first."""
         last, older, uid = self.last, self.older, self.asked.uid
         if last is None:
             yield "nothing tells which backup is the last one"
@@ -288,9 +290,9 @@ def _is_as_judged(uid: str, low: _Low) -> bool:
 
 
 def _why_in_use(uid: str, low: _Low, clock: Clock) -> str:
-    """Why nobody may delete it now: a restore reads it, or somebody wants to keep a point of it. A release says of what
-    was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs. A restore that
-    entered itself behind the decision was refused, or died before: it reads nothing."""
+    """Return why the backup cannot be deleted now: a restore reads the backup, or a point is pinned. A release also
+    allows the deletion of pinned points, and of abandoned restores; not of a running restore. A restore that registered
+    after the decision was refused, or died earlier: the restore reads nothing."""
     if low.low.phase is Phase.REMOVING and low.store.head(low.layout.descriptor_key) is None:
         return ""  # its removal goes on: it was asked before
     try:
@@ -314,7 +316,7 @@ def _why_pinned(backup: Backup, clock: Clock) -> str:
 
 
 def _rest_of(low: _Low) -> str:
-    """An object of a backup that has no commit; empty: there is none."""
+    """Return an object of a backup without commits; empty: none."""
     layout = low.layout
     marks = {layout.descriptor_key, layout.collected_key, layout.removing_key, layout.removed_key}
     return next((info.key for info in own(low.store.list(layout.prefix)) if info.key not in marks), "")
@@ -332,7 +334,7 @@ def _opened(low: _Low) -> Backup | None:
 
 
 def _as_it_lies(low: _Low) -> Backup:
-    """Also where its descriptor is gone, or damaged."""
+    """Open the backup even if its descriptor is missing or damaged."""
     try:
         backup = _opened(low)
     except Damaged:
@@ -400,7 +402,7 @@ def _check_members(asked: Expiry, store: Store, history: History) -> None:
 
 
 def _forget(asked: Expiry, low: _Low) -> None:
-    """Enter that nothing is left of it for itself. Nothing is deleted."""
+    """Record that a continued backup has no data of its own. Deletes nothing."""
     if low.low.phase is Phase.STOPPED:
         _decide(asked, low, Kind.REMOVING)
     _decide(asked, low, Kind.REMOVED)
@@ -408,9 +410,9 @@ def _forget(asked: Expiry, low: _Low) -> None:
 
 
 def _remove(asked: Expiry, low: _Low, clock: Clock) -> str:
-    """Stop it where it runs, seal it, and delete it as a whole; or why it stays. Whether somebody reads it is asked
-    while nobody can begin to, and so are its pins, right before the ledger says that it goes; nothing comes back from
-    there."""
+    """Stop and seal the backup, and delete the backup as a whole; or return why the backup stays. Readers are checked
+    while no process can start to read, and pins right before the ledger entry `removing`; after that entry the deletion
+    is final."""
     if low.is_continued:
         _forget(asked, low)
         return ""
@@ -445,7 +447,7 @@ def _remove(asked: Expiry, low: _Low, clock: Clock) -> str:
 
 
 def _check_idle(uid: str, low: _Low) -> None:
-    """An agent that copies hears of the stop within seconds."""
+    """Refuse while an agent still holds the backup: an agent reads a stop within seconds."""
     terms = LeaseTerms(store=low.store, lease=DeclaredLayout(uid=uid).agent)
     newest = DeclaredLedger(store=low.store, layout=DeclaredLayout(uid=uid)).read().backups[-1].number
     if low.low.number == newest and terms.holder(asking=ProcessIdentity.mine()) is not None:
@@ -453,7 +455,7 @@ def _check_idle(uid: str, low: _Low) -> None:
 
 
 def _announced(uid: str, low: _Low) -> Callable[[int], None]:
-    """What is going to be deleted is written down before."""
+    """Return a function that records the deletion in advance."""
     layout, store = DeclaredLayout(uid=uid), low.store
 
     def announce(size_bytes: int) -> None:
@@ -470,7 +472,7 @@ def _announced(uid: str, low: _Low) -> Callable[[int], None]:
 
 
 def _decide(asked: Expiry, low: _Low, kind: Kind) -> None:
-    """Enter what happens to a backup. Raises `ExpiryNotDone` where another one began in its place meanwhile."""
+    """Enter a decision about a backup. Raises `ExpiryNotDone` if another backup started at its place meanwhile."""
 
     def said(history: History) -> Said:
         _check_members(asked, low.store, history)

@@ -1,4 +1,4 @@
-"""A runner whose work is heard: told as its tasks get on, not as they only run."""
+"""A runner that reports progress: finished tasks and moved bytes, not mere running."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from offsite.spark.runner import (
 
 @dataclass(frozen=True, slots=True)
 class HeardRunner:
-    """Passes everything on. `gets_on` is called whenever tasks have ended, or moved something, since the last time."""
+    """Delegates all calls. `on_task_progress` is called whenever tasks ended, or moved bytes, since the last call."""
 
     inner: Runner
     gets_on: Callable[[], None]

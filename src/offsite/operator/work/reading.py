@@ -1,8 +1,8 @@
-"""Reads all that a backup holds before another one goes because of it. What was read is noted in the repository: so a
-job that ends early is gone on with by the next one.
+"""Reads all data of a backup before another backup is deleted in its favour. Read objects are noted in the repository:
+so the next job continues where an interrupted job stopped.
 
-A note is believed of an object that has the same size and time, at the same place, as when it was read. In a copy of a
-repository all objects are read again.
+A note is believed for an object with the same size and time, at the same place, as at the time of reading. In a copy of
+a repository all objects are read again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEADS_AT_ONCE = 16
 """Objects looked up in parallel: hides the latency of an object store."""
 _NOTE_SEGMENTS = 256
 _NOTE_BYTES = 256 * 1024 * 1024
-"""A note for so much that was read: what a killed job reads again."""
+"""A note is written after so many segments or bytes: a killed job reads at most so much again."""
 
 _Seen: TypeAlias = tuple[str, int, int]
 """Key of a segment, size and time of its object."""
@@ -38,7 +38,7 @@ _Seen: TypeAlias = tuple[str, int, int]
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """The reading of low-level backup `number` of the resource with `uid`, in one job."""
+    """The reading of low-level backup `number` of the resource `uid`, in one job."""
 
     store: Store
     uid: str
@@ -47,8 +47,8 @@ class Reading:
     _new: list[_Seen] = field(default_factory=list, init=False)
 
     def problem(self, segments: Iterable[Segment]) -> str:
-        """What is wrong with the first of `segments` that is not what was written; empty: all were read, and are.
-        Raises what the store raises."""
+        """Return the problem of the first damaged segment; empty: all segments were read, and are intact. Raises the
+        errors of the store."""
         wanted = tuple(segments)
         infos = self._look_up(wanted)
         for segment in wanted:
@@ -71,7 +71,7 @@ class Reading:
         return ""
 
     def forget(self) -> None:
-        """Delete the notes. Nothing depends on them."""
+        """Delete the notes. No data depend on the notes."""
         for info in list(own(self.store.list(self._prefix))):
             self.store.delete(info.key)
 
@@ -97,7 +97,7 @@ class Reading:
                     for line in item.children("read"):
                         yield line.text("key"), line.count("bytes"), line.count("modified_ms")
             except (Damaged, OffsiteError) as error:
-                warned("note", why=error.message, uid=self.uid)  # then it is read again
+                warned("note", why=error.message, uid=self.uid)  # then the object is read again
 
     def _note(self) -> None:
         if not self._new:
@@ -110,8 +110,8 @@ class Reading:
 
 
 def has_batch(store: Store, state: BackupState, partition: PartitionId, *, last_offset: int, crc: int) -> bool:
-    """Whether a batch that ends at `last_offset` lies in `state`, with this checksum. Raises `DamagedObject`, and what
-    the store raises."""
+    """Whether `state` holds a batch that ends at `last_offset` with this checksum. Raises `DamagedObject`, and the
+    errors of the store."""
     for segment in state.segments.get(partition, ()):
         if segment.lowest_offset <= last_offset <= segment.last_offset:
             for chunk in SegmentReader(store=store, segment=segment).chunks():
@@ -124,7 +124,7 @@ def has_batch(store: Store, state: BackupState, partition: PartitionId, *, last_
 def _head(store: Store, key: str) -> ObjectInfo | None:
     try:
         return store.head(key)
-    except Damaged:  # something else lies in its place
+    except Damaged:  # another kind of object lies at the key
         return None
 
 

@@ -1,7 +1,9 @@
-"""A person lets a low-level backup go that no comparison lets go: what is entered in its ledger, and when it counts.
+"""A person releases a low-level backup for deletion that no comparison releases: the ledger entry, and when the entry
+counts.
 
-A release is for what lies there when it is shown: with one more commit, or another copy in its place, it says nothing.
-Given on another machine it counts some days later (see `services.releases`): whoever may create objects can write one.
+A release is valid for the backup as shown to the person: after one more commit, or for another copy at the place, the
+release is void. A release given on another machine counts some days later (see `services.releases`): any process that
+can create objects can write a release.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ _NAMED_MAX = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasePlan:
-    """What would be let go. `commit`, `hash`: the newest commit; `oldest_ms`, `newest_ms`: the times of its restore
-    points (epoch ms, 0: none); `kept`: why the last expiry job kept it; `problem`: why what it holds cannot be told.
-    `pins` and `restores` go with it, but for a restore that runs: that is waited for. `released`: its ledger says that
-    it is let go; `doubt`: why that does not count on this machine, or not yet."""
+    """The backup to release. `commit`, `hash`: newest commit. `oldest_ms`, `newest_ms`: times of its restore points
+    (epoch ms, 0: none). `kept`: why the last expiry job kept the backup. `problem`: why its content cannot be read.
+    `pins` and `restores` are deleted with the backup, except a running restore, which is awaited. `released`: the
+    ledger has a valid release. `doubt`: why the release does not count on the local machine, or not yet."""
 
     backup: str
     repository: str
@@ -58,13 +60,13 @@ class ReleasePlan:
 
 
 def is_released(repository: Repository, uid: str, low: LowLevel) -> bool:
-    """Whether a person let it go as it lies there now. Raises what the store raises."""
+    """Whether a person released the backup as the backup is now. Raises the errors of the store."""
     return _is_said(low, _lies_there(repository, low.beginning.backup)[0]) and not _doubt(repository.store, uid, low)
 
 
 def release_doubt(repository: Repository, uid: str, low: LowLevel) -> str:
-    """Why a release of what lies there does not count, or not yet; empty where it does, or there is none. Raises what
-    the store raises."""
+    """Return why a release of the present backup does not count, or not yet; empty: the release counts, or none exists.
+    Raises the errors of the store."""
     is_said = _is_said(low, _lies_there(repository, low.beginning.backup)[0])
     return _doubt(repository.store, uid, low) if is_said else ""
 
@@ -82,8 +84,8 @@ def _memory(store: Store, uid: str) -> ReleaseMemory:
 
 
 def plan_release(repository: Repository, backup: str) -> ReleasePlan:
-    """What a release would let go. Seals what was stopped, and changes nothing else. Raises `BackupNotFound` for one
-    that no resource declared, or that is removed, `ResourceConflict` for one that is not stopped."""
+    """Return the effect of a release. Seals a stopped backup, and changes nothing else. Raises `BackupNotFound` for a
+    backup without a declaring resource, or a removed backup; `ResourceConflict` for a backup that is not stopped."""
     uid, low = _find(repository, backup)
     if not low.is_sealed:
         _seal(repository, uid, low)
@@ -108,8 +110,8 @@ def plan_release(repository: Repository, backup: str) -> ReleasePlan:
 
 
 def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> ReleasePlan:
-    """Enter that it may go, as it was shown. Raises `BadOption` for a reason that is empty or too long, `PlanChanged`
-    where something else lies there by now, `RestoreRunning` while an operator holds the lock."""
+    """Enter the release of the backup as shown. Raises `BadOption` for an empty or too long reason, `PlanChanged` if
+    the backup changed since, `RestoreRunning` while an operator holds the lock."""
     if not reason.strip() or len(reason) > REASON_MAX:
         raise BadOption(f"the reason of a release has 1 to {REASON_MAX} characters, this one {len(reason)}")
     now = plan_release(repository, plan.backup)
@@ -125,8 +127,8 @@ def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> Releas
 
 
 def refuse_release(repository: Repository, backup: str) -> ReleasePlan:
-    """Never let it go on this machine by the release that its ledger has: nobody gave that. Raises as `plan_release`,
-    and `BadOption` where there is none."""
+    """Record that the release in the ledger never counts on the local machine, because no authorized person gave the
+    release. Raises the errors of `plan_release`, and `BadOption` without a release."""
     uid, low = _find(repository, backup)
     if low.released is None:
         raise BadOption(f"nobody released {backup}", hint="see: offsite operator describe")
@@ -156,14 +158,14 @@ def _find(repository: Repository, backup: str) -> tuple[str, LowLevel]:
 def _seal(repository: Repository, uid: str, low: LowLevel) -> None:
     try:
         seal_backup(repository.backup(low.beginning.backup))
-    except (BackupNotFound, Damaged):  # nothing can be added to it
+    except (BackupNotFound, Damaged):  # no commit can be added
         return
     said = Said(kind=Kind.SEALED, number=low.number)
     enter(repository.store, uid, lambda _: said, by=ProcessIdentity.mine())
 
 
 def _lies_there(repository: Repository, backup: str) -> tuple[LastCommit, BackupState | None, str]:
-    """The newest commit, the state there, and why that cannot be told."""
+    """Return the newest commit, the state, and why the state cannot be read."""
     try:
         state = repository.backup(backup).sound_state()
     except BackupNotFound:

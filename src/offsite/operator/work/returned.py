@@ -1,7 +1,7 @@
-"""What came back into declared backups that were removed: objects that a process put which slept meanwhile.
+"""Deletes objects in removed declared backups that came back: written by a process that slept during the removal.
 
-A resource that is deleted has nobody who looks after its rest: so the expiry jobs of all resources of a repository see
-to what was removed there, whoever had it. Whatever has a descriptor is a backup, and is left alone.
+A deleted resource has no keeper any more. Hence the expiry jobs of all resources of a repository check the removed
+backups of the repository, of any owner. A place with a descriptor is a backup, and is left alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ RULE = "it came back into a backup that was removed"
 
 
 def sweep_removed(store: Store, *, by: str) -> None:
-    """Delete what came back into any declared backup of a repository. One that cannot be seen to stops no other."""
+    """Delete returned objects of every removed declared backup of a repository. An unreadable backup does not stop the
+    sweep."""
     for uid in declared_uids(store):
         with _left_to_the_next_job(uid):
             for low in _removed(store, uid):
@@ -47,8 +48,8 @@ def _left_to_the_next_job(uid: str) -> Iterator[None]:
 
 
 def _sweep(store: Store, uid: str, backup: str, by: str) -> None:
-    """Under the lock, so that nothing begins under the name meanwhile, as far as declared backups go. Raises
-    `RestoreRunning` while an operator holds it, and `RestoreTakenOver` once one has taken it over."""
+    """Sweep under the lock, so that no declared backup starts under the name meanwhile. Raises `RestoreRunning` while
+    an operator holds the lock, and `RestoreTakenOver` after another process took the lock over."""
     terms = LeaseTerms(store=store, lease=DeclaredLayout(uid=uid).lock)
     with terms.held(ProcessIdentity.mine()) as claim, beating(terms, claim):
         low = next((each for each in _removed(store, uid) if each.beginning.backup == backup), None)
@@ -64,20 +65,21 @@ def _sweep(store: Store, uid: str, backup: str, by: str) -> None:
 
 
 def removed_lately(low: LowLevel, now_ms: int) -> bool:
-    """Whether something may come back into it still."""
+    """Whether objects may still come back into the backup."""
     return low.phase is Phase.REMOVED and now_ms - low.removed_ms < 2 * KEPT_MS
 
 
 def _removed(store: Store, uid: str) -> Sequence[LowLevel]:
-    """Those whose name no later one goes on under, as the ledger is now."""
+    """Return the removed backups whose name no later backup uses, by the present ledger."""
     backups, now_ms = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().backups, store.now_ms()
     newest = {low.beginning.backup: low for low in backups}
     return [low for low in newest.values() if removed_lately(low, now_ms)]
 
 
 def _may_be_swept(store: Store, uid: str, low: LowLevel) -> bool:
-    """Whether what lies there is the rest of a removed backup of this resource. A ledger is believed only as far as the
-    name, the mark and what lies there bear it out: whoever can create objects can write one."""
+    """Whether the objects at the place are the rest of a removed backup of this resource. The ledger is believed only
+    as far as the name, the removal mark and the objects confirm the ledger: any process that can create objects can
+    write a ledger."""
     layout = BackupLayout(backup=low.beginning.backup)
     why = ""
     if store.head(layout.descriptor_key) is not None:
@@ -100,7 +102,8 @@ def _is_owner(store: Store, uid: str, backup: str) -> bool:
 
 
 def _is_pinned(store: Store, layout: BackupLayout) -> bool:
-    """As far as its history can be read: of that a removal leaves nothing, and what comes back is a piece."""
+    """Whether a point is pinned, as far as the history can be read: a removal leaves no history, and objects that come
+    back are fragments."""
     if next(own(store.list(layout.commits_prefix)), None) is None:
         return False
     try:
@@ -110,13 +113,13 @@ def _is_pinned(store: Store, layout: BackupLayout) -> bool:
 
 
 def _is_due(store: Store, low: LowLevel) -> bool:
-    """Whether something is to be deleted: what came back, or the mark."""
+    """Whether there is something to delete: returned objects, or the removal mark."""
     is_old = store.now_ms() - low.removed_ms > KEPT_MS
     return is_old or bool(returned_into(store, BackupLayout(backup=low.beginning.backup)))
 
 
 def _announced(store: Store, uid: str, backup: str, by: str) -> Callable[[int], None]:
-    """What is going to be deleted is written down before."""
+    """Return a function that records the deletion in advance."""
 
     def announce(size_bytes: int) -> None:
         layout = DeclaredLayout(uid=uid)

@@ -1,7 +1,7 @@
-"""Signs that a job gets on, in its log: a job that shows none for long is ended by its queue, one that does is not.
+"""Logs the progress of a job: the queue ends a job without progress in its log.
 
-A thread of its own that says "I live" would show nothing: it goes on while the work hangs. So a sign is said by the
-work itself, when requests of it to its stores were answered, and once a minute at most.
+A separate thread with the message "alive" would prove nothing: such a thread continues while the work hangs. Hence the
+work itself logs, after answered requests to its stores, at most once a minute.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVERY_S = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Signs:
-    """`say` puts a line into the log."""
+    """`say` appends a line to the log."""
 
     clock: Clock
     say: Callable[[str], None]
@@ -28,7 +28,7 @@ class Signs:
         self._said_s = self.clock.monotonic_s()
 
     def note(self, what: str, outcome: str, took_s: float) -> None:  # noqa: ARG002  # as `OnRequest` is called
-        """A request has ended. One that failed is no sign."""
+        """Count a finished request. A failed request is no progress."""
         if outcome != OK:
             return
         self._answered += 1

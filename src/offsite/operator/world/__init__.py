@@ -1,1 +1,1 @@
-"""Looks at what is, and changes it by one step: repositories, locks, slots, agents."""
+"""Observes repositories, locks, slots and agents, and changes them by one step."""

@@ -1,8 +1,10 @@
-"""One step carried out, under the lock of the backup: its number goes into what is written, and fences.
+"""Executes one step of a backup under the lock of the backup. The number of the lock goes into the ledger entry, and
+fences.
 
-Several operators may look after one backup. Each takes the lock in the repository before it decides there, and lets it
-go behind. One that is stopped while it holds the lock is silent soon, and another one takes it, with a higher number:
-what the first one writes when it wakes up does not follow any more, and is refused.
+Several operators may manage one backup. Every operator takes the lock in the repository before a decision there, and
+releases the lock afterwards. An operator that is stopped while holding the lock falls silent, and another operator
+takes the lock with a higher number. When the first operator wakes up, its entry no longer follows the ledger, and is
+refused.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ from offsite.stores.store import Store
 _TURNS = {Phase.STOPPED: Kind.STOPPED, Phase.PAUSED: Kind.PAUSED, Phase.RUNNING: Kind.RESUMED}
 
 SealBackup = Callable[[Store, str], None]
-"""Let nothing be added any more to the backup of that name by whoever was about to."""
+"""Seal the backup of that name: no process can add a commit any more."""
 
 InForce = Callable[[Wanted, Kind], bool]
-"""Whether what is declared is still what is wanted, so that something of that kind may be entered."""
+"""Whether the desired state is still in force, so that an entry of that kind may be written."""
 
 
 def _always(wanted: Wanted, kind: Kind) -> bool:  # noqa: ARG001  # as `InForce`
@@ -56,8 +58,8 @@ def _always(wanted: Wanted, kind: Kind) -> bool:  # noqa: ARG001  # as `InForce`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """What a step is carried out with. `in_force` is asked under the lock: the ledger knows of a later spec only where
-    something was entered by it."""
+    """The means to execute a step. `in_force` is asked under the lock: the ledger shows a later spec only after an
+    entry of that spec."""
 
     eyes: Eyes
     slots: Slots
@@ -90,8 +92,9 @@ class Hands:
                 assert_never(step)
 
     def _tried(self, wanted: Wanted, start: Start, *, claims: bool) -> Beginning:
-        """What would begin now, once nothing speaks against it: its repository takes what is put, and the name is free
-        or this resource's, and claimed if it `claims`. Otherwise a slot is let go: others may be able to begin."""
+        """Return the start values, after all preconditions hold: the repository accepts writes, and the backup name
+        is free or owned by the resource; with `claims` the name is claimed. Otherwise release the slot for another
+        backup."""
         try:
             store, layout = self.eyes.open_store(start.place), DeclaredLayout(uid=wanted.ledger)
             beginning = replace(start.beginning, backup=wanted.name_at(store.now_ms()))
@@ -117,14 +120,15 @@ class Hands:
         self._append(wanted, step.place, Kind.STARTED, 0, beginning=beginning, settings=step.settings, origin=origin)
 
     def _predecessor(self, seen: LowLevelSeen) -> Predecessor:
-        """One that cannot be read now is named all the same: what lies there is compared when it is to go."""
+        """Name a low-level backup as predecessor. An unreadable backup is named, too: its content is compared before
+        its deletion."""
         backup, last = seen.low.beginning.backup, LastCommit()
         with suppress(OffsiteError):
             last = last_commit(self.eyes.open_store(seen.place), backup)
         return Predecessor(backup=backup, word=seen.low.word, last=last)
 
     def _check_place(self, store: Store, uid: str, beginning: Beginning) -> None:
-        """What lies at the name is nobody's but this resource's, and of the same source. Raises `ResourceConflict`."""
+        """Check that the data at the name belong to this resource and to the same source. Raises `ResourceConflict`."""
         there = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().there
         mine = [each.beginning for each in there if each.beginning.backup == beginning.backup]
         is_there = store.head(BackupLayout(backup=beginning.backup).descriptor_key) is not None
@@ -160,8 +164,8 @@ class Hands:
         self._append(wanted, step.place, Kind.SEALED, step.number)
 
     def _append(self, wanted: Wanted, place: Place, kind: Kind, number: int, **parts: object) -> History | None:
-        """The state behind the new entry; None where another operator was first, or what is decided does not fit any
-        more."""
+        """Append an entry and return the new state; None if another operator was first, or the decision no longer
+        fits."""
         store, layout = self.eyes.open_store(place), DeclaredLayout(uid=wanted.ledger)
         ledger, terms = DeclaredLedger(store=store, layout=layout), LeaseTerms(store=store, lease=layout.lock)
         with terms.held(self.eyes.identity) as claim:
@@ -198,7 +202,7 @@ class Hands:
 
 
 def last_commit(store: Store, backup: str) -> LastCommit:
-    """The newest commit that lies in the place of a backup. Raises what the repository raises."""
+    """Return the newest commit at the place of a backup. Raises the errors of the repository."""
     try:
         state = Repository.open(store).backup(backup).state()
     except BackupNotFound:
@@ -208,12 +212,13 @@ def last_commit(store: Store, backup: str) -> LastCommit:
 
 @contextmanager
 def locked(store: Store, layout: DeclaredLayout, eyes: Eyes) -> Iterator[int]:
-    """A block that holds the lock; its number. Raises `RestoreRunning` while another operator does."""
+    """Hold the lock in a block; the value is the number of the lock. Raises `RestoreRunning` while another operator
+    holds the lock."""
     with LeaseTerms(store=store, lease=layout.lock).held(eyes.identity) as claim:
         yield claim.term
 
 
 def seal(store: Store, name: str) -> None:
-    """Carries out what `SealBackup` says, in a repository."""
+    """Seal a backup in a repository (see `SealBackup`)."""
     with suppress(BackupNotFound):  # nothing was added to it yet: whoever makes it asks the ledger first
         seal_backup(Repository.open(store).backup(name))

@@ -1,4 +1,4 @@
-"""What backups hold, read from their repositories, and read again only when a commit has come."""
+"""Facts about backups, read from their repositories, and read again only after a new commit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
 _KEPT_MAX = 4096
-"""Backups whose facts are kept: more than one operator looks after."""
+"""Backups with cached facts: more than one operator manages."""
 _NAMED_MAX = 5
 _CHARS_MAX = 500
-"""Of what is left behind: partitions, and characters."""
+"""Limits of the text about left-out partitions: partitions named, and characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """`descriptor`: bytes that are another backup's when it is made anew; `seq`: the newest commit."""
+    """`descriptor`: bytes of the descriptor; they differ after the backup was deleted and created again. `seq`: number
+    of the newest commit."""
 
     descriptor: bytes
     seq: int
@@ -35,7 +36,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryFacts:
-    """The port `Facts`. A look at a backup without news costs two requests."""
+    """Implements `FactsReader`. A read of a backup without a new commit costs two requests."""
 
     _known: dict[tuple[Place, str], _Known] = field(default_factory=dict, init=False, repr=False)
 
@@ -50,11 +51,11 @@ class RepositoryFacts:
             return known.facts
         try:
             state = Repository.open(store).backup(backup).sound_state()
-        except NoRepository:  # removed since
+        except NoRepository:  # removed in the meantime
             return BackupFacts()
         facts = facts_of(state, _default_commit(store, state))
         if known is not None and not is_new and state.incomplete and known.progress == state.progress:
-            facts = replace(facts, partial_ms=known.facts.partial_ms)  # retention commits copy nothing
+            facts = replace(facts, partial_ms=known.facts.partial_ms)  # retention commits copy no records
         if len(self._known) >= _KEPT_MAX:
             self._known.clear()
         if not state.unreadable:
@@ -65,14 +66,14 @@ class RepositoryFacts:
 def _default_commit(store: Store, state: BackupState) -> int:
     try:
         return default_point(store, state).commit
-    except Damaged:  # whoever restores is told
+    except Damaged:  # a restore reports the damage
         return state.seq
 
 
 def facts_of(state: BackupState, default: int = 0) -> BackupFacts:
-    """What a state tells. It is whole once a pass over all topics was complete; one can restore to the newest such
-    pass, and not to what a pass under way has committed so far. `default`: the commit that a restore goes to
-    (0: not known)."""
+    """Summarize a state. A backup is whole after a complete pass over all topics. The newest restorable point is the
+    newest complete pass, not the commits of the pass under way. `default`: the commit that a restore uses by default
+    (0: unknown)."""
     if not state.history:
         return BackupFacts()
     oldest, is_whole = state.history[0], state.completed_at_ms > 0
@@ -89,7 +90,7 @@ def facts_of(state: BackupState, default: int = 0) -> BackupFacts:
 
 
 def _latest(state: BackupState, default: int) -> CommitSummary | None:
-    """The newest complete pass, or the earlier one that a restore goes to for the sake of its cut."""
+    """The newest complete pass, or an earlier pass that a restore uses for its consistent cut."""
     complete, goes_to = state.history.latest_at(state.completed_at_ms), state.history.find(default)
     return goes_to if complete is None or (goes_to is not None and goes_to.seq < complete.seq) else complete
 

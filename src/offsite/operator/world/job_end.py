@@ -1,4 +1,4 @@
-"""What the records of a job tell of a restore: how far it is, how it ended, and why."""
+"""The progress, end and error of a restore, from the records of its job."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from offsite.repository.declared.restore_log import Failure
 from offsite.services.jobs.status import GIVEN_UP, JobReport
 
 _LINES_MAX = 50
-"""Of what a command said, the last ones: the document of its error is the last line, but for what ends with it."""
+"""Last lines of a command's output that are searched: only final messages may follow the error document."""
 
 
 def job_seen(report: JobReport) -> JobSeen:
-    """As far as it is about a restore."""
+    """Reduce a job report to the fields of a restore."""
     result = report.result if isinstance(report.result, Mapping) else {}
     verified = result.get("verified")
     return JobSeen(
@@ -29,7 +29,7 @@ def job_seen(report: JobReport) -> JobSeen:
 
 
 def failure_of(said: str) -> Failure | None:
-    """The error that a command ended with, of what it said on stderr. None where it told none."""
+    """Return the final error of a command, from its stderr `said`; None if the output has no error document."""
     for line in reversed(said.splitlines()[-_LINES_MAX:]):
         if line.startswith('{"error"') and (found := _error(line)) is not None:
             return found

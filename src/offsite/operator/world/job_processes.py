@@ -1,4 +1,4 @@
-"""What a reconciler begins jobs with: processes, and where their repository and cluster are."""
+"""Starts jobs for reconcilers: processes, and the environment for repository and cluster."""
 
 from __future__ import annotations
 
@@ -16,44 +16,45 @@ from offsite.services.jobs.workers import SECRET, Workers
 from offsite.stores.store import Store
 
 BY = "offsite operator"
-"""Who asks for jobs: the same for all operators, for it is a part of the word by which they find each other's jobs."""
+"""The requester of jobs: the same for all operators, because the requester is a part of the idempotency key by which
+operators find each other's jobs."""
 
 EnvironmentOf = Callable[[Place, str], Mapping[str, str]]
-"""The whole environment of a command line: the repository of a place with its credentials, and no other's, and the
-cluster of that name; no cluster where the name is empty. Raises `BadResource` for a name that is not known."""
+"""Return the whole environment of a command: the repository of a place with its own credentials only, and the cluster
+of that name; no cluster if the name is empty. Raises `BadResource` for an unknown name."""
 
 
 class JobProcesses(Protocol):
-    """Begins the processes of jobs. `services.jobs.workers.Workers` is one, for this machine."""
+    """Starts the processes of jobs. `services.jobs.workers.Workers` implements the port for this machine."""
 
     def room(self) -> AbstractContextManager[None]:
-        """A block in which one may be begun. Raises `TooManyJobs`."""
+        """Reserve room for one process in a block. Raises `TooManyJobs`."""
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Begin the process of a job, which outlives this one. Raises `JobNotBegun`."""
+        """Start the process of a job. The process outlives the caller. Raises `JobNotBegun`."""
 
     def end(self, job: str) -> None:
-        """End the process of a job that was shut out, if it is one of these."""
+        """End the process of a job that was shut out, if this object started the process."""
 
 
 def local_processes(*, at_once: int) -> JobProcesses:
-    """Processes of this machine, at most so many at once."""
+    """Processes of the local machine, at most `at_once`."""
     return Workers(environment={}, at_once=at_once, inherited={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """What jobs are begun with."""
+    """Starts jobs, and gives them up."""
 
     eyes: Eyes
     processes: JobProcesses
     environment_of: EnvironmentOf
 
     def begin(self, place: Place, request: JobRequest, *, word: str) -> str:
-        """The id of the job of that word, in the repository of `place`. Its process is begun here if nobody asked for
-        it before. One that cannot be begun is given up, so that whoever looks next goes on. Raises `BadResource`,
-        `TooManyJobs`, `JobNotBegun`, `RequestRepeated` where the word was used for something else, and what the store
-        raises."""
+        """Return the id of the job with that idempotency key in the repository of `place`. Start its process here if
+        the job is new. Give the job up if the process cannot start, so that the next operator continues. Raises
+        `BadResource`, `TooManyJobs`, `JobNotBegun`, `RequestRepeated` if the key was used for another request, and the
+        errors of the store."""
         store, environment = self.eyes.open_store(place), self.environment_of(place, request.cluster)
         with self.processes.room():
             asked = ask_for_job(store, request, word=word)
@@ -66,6 +67,6 @@ class Jobs:
         return asked.id
 
     def give_up(self, store: Store, job: str) -> None:
-        """Shut out a job whose process is silent, and end that. Raises as `give_up_job`."""
+        """Shut out a job whose process is silent, and end the process. Raises the errors of `give_up_job`."""
         give_up_job(store, job, identity=self.eyes.identity)
         self.processes.end(job)

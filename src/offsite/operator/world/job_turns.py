@@ -1,4 +1,4 @@
-"""Room for jobs handed out in turn: of the namespaces that wait for it none gets it twice before the others had it."""
+"""Shares job room among namespaces in turn: no waiting namespace gets room twice before the other waiting ones."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from offsite.operator.world.job_processes import JobProcesses
 
 @dataclass(slots=True, kw_only=True)
 class JobTurns:
-    """Whose turn it is, for as long as this process lives: all jobs are its own."""
+    """The turns, for the lifetime of the process: the process starts all jobs itself."""
 
     processes: JobProcesses
     clock: Clock
     wishes: Wishes = field(default_factory=Wishes)
 
     def of(self, namespace: str) -> JobProcesses:
-        """What a look at a resource of `namespace` begins jobs with."""
+        """Return the `JobProcesses` for one reconciliation of a resource of `namespace`."""
         return _Turn(turns=self, namespace=namespace)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Turn:
-    """The port `JobProcesses`, in one look. What was handed out once in it is asked for no second time: between the
-    decision and its job nobody else comes."""
+    """Implements `JobProcesses` for one reconciliation. Room granted earlier in the reconciliation is not requested
+    again: no other namespace comes between the decision and its job."""
 
     turns: JobTurns
     namespace: str

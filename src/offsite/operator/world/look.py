@@ -1,4 +1,4 @@
-"""A look at all that is of one declared backup."""
+"""Observes all low-level backups of one declared backup."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eyes:
-    """What a look is made with."""
+    """The means to observe."""
 
     open_store: OpenStore
     facts: Facts
@@ -32,9 +32,9 @@ class Eyes:
 
 
 def look(eyes: Eyes, uid: str, places: Iterable[Place], *, ledger: str = "") -> BackupSeen:
-    """What is of the resource with `uid` in `places`, all that it ever had. `ledger`: what its ledger is named by, if
-    not by the uid. Raises what a store raises for a ledger: what cannot be seen is never taken for what is not
-    there."""
+    """Observe all low-level backups that the resource `uid` ever had in `places`. `ledger`: name of the ledger, if
+    different from the uid. Raises the errors of a store for a ledger: an unreadable ledger is never taken for an absent
+    one."""
     found = [each for place in dict.fromkeys(places) for each in _in_place(eyes, ledger or uid, place)]
     there = [each for each in found if each.low.phase is not Phase.REMOVED]
     located = {id(each): Located(ledger=str(each.place), low=each.low) for each in there}
@@ -45,7 +45,7 @@ def look(eyes: Eyes, uid: str, places: Iterable[Place], *, ledger: str = "") -> 
 
 
 def history_of(store: Store, uid: str) -> History:
-    """What was decided in a store of a resource. Raises `DamagedObject`, and what the store raises."""
+    """Read the decisions about a resource in a store. Raises `DamagedObject`, and the errors of the store."""
     return DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read()
 
 
@@ -56,14 +56,14 @@ def _in_place(eyes: Eyes, uid: str, place: Place) -> Iterator[LowLevelSeen]:
     terms = LeaseTerms(store=store, lease=layout.agent)
     is_held = newest is not None and terms.holder(asking=eyes.identity) is not None
     for low in history.backups:
-        # an agent has the newest one in hand, or the one before while it has not heard of it
+        # the agent holds the newest backup, or the backup before until the agent reads the new entry
         seen = _seen(eyes, store, place, low, is_copied=is_held and low is newest)
         yield _heard(store, layout, terms, seen) if low.phase is Phase.RUNNING else seen
 
 
 def _heard(store: Store, layout: DeclaredLayout, terms: LeaseTerms, seen: LowLevelSeen) -> LowLevelSeen:
-    """With what shows that it goes on: a commit of a pass, the word of its agent, or that it was begun just now. None
-    of them does where it is dated in the future."""
+    """Add the signs of progress: a commit of a pass, the report of the agent, or the start or resume of the backup. A
+    sign dated in the future does not count."""
     word, now_ms = _word(store, layout, terms, seen.low.number), store.now_ms()
     signs = (
         ("that it was begun or resumed last", seen.low.running_ms),
@@ -84,8 +84,8 @@ def _heard(store: Store, layout: DeclaredLayout, terms: LeaseTerms, seen: LowLev
 
 
 def _word(store: Store, layout: DeclaredLayout, terms: LeaseTerms, number: int) -> AgentWord:
-    """What the agent said that took the backup in hand last. What one before it said shows nothing of later times: it
-    may have slept since, or say it still."""
+    """Return the report of the agent that took the lease last. A report of an earlier agent shows nothing about later
+    times: the earlier agent may have slept since, or may still write reports."""
     word, newest = get_agent_word(store, layout), terms.newest()
     if word is None or newest is None or word.number != number or word.term > newest.term:
         return AgentWord(number=number)
@@ -98,7 +98,7 @@ def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: b
     if low.phase in {Phase.REMOVING, Phase.REMOVED}:
         return LowLevelSeen(place=place, low=low, is_copied=is_copied)
     facts, problem = BackupFacts(), ""
-    behind = low.origin.last.commit if low.origin is not None else 0  # what lay there before makes nothing whole
+    behind = low.origin.last.commit if low.origin is not None else 0  # earlier commits make nothing whole
     try:
         facts = eyes.facts.of(place, store, low.beginning.backup)
     except OffsiteError as error:

@@ -1,4 +1,5 @@
-"""Enters into the ledger of an identity what a resource says that shares the backup, and tells who else is there."""
+"""Enters statements of a resource into the ledger of an identity, and lists the other resources that share the
+backup."""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberLine:
-    """One resource that shares a backup, or did. `operator`: the process that spoke for it last, at `at_ms` by the
-    store's clock; `counts`: what it declares does; `gone`: it let go, and showed it; `dismissed`: why a person said
-    that it is gone, empty where nobody did; `believed`: whether that counts on this machine by now."""
+    """One resource that shares or shared a backup. `operator`: process that entered the newest statement, at `at_ms` by
+    the store's clock. `counts`: the spec of the resource is in force. `gone`: the resource left, with proof.
+    `dismissed`: a person's reason for reporting the resource as gone; empty: no report. `believed`: whether the report
+    already counts on the local machine."""
 
     id: str
     name: str
@@ -67,7 +69,8 @@ def speak(hands: Hands, wanted: Wanted) -> History:
 
 
 def leave(eyes: Eyes, ledger: str, uid: str, place: Place) -> History:
-    """Say that a resource lets go, if it ever joined; the state then. Raises as `speak`."""
+    """Enter that a resource leaves, if the resource ever joined, and return the new state. Raises the errors of
+    `enter_news`."""
     store, mine = eyes.open_store(place), member_id(ledger, uid)
 
     def said(now: History) -> Said | None:
@@ -80,8 +83,8 @@ def leave(eyes: Eyes, ledger: str, uid: str, place: Place) -> History:
 
 
 def still_there(store: Store, history: History) -> list[Member]:
-    """Those that have not let go: it was neither shown nor said by a person who is believed here (see `releases`).
-    Raises what the store raises."""
+    """Return the members that have not left: neither proven nor reported by a person who is believed on the local
+    machine (see `releases`). Raises the errors of the store."""
     memory = _memory(store, history.uid)
     return [
         member
@@ -91,7 +94,8 @@ def still_there(store: Store, history: History) -> list[Member]:
 
 
 def list_members(store: Store, identity: str) -> MemberList:
-    """All resources that ever shared it. Raises `BadName` for what is no identity, and what the store raises."""
+    """List all resources that ever shared the backup. Raises `BadName` for an invalid identity, and the errors of the
+    store."""
     history = history_of(store, identity)
     memory, counts = _memory(store, identity), in_force(history.members)
     lines = (
@@ -111,9 +115,9 @@ def list_members(store: Store, identity: str) -> MemberList:
 
 
 def dismiss(store: Store, identity: str, member: str, *, reason: str, refuse: bool = False) -> Member:
-    """Say as a person that a resource is gone which cannot say so any more; or, to `refuse`, that it never counts on
-    this machine that somebody said so. Raises `BadOption` where there is no such resource, it let go itself, or the
-    reason is none; `RestoreRunning` while an operator holds the lock."""
+    """Report as a person that a resource is gone and can no longer report it; or, with `refuse`, record that such a
+    report never counts on the local machine. Raises `BadOption` if no such resource exists, the resource left itself,
+    or the reason is empty or too long; `RestoreRunning` while an operator holds the lock."""
     before = _dismissible(history_of(store, identity), member)
     memory = _memory(store, identity)
     if refuse:

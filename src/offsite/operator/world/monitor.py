@@ -1,4 +1,4 @@
-"""What probes and Prometheus see of an operator, in any home."""
+"""Health probes and Prometheus metrics of an operator, in any home."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsite.services.monitor.exposition import Exposition
 from offsite.services.monitor.health import Health
 
 SILENT_MAX_S = 600.0
-"""A round takes as long as its slowest repositories: with less, an operator that waits would be ended."""
+"""A round takes as long as its slowest repositories: with a lower limit a waiting operator would be restarted."""
 KIND = "kind"
 """The label of all series."""
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,8 +20,8 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """The last round: when it ended by the monotonic clock, resources by their kind, how many of them were not as
-    declared, and of how many expiry jobs fail again and again."""
+    """The last round. `ended_s`: end, by the monotonic clock. `resources`: count by kind. `waiting`: resources that
+    were not as declared. `failing`: resources whose expiry jobs fail repeatedly."""
 
     ended_s: float
     resources: Mapping[str, int] = field(default_factory=dict)
@@ -30,16 +30,16 @@ class Rounds:
 
 
 class Home(Protocol):
-    """Where resources are looked after."""
+    """A place that manages resources: a folder or Kubernetes."""
 
     @property
     def rounds(self) -> Rounds:
-        """The last round. It may be read by other threads."""
+        """The last round. Other threads may read the property."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSeries:
-    """One gauge, with a value for each kind of resource."""
+    """One gauge, with a value for every kind of resource."""
 
     name: str
     help: str
@@ -68,7 +68,7 @@ OPERATOR_SERIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeShown:
-    """The port `Shows`."""
+    """Implements the port `Shows`."""
 
     home: Home
     clock: Clock

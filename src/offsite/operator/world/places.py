@@ -1,8 +1,8 @@
-"""Which places are one repository, and which account a resource keeps that names none.
+"""Finds aliases of one repository, and the account of a resource without an account.
 
-One repository may be spelt in several ways: through a link, with a slash behind it, with `?region=`. Two names are of
-one place only where what is written through either is read through the other at once. A copy of a repository has its
-id, its ledgers and its backups, and is another place all the same: nothing that lies there proves anything.
+One repository may have several spellings: through a link, with a trailing slash, with `?region=`. Two spellings are one
+place only if an object written through either is readable through the other at once. A copy of a repository has the
+same id, ledgers and backups, and is another place nevertheless: objects in a copy prove nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from offsite.stores.store import Store
 
 @dataclass(slots=True)
 class Places:
-    """What this process knows of places. `_apart`: pairs that were looked at, and are two repositories."""
+    """The aliases that the process has found. `_apart`: compared pairs that are two repositories."""
 
     _ids: dict[Place, str] = field(default_factory=dict, init=False)
     _apart: set[tuple[Place, Place]] = field(default_factory=set, init=False)
 
     def distinct(self, eyes: Eyes, uid: str, places: Iterable[Place]) -> tuple[Place, ...]:
-        """`places` without those that are another spelling of a later one. What cannot be looked at is another place
-        than all others: who looks there is told why it cannot be."""
+        """Return `places` without aliases of a later place. A place that cannot be compared counts as another place:
+        the user of the place sees the error."""
         found = list[Place]()
         for place in dict.fromkeys(places):
             found = [before for before in found if not self._is_same(eyes, uid, before, place)]
@@ -60,16 +60,16 @@ class Places:
 
 
 def prove_writable(store: Store, layout: DeclaredLayout) -> None:
-    """Raises `StoreDenied` where what is put cannot be read again, and what the store raises."""
+    """Raises `StoreDenied` if a written object cannot be read again, and the errors of the store."""
     if not _is_one(store, store, layout):
         raise StoreDenied(f"what is put into {store.url} cannot be read again", hint="see the rights of its account")
 
 
 def kept_account(eyes: Eyes, uid: str, places: Iterable[Place], *, ledger: str = "") -> str:
-    """The account that a resource without one keeps: where it runs, or ran last; empty where it never began. So the
-    order of accounts counts for what begins alone."""
+    """Return the account in use by a resource without an account: the account of its live or last backup; empty if no
+    backup ever started. Hence the order of accounts matters only for a new backup."""
     names = {place.account: place for place in places}
-    if len(names) < 2:  # nothing to choose from
+    if len(names) < 2:  # no choice
         return next(iter(names), "")
     seen = look(eyes, uid, names.values(), ledger=ledger)
     newest = seen.live or next(reversed(seen.backups), None)
@@ -77,8 +77,8 @@ def kept_account(eyes: Eyes, uid: str, places: Iterable[Place], *, ledger: str =
 
 
 def _is_one(one: Store, other: Store, layout: DeclaredLayout) -> bool:
-    """Whether what is put through each of them is there, at once, for the other. Both ways: what is copied into another
-    store at once is there as well, and not back."""
+    """Whether an object written through every store is readable through the other at once. Both directions are needed:
+    a replicated store shows the copy in one direction only."""
     return _reaches(one, other, layout) and (one is other or _reaches(other, one, layout))
 
 
@@ -89,5 +89,5 @@ def _reaches(one: Store, other: Store, layout: DeclaredLayout) -> bool:
         one.put_if_absent(key, data)
         return other.get(key) == data
     finally:
-        with suppress(OffsiteError):  # a word that is left is never read
+        with suppress(OffsiteError):  # a leftover probe is never read
             one.delete(key)

@@ -1,4 +1,4 @@
-"""What reconcilers ask of the world beside stores."""
+"""The ports of reconcilers beside stores."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.stores.store import Store
 
 OpenStore = Callable[[Place], Store]
-"""The store of a place, with its account's credentials. Raises `BadResource`, `BadRepositoryUrl`."""
+"""Open the store of a place with the credentials of its account. Raises `BadResource`, `BadRepositoryUrl`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupFacts:
-    """What a backup in a repository holds. `is_whole`: a commit held all of its topics once. Restorable points: commit
-    (0: none) and time (epoch ms, -1: none). `partial_ms`: when the pass under way was seen to get on last.
-    `left_behind`: partitions that the newest run could not back up, and the ids of the errors; empty for none."""
+    """The facts about a backup in a repository. `is_whole`: a commit held all topics of the backup once. Restorable
+    points: commit (0: none) and time (epoch ms, -1: none). `partial_ms`: the last time the pass under way made
+    progress. `left_behind`: partitions that the newest run could not back up, with error ids; empty: none."""
 
     is_whole: bool = False
     oldest_commit: int = 0
@@ -31,8 +31,8 @@ class BackupFacts:
 
 class Facts(Protocol):
     def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
-        """What the backup of that name holds; nothing where there is none yet. `place`: where `store` is; two may
-        have one URL. Raises what reading one raises."""
+        """Return the facts about the backup of that name; empty facts if the backup does not exist yet. `place`: the
+        place of `store`; two places may have one URL. Raises the errors of reading a backup."""
 
 
 class Agents(Protocol):
@@ -41,4 +41,4 @@ class Agents(Protocol):
     def seen(self, uid: str) -> AgentsSeen: ...
 
     def configure(self, uid: str, agents: AgentsWanted | None) -> None:
-        """Let so many run, for that; None: let none run any more. Returns before they do."""
+        """Run the agents as configured; None: run no agents. Returns before the change takes effect."""

@@ -1,8 +1,8 @@
-"""Processes that outlive whoever begins them: begun, found again, and ended.
+"""Processes with a longer life than their starter: start, find again, end.
 
-What is noted of a process is its id with its time of start, on this boot and in this container: another process that
-has the id by now is never taken for it, and never signalled. It is noted before it does anything: a new process waits
-for a word, and ends without one when whoever begins it dies in between.
+The record of a process has its id, start time, boot and container: another process with a reused id is never taken for
+the recorded process, and never signalled. The record is written before the process does anything: a new process waits
+for a word on its input, and exits without the word after the death of its starter.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from offsite.model.errors import JobNotBegun
 from offsite.repository.restores.process_identity import ProcessIdentity
 
 LOG_MAX_BYTES = 1024 * 1024
-"""Of the log of a process; then it goes on in an empty one, and the full one is kept beside as `.1`."""
+"""Size limit of the log of a process. A full log is copied to `.1`, and the log continues empty."""
 
 _WORDS_MAX = 500
 _TAIL_BYTES = 64 * 1024
-"""Of a log: an error that names much is far longer than the hint behind it."""
+"""Bytes read from the end of a log: an error with many names is far longer than the hint after it."""
 
 _RUN = 'read -r _ || exit 1; exec "$@" </dev/null'
 _RUN_AND_TELL = 'read -r _ || exit 1; told=$1; shift; "$@" </dev/null; echo $? >"$told~" && mv "$told~" "$told"'
-"""The exit code of a process is told to its parent alone, which may be gone by then: so it goes into a file."""
+"""The exit code of a process goes to its parent only, which may be gone by then: so the shell writes the exit code into
+a file."""
 
 _children: list[subprocess.Popen[bytes]] = []
 _lock = threading.Lock()
@@ -37,17 +38,17 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What is to run: arguments, which everybody on the machine can see, and the whole environment, which nobody
-    else can."""
+    """A command to run: arguments, visible to every user of the machine, and the whole environment, visible to no other
+    user."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
 
 
 def begin(launch: Launch, *, log: Path, note: Callable[[ProcessIdentity], None], told: Path | None = None) -> None:
-    """Begin a process in a session of its own, whose output is added to `log`. `note` is called before it does
-    anything. `told`: a file that holds its exit code when it has ended by itself. Raises `JobNotBegun`, and what `note`
-    raises."""
+    """Start a process in a session of its own; its output is appended to `log`. `note` is called before the process
+    does anything. `exit_code_file`: holds the exit code after the process ended by itself. Raises `JobNotBegun`, and
+    the errors of `note`."""
     script = ["/bin/sh", "-c", _RUN if told is None else _RUN_AND_TELL, "offsite", *([str(told)] if told else [])]
     try:
         process = _spawned([*script, *launch.argv], launch, log)
@@ -79,35 +80,36 @@ def _spawned(command: Sequence[str], launch: Launch, log: Path) -> subprocess.Po
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether a process of this machine still runs. One of an earlier boot, or of a container that was, does not."""
+    """Whether a process of the local machine still runs. False for a process of an earlier boot or of a former
+    container."""
     mine = ProcessIdentity.mine()
     _reap()
     return is_here(identity) and not replace(identity, host=mine.host).is_gone(seen_from=mine)
 
 
 def is_here(identity: ProcessIdentity) -> bool:
-    """Whether it is of this boot and this container, whatever the machine was called then."""
+    """Whether the process belongs to this boot and this container, under any name of the machine."""
     mine = ProcessIdentity.mine()
     is_told = bool(identity.boot) or identity.host == mine.host
     return is_told and (identity.boot, identity.namespace) == (mine.boot, mine.namespace)
 
 
 def tell_to_end(identity: ProcessIdentity) -> None:
-    """Ask the process; it ends what it has begun."""
+    """Send SIGTERM. The process ends its children."""
     if is_alive(identity):
         with suppress(ProcessLookupError):
             os.kill(int(identity.pid), signal.SIGTERM)
 
 
 def kill(identity: ProcessIdentity) -> None:
-    """End the process and its group at once."""
+    """End the process and its process group at once."""
     if is_alive(identity):
         with suppress(ProcessLookupError):
             os.killpg(int(identity.pid), signal.SIGKILL)
 
 
 def bound_log(log: Path) -> None:
-    """Let a log that is full go on empty. Whoever writes it adds to its end, wherever that is."""
+    """Empty a log that is full. The writer appends at the end of the file, so the writer continues at the new end."""
     with suppress(FileNotFoundError):
         if log.stat().st_size > LOG_MAX_BYTES:
             with log.open("rb+") as file:
@@ -118,7 +120,7 @@ def bound_log(log: Path) -> None:
 
 
 def last_words(log: Path) -> str:
-    """What a process said last, for people: an error with its hint, else the last line."""
+    """Return the last message of a process, for people: an error with its hint, or else the last line."""
     lines = _tail(log)
     at = next((number for number in reversed(range(len(lines))) if lines[number].startswith("error[")), None)
     return (
@@ -140,6 +142,6 @@ def _tail(log: Path) -> list[str]:
 
 
 def _reap() -> None:
-    """A child that has ended is a process until its parent has asked."""
+    """Reap ended children: an ended child remains a process until its parent polls."""
     with _lock:
         _children[:] = [each for each in _children if each.poll() is None]

@@ -1,4 +1,4 @@
-"""A declared backup brought one step nearer to what is declared, and told as it is then."""
+"""Brings a declared backup one step nearer to its spec, and reports the new state."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from offsite.operator.world.look import look
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """What is after a look and its steps. Without conditions it is as declared."""
+    """The state after one reconciliation. Without conditions the backup is as declared."""
 
     seen: BackupSeen
     conditions: tuple[Condition, ...]
 
 
 def reconcile(hands: Hands, wanted: Wanted, places: Iterable[Place]) -> Reconciled:
-    """Check, carry out what the stages say, check again. `places`: all that this resource may have backups in. Raises
-    what a look raises: then nothing is known, and nothing was decided."""
+    """Observe, execute the decided steps, observe again. `places`: all places in which the resource may have backups.
+    Raises the errors of an observation: then nothing was decided."""
     everywhere = (*places, wanted.place)
     seen, slot = look(hands.eyes, wanted.uid, everywhere, ledger=wanted.ledger), hands.slots.of(wanted.uid)
     problems = []
@@ -40,6 +40,6 @@ def reconcile(hands: Hands, wanted: Wanted, places: Iterable[Place]) -> Reconcil
 
 
 def _merged(problems: Iterable[Condition], found: Iterable[Condition]) -> tuple[Condition, ...]:
-    """One of each type: what went wrong says more than what is not yet."""
+    """Keep one condition of every type: a failed step says more than an unfinished one."""
     by_type = {each.type: each for each in found} | {each.type: each for each in problems}
     return tuple(by_type[kind] for kind in ConditionType if kind in by_type)

@@ -1,10 +1,11 @@
-"""A declared restore brought one step nearer to what is declared, and told as it is then.
+"""Brings a declared restore one step nearer to its spec, and reports the new state.
 
-Every step that changes something is decided anew under the lock of the restore, on a look made under it, and its number
-goes into the log of the restore. Of two operators one decides an attempt; its job is asked for by a create-only object,
-so whoever decided and died is followed by the next one, and no job is begun twice. What an operator on an old look, or
-one that slept, would still do: begin an attempt (refused by the log), ask for the job of an attempt that goes on (the
-job is the same, and is begun by whoever asked first) or that was withdrawn (asked for and ended already).
+Every changing step is decided again under the lock of the restore, on an observation made under the lock, and the
+number of the lock goes into the log of the restore. One of several operators decides an attempt. The job of the attempt
+is requested by a create-only object, so the next operator continues after a crash, and no job starts twice. An operator
+with an old observation, or an operator that slept, could still start an attempt (the log refuses), request the job of a
+running attempt (the same job, started by the first requester), or request the job of a withdrawn attempt (already
+requested and ended).
 """
 
 from __future__ import annotations
@@ -61,24 +62,24 @@ from offsite.stores.store import Store
 
 KIND = "restore"
 STEPS_MAX = 4
-"""Steps of one look: take the tag, begin; or tell the end, give the tag."""
+"""Steps of one reconciliation: take the tag, begin; or record the end, release the tag."""
 GONE_MS = 3_600_000
-"""A tag is taken from a restore that no operator here knows of after so long, when nothing of it runs."""
+"""A tag is taken from a restore that no operator here has known for so long, if no job of the restore runs."""
 
 
 InForce = Callable[[RestoreWanted], bool]
-"""Whether what is declared is still what is wanted, so that something may begin by it."""
+"""Whether the desired restore is still in force, so that an attempt may start."""
 
 
-def _always(wanted: RestoreWanted) -> bool:  # noqa: ARG001  # as `InForce`
+def _always(wanted: RestoreWanted) -> bool:  # noqa: ARG001  # as `IsRestoreInForce`
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreHands:
-    """What a restore is looked at and carried out with. `tags`: of the store that all operators of a home share;
-    `namespace`: whose tags count. `in_force` is asked under the lock: a log knows nothing of a resource that is being
-    deleted."""
+    """The means to observe and execute a restore. `tags`: tags in the store that all operators of a home share.
+    `namespace`: namespace of the tags. `in_force` is asked under the lock: the log of a restore does not show the
+    deletion of the resource."""
 
     jobs: Jobs
     tags: Tags
@@ -90,8 +91,8 @@ class RestoreHands:
         return self.jobs.eyes
 
     def reconcile(self, wanted: RestoreWanted, *, known: Collection[str]) -> RestoreStatus:
-        """Carry out what the stages say, and check. `known`: the uids of all restores that are declared. Raises what a
-        look raises: then nothing is known, and nothing was decided."""
+        """Execute the decided steps, and return the status. `declared_uids`: uids of all declared restores. Raises the
+        errors of an observation: then nothing was decided."""
         problem = ""
         for _ in range(STEPS_MAX):
             seen = self.look(wanted, known=known)
@@ -99,7 +100,7 @@ class RestoreHands:
                 return check_restore(wanted, seen)
             try:
                 self.carry_out(wanted, step, known=known)
-            except (RestoreRunning, TooManyJobs, JobNotBegun) as error:  # others are at it, or have room first
+            except (RestoreRunning, TooManyJobs, JobNotBegun) as error:  # another operator acts, or no room is free
                 decided("restore_waits", why=error.message, uid=wanted.uid)
                 break
             except OffsiteError as error:
@@ -108,7 +109,7 @@ class RestoreHands:
         return check_restore(wanted, self.look(wanted, known=known, problem=problem))
 
     def look(self, wanted: RestoreWanted, *, known: Collection[str] = (), problem: str = "") -> RestoreSeen:
-        """What is of a restore. Raises what the store raises, and `DamagedObject`."""
+        """Observe a restore. Raises `DamagedObject`, and the errors of the store."""
         store = self.eyes.open_store(wanted.place)
         history = RestoreLog(store=store, layout=DeclaredLayout(uid=wanted.uid)).read()
         tag, waits_for = self._tag_of(wanted, known)
@@ -123,23 +124,25 @@ class RestoreHands:
         )
 
     def is_barred(self, wanted: RestoreWanted) -> bool:
-        """Whether nothing can follow in the log of a restore, and nothing of it runs. Raises as `look`."""
+        """Whether no entry can follow in the log of a restore, and no job of the restore runs. Raises the errors of
+        `look`."""
         store, seen = self.eyes.open_store(wanted.place), self.look(wanted)
         is_idle = seen.job is None or seen.job.state in _STOPPED
         return is_idle and _is_barred(store, DeclaredLayout(uid=wanted.uid), seen.history)
 
     def free_tag(self, wanted: RestoreWanted) -> None:
-        """Let go the tag of a restore that goes, and that nobody can begin any more."""
+        """Release the tag of a deleted restore that no operator can start any more."""
         self.tags.give(self._tag(wanted), wanted.uid)
 
     def carry_out(self, wanted: RestoreWanted, step: RestoreStep, *, known: Collection[str] = ()) -> None:
-        """One step. Raises `RestoreRunning` while another operator holds the lock, or a process a job that is to be
-        given up; `TooManyJobs`, `JobNotBegun`, `RequestRepeated`, `BadResource`, and what the store raises."""
+        """Execute one step. Raises `RestoreRunning` while another operator holds the lock, or a process works on a job
+        that is to be given up; `TooManyJobs`, `JobNotBegun`, `RequestRepeated`, `BadResource`, and the errors of the
+        store."""
         store, layout = self.eyes.open_store(wanted.place), DeclaredLayout(uid=wanted.uid)
         with locked(store, layout, self.eyes) as fence:
             seen = self.look(wanted, known=known)
             if decide_restore(wanted, seen) != step:
-                return  # somebody else did it meanwhile
+                return  # another operator executed the step
             if isinstance(step, Tell | Begin):
                 _check_fence(store, layout, seen.history)
             match step:
@@ -159,11 +162,11 @@ class RestoreHands:
                     assert_never(step)
 
     def _forth(self, wanted: RestoreWanted, step: TakeTag | Begin, seen: RestoreSeen, fence: int) -> None:
-        """Towards a job, if it is still wanted."""
+        """Take the tag or start the attempt, if the spec is still in force."""
         if not self.in_force(wanted):
             decided("not_any_more", why="it is being deleted, or another spec is in force", uid=wanted.uid)
             return
-        # what is not known is told before anything is decided, and before a tag is taken from others
+        # an unknown cluster or account is reported before a decision, and before other restores lose the tag
         self.jobs.environment_of(wanted.place, wanted.cluster)
         if isinstance(step, TakeTag):
             self.tags.take(self._tag(wanted), wanted.uid, wanted.place, name=wanted.name)
@@ -175,7 +178,7 @@ class RestoreHands:
         if history.ended_ms - store.now_ms() > AHEAD_S * 1000:
             warned("not_yet", why="its log dates an end in the future: taken for past", uid=history.uid)
         if not history.is_under_way:
-            with self.jobs.processes.room():  # an attempt that is decided, and waits for hours, would look as if it ran
+            with self.jobs.processes.room():  # a decided attempt that waits for hours would look like a running one
                 begun = self._append(store, history, fence, history.attempt + 1, None)
             if begun is None:
                 return
@@ -210,7 +213,8 @@ class RestoreHands:
         return found
 
     def _job(self, store: Store, history: RestoreHistory) -> JobSeen | None:
-        """Of the attempt that is under way; None where it is not asked for, or its records were deleted."""
+        """Return the job of the attempt under way; None if the job is not requested yet, or its records were
+        deleted."""
         if not history.is_under_way:
             return None
         job = job_of_word(store, kind=KIND, by=BY, word=word_of(history.uid, history.attempt))
@@ -222,7 +226,7 @@ class RestoreHands:
     # -- the tag -------------------------------------------------------------------------------------------------------
 
     def _tag_of(self, wanted: RestoreWanted, known: Collection[str]) -> tuple[Tag, str]:
-        """Who has the tag; and in words, if it is another restore."""
+        """Return who has the tag; and, if another restore has the tag, a text about that restore."""
         if (holder := self.tags.holder(self._tag(wanted))) is None:
             return Tag.FREE, ""
         if holder.uid == wanted.uid:
@@ -237,20 +241,20 @@ class RestoreHands:
             waits_for += f", whose {what} ({error.id}: {error.message})"
         if not is_over:
             return Tag.TAKEN, waits_for
-        self.tags.give(self._tag(wanted), holder.uid)  # its operator died before it did
+        self.tags.give(self._tag(wanted), holder.uid)  # the operator of that restore died before the release
         return Tag.FREE, ""
 
     def _tag(self, wanted: RestoreWanted) -> TagName:
         return TagName(cluster=wanted.cluster, tag=wanted.tag, namespace=self.namespace)
 
     def _is_gone(self, wanted: RestoreWanted, holder: TagHolder, known: Collection[str]) -> bool:
-        """Whether no operator here has known of it for long; asked for one that is known."""
+        """Whether no operator here has known the holder for long. Only asked for a declared restore."""
         is_long = self.tags.now_ms() - holder.since_ms > GONE_MS
         return is_long and holder.uid not in known and wanted.uid in known
 
     def _is_over(self, wanted: RestoreWanted, holder: TagHolder, known: Collection[str]) -> bool:
-        """Whether the restore that has the tag is over. One whose resource is gone runs to its end; what has not begun
-        by then, or is lost, is withdrawn first, so that no operator that still knows it begins it."""
+        """Whether the restore with the tag is over. The restore of a deleted resource runs to its end. A job without a
+        start, or a lost job, is withdrawn first. Hence no operator with old knowledge can start the job."""
         store = self.eyes.open_store(holder.place)
         log = RestoreLog(store=store, layout=DeclaredLayout(uid=holder.uid))
         if (history := log.read()).is_over:
@@ -261,7 +265,7 @@ class RestoreHands:
         return log.read().is_over
 
     def _end(self, wanted: RestoreWanted, holder: TagHolder) -> None:
-        """Take a restore that is gone to its end, as if it were declared to be stopped."""
+        """End a restore whose resource is deleted, as if the spec said `stopped`."""
         gone = leaving(holder.uid, holder.place, cluster=wanted.cluster, tag=wanted.tag)
         for _ in range(STEPS_MAX):
             step = decide_restore(gone, self.look(gone))
@@ -274,17 +278,18 @@ class RestoreHands:
 
 
 def word_of(uid: str, attempt: int) -> str:
-    """The idempotency word of the job of an attempt."""
+    """The idempotency key of the job of an attempt."""
     return f"restore-{uid}-{attempt}"
 
 
 def is_out_of_reach(error: OffsiteError) -> bool:
-    """Whether a repository cannot be opened as things are set: waiting alone changes nothing."""
+    """Whether a repository cannot be opened because of a setting: waiting alone changes nothing."""
     return isinstance(error, UserError | NoRepository)
 
 
 def _check_fence(store: Store, layout: DeclaredLayout, history: RestoreHistory) -> None:
-    """Raises `DamagedObject` for a log by a lock that nobody ever held: nothing could follow it, and all would wait."""
+    """Raises `DamagedObject` for a log entry by a lock number that no process ever held: no entry could follow, and all
+    restores would wait."""
     if _is_barred(store, layout, history):
         raise DamagedObject(
             f"entry {history.seq} of restore {history.uid} is by lock {history.fence}, which nobody held yet",
@@ -297,7 +302,8 @@ def _is_barred(store: Store, layout: DeclaredLayout, history: RestoreHistory) ->
 
 
 def _witness(store: Store, history: RestoreHistory) -> JobSeen | None:
-    """The job that succeeded as the log says, found by its own records and by the word of the attempt."""
+    """Return the job that succeeded according to the log, found by its own records and by the idempotency key of the
+    attempt."""
     end = history.end
     if end is None or end.outcome is not Outcome.SUCCEEDED:
         return None
@@ -311,7 +317,8 @@ def _witness(store: Store, history: RestoreHistory) -> JobSeen | None:
 
 
 def _wrong_source(store: Store, wanted: RestoreWanted) -> str:
-    """Why the backup is not one of the cluster whose time was given. Only a declared backup has a cluster by name."""
+    """Return why the backup is not a backup of the cluster of `timestamp`. Only a declared backup has a cluster
+    name."""
     if not wanted.source_cluster:
         return ""
     try:

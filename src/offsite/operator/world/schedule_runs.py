@@ -1,4 +1,4 @@
-"""What became of the times of a schedule, told from the decisions and from the jobs that they led to."""
+"""The results of the times of a schedule, from the decisions and their jobs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from offsite.operator.world.timeline import Recorded
 from offsite.services.jobs.status import JobReport, JobState
 
 FORGOTTEN_MS = 12 * 3_600_000
-"""A time whose job was not found so long behind its deadline: its records may have been deleted, which nobody may do
-within a day. How it ended is not known then."""
+"""If the job of a time is not found so long after its deadline, the records of the job may have been deleted (not
+allowed within a day). Then the result is unknown."""
 _ONGOING = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
 _BAD = frozenset({JobState.FAILED.value, JobState.LOST.value, JobState.PARTIAL.value, "missed"})
 _ENDED = _BAD | {JobState.SUCCEEDED.value, JobState.CANCELLED.value}
 
 JobOf = Callable[[Recorded], JobReport | None]
-"""The job of a time that fired; None where it is not asked for, or its records were deleted. Raises `OffsiteError`
-where its repository cannot be looked into."""
+"""Return the job of a fired time; None if the job is not requested yet, or its records were deleted. Raises
+`OffsiteError` if the repository cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRun:
-    """One time of a schedule. `state`: that of its job, or `skipped`, `missed`, `waiting`, `unknown`."""
+    """One time of a schedule. `state`: state of the job, or `skipped`, `missed`, `waiting`, `unknown`."""
 
     time_ms: int
     state: str
@@ -39,7 +39,7 @@ class ScheduleRun:
 
 
 def run_of(each: Recorded, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> ScheduleRun:
-    """What became of the time that was decided so."""
+    """Describe the result of a decided time."""
     decided, told = each.decided, _left_out(each.decided)
     match decided.kind:
         case DecisionKind.FIRED:
@@ -62,7 +62,7 @@ def is_told(decided: TimeDecided) -> bool:
 
 
 def last_failure(runs: Iterable[ScheduleRun]) -> str:
-    """Of runs, the newest first: how the newest one that is over failed; empty where it did not."""
+    """Return how the newest finished run failed; empty if the run succeeded. `runs`: newest first."""
     newest = next((each for each in runs if each.state in _ENDED), None)
     if newest is None or newest.state not in _BAD:
         return ""
@@ -91,7 +91,7 @@ def _fired(each: Recorded, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> S
 
 
 def _said(job: JobReport) -> str:
-    """The error that its command ended with, or what its result tells first."""
+    """Return the final error of the command, or the first problem in its result."""
     if (failure := failure_of(job.said)) is not None:
         return f"{failure.id}: {failure.message}"
     if job.problem:

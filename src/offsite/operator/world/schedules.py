@@ -1,8 +1,9 @@
-"""A schedule brought up to now: what is due is decided and begun, once, whoever operates; and told as it is then.
+"""Brings a schedule up to now: decides and starts every due time once, with any number of operators, and reports the
+new state.
 
-A time that fires is a job under a word of its own, so whoever decided it and died is followed by the next operator. The
-job of a time that could not begin in time, or whose process vanished, is shut out before another time fires: so no two
-runs of a schedule go on at once, also when an operator sleeps between any two of its steps.
+A fired time is a job with its own idempotency key, so the next operator continues after a crash. A job that could not
+start in time, or whose process vanished, is shut out before another time fires: so two runs of a schedule never
+overlap, even if an operator sleeps between two steps.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ from offsite.services.jobs.status import GIVEN_UP, JobReport, JobState, job_repo
 from offsite.stores.store import Store
 
 About = Target | NotNow | None
-"""What a run of now would be about, why there is none now, or that there is no backup for it."""
+"""The subject of a run now, the reason for no run now, or None: no backup exists."""
 RUNS_MIN = 10
-"""Runs that are looked at for how the newest one that is over ended, however few are told."""
+"""Runs that are searched for the newest finished run, however few runs the status shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleStatus:
-    """What is told of a schedule. `last_ms`: the newest time that fired; None: none did, as for `next_ms`. `runs`: the
-    newest first. `problem`: why it cannot fire as it is; `failure`: how the newest run that is over failed; `clock`:
-    what of a clock was wrong. Empty, all three: it is reconciled."""
+    """The status of a schedule. `last_ms`: newest fired time; None: none; the same for `next_ms`. `runs`: newest first.
+    `problem`: reason why the schedule cannot fire. `failure`: failure of the newest finished run. `clock`: a clock
+    error. All three empty: the schedule is reconciled."""
 
     last_ms: int | None = None
     next_ms: int | None = None
@@ -66,8 +67,8 @@ class ScheduleStatus:
 
 @dataclass(slots=True)
 class _Look:
-    """What one look found: the newest decision, the newest time that fired, and its job. `unseen`: that cannot be
-    looked for, because its repository is out of reach for good."""
+    """One observation: the newest decision, the newest fired time, and the job of the fired time. `unseen`: the job
+    cannot be found, because its repository is permanently unreachable."""
 
     newest: Recorded | None = None
     fired: Recorded | None = None
@@ -78,7 +79,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleHands:
-    """What a schedule is looked at and carried out with. `home`: the store that all operators of this home share."""
+    """The means to observe and execute a schedule. `home`: the store that all operators of the home share."""
 
     jobs: Jobs
     home: Store
@@ -88,8 +89,8 @@ class ScheduleHands:
         return self.jobs.eyes
 
     def reconcile(self, wanted: ScheduleWanted, target: About) -> ScheduleStatus:
-        """Decide what is due, begin it, tell. `target`: what a run of now would be about, None: there is no backup for
-        it. Raises what a look raises: then nothing is known, and nothing was decided."""
+        """Decide the due time, start its job, and return the status. `target`: subject of a run now; None: no backup
+        exists. Raises the errors of an observation: then nothing was decided."""
         problem = "" if target is not None else "there is no backup that it could be about"
         try:
             self._shut_out(wanted, self._look(wanted, target))
@@ -103,7 +104,7 @@ class ScheduleHands:
         return self._status(wanted, self._look(wanted, target, runs=runs), target, problem)
 
     def _look(self, wanted: ScheduleWanted, target: About, *, runs: int = 0) -> _Look:
-        """With so many runs, the newest ones, or more."""
+        """Observe, with at least `runs` newest runs."""
         found = _Look()
         for each in Timeline(store=self.home, uid=wanted.uid).newest_first():
             found.newest = found.newest or each
@@ -122,7 +123,7 @@ class ScheduleHands:
         return found
 
     def _job(self, wanted: ScheduleWanted, fired: Recorded) -> JobReport | None:
-        """None where it is not asked for, or its records were deleted."""
+        """Return the job of a fired time; None if the job is not requested yet, or its records were deleted."""
         if fired.target is None:
             return None
         store = self.eyes.open_store(fired.target.place)
@@ -144,7 +145,7 @@ class ScheduleHands:
         )
 
     def _shut_out(self, wanted: ScheduleWanted, found: _Look) -> None:
-        """Of the newest time that fired: what is lost, or has not begun in time, begins no more."""
+        """Shut out the job of the newest fired time, if the job is lost or did not start in time."""
         fired, job = found.fired, found.job
         if fired is None or fired.target is None or found.unseen:
             return
@@ -158,7 +159,7 @@ class ScheduleHands:
     def _decide(self, wanted: ScheduleWanted, found: _Look, target: About) -> None:
         next_one = decide_time(wanted, self._seen(wanted, found, target))
         fires = next_one is not None and next_one.kind is DecisionKind.FIRED
-        if next_one is None or (fires and target is None):  # it may still come, until its deadline
+        if next_one is None or (fires and target is None):  # a backup may still appear before the deadline
             return
         timeline, behind = Timeline(store=self.home, uid=wanted.uid), found.newest.seq if found.newest else 0
         about = target if fires and isinstance(target, Target) else None
@@ -167,8 +168,8 @@ class ScheduleHands:
             timeline.prune(but=found.fired.seq if found.fired else behind)
 
     def _begin(self, wanted: ScheduleWanted, found: _Look, target: About) -> None:
-        """The job of the newest time that fired, if nobody has asked for it. Where the backup is another one by now, it
-        waits until it is too late."""
+        """Request the job of the newest fired time, if no operator has. If the subject is another backup by now, the
+        time waits until its deadline passes."""
         fired = found.fired
         if fired is None or fired.target is None or not _is_unasked(wanted, found, self.home.now_ms()):
             return
@@ -202,13 +203,13 @@ class ScheduleHands:
 
 
 def word_of(uid: str, time_ms: int) -> str:
-    """The idempotency word of the job of a time."""
+    """The idempotency key of the job of a time."""
     return f"schedule-{uid}-{format_time(time_ms)}"
 
 
 def target_of(eyes: Eyes, schedule: ScheduleWanted, backup: Wanted) -> About:
-    """What a run of now would be about: the live low-level backup of a declared one, in its place; for a drill also the
-    newest one that was stopped. None: there is none. Raises `DamagedObject`, and what the store raises."""
+    """Return the subject of a run now: the live low-level backup of a declared backup, in its place; for a drill also
+    the newest stopped one. None: no such backup. Raises `DamagedObject`, and the errors of the store."""
     store = eyes.open_store(backup.place)
     history = history_of(store, backup.ledger)
     is_drill = schedule.action is Action.DRILL
@@ -224,7 +225,7 @@ def target_of(eyes: Eyes, schedule: ScheduleWanted, backup: Wanted) -> About:
 
 
 def _may_be_whole(eyes: Eyes, place: Place, store: Store, backup: str) -> bool:
-    """Also one that is damaged: a run is there to tell that."""
+    """Whether the backup may be whole. True for a damaged backup: a run reports the damage."""
     try:
         return eyes.facts.of(place, store, backup).is_whole
     except OffsiteError:
@@ -232,26 +233,26 @@ def _may_be_whole(eyes: Eyes, place: Place, store: Store, backup: str) -> bool:
 
 
 def _may_begin(wanted: ScheduleWanted, fired: Recorded, now_ms: int) -> bool:
-    """Whether a time that fired is near enough to begin now, if nobody has asked for it."""
+    """Whether a fired time is recent enough to start now, if no operator has requested its job."""
     time_ms = fired.decided.time_ms
     return now_ms - time_ms <= wanted.deadline_ms and not is_ahead(time_ms, now_ms=now_ms)
 
 
 def _is_unasked(wanted: ScheduleWanted, found: _Look, now_ms: int) -> bool:
-    """Whether the newest time that fired may still begin. What cannot be seen may."""
+    """Whether the newest fired time may still start. True if the job cannot be looked up."""
     return found.fired is not None and found.job is None and _may_begin(wanted, found.fired, now_ms)
 
 
 def _is_out_of_reach(error: OffsiteError, fired: Recorded, target: About) -> bool:
-    """Whether a repository is closed for good, or is one of before: then the schedule does not wait for it. One that
-    does not answer for a while, and is in use, may have a run that goes on."""
+    """Whether a repository is permanently closed, or replaced by another one: the schedule does not wait for such a
+    repository. A silent repository in use may have a running job."""
     if isinstance(error, UserError | NoRepository | Denied):
         return True
     return isinstance(target, Target) and fired.target is not None and fired.target.place != target.place
 
 
 def _wrong_clock(found: _Look, now_ms: int) -> str:
-    """Told until something is decided of another time."""
+    """Report a decision in the future, until another time is decided."""
     for each in (found.newest, *found.runs[:1]):
         if each is not None and is_ahead(each.decided.time_ms, now_ms=now_ms):
             wrong, now = format_time(each.decided.time_ms), format_time(now_ms)

@@ -1,8 +1,8 @@
-"""Slots of the throttle: at most so many backups are in their initial copy at a time, whoever operates. In Kubernetes
-each namespace has slots of its own: one that copies for ever keeps nobody else's from it.
+"""Slots of the throttle: a limit on backups in their initial copy at a time, over all operators. In Kubernetes every
+namespace has its own slots: a backup that copies for ever blocks no other namespace.
 
-Kept where all operators of a home look: a log of who took a slot and who gave it back. A slot that is taken belongs to
-a resource, not to a process: an operator that dies keeps nothing, and the next one goes on with what it took.
+The slots are a log in the shared store of the home: slots taken and returned. A slot belongs to a resource, not to a
+process: a dead operator holds nothing, and the next operator continues with the same slots.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from offsite.stores.store import Store
 PREFIX = "operator/slots/"
 PREFIX_OF_NAMESPACES = "operator/slots-of/"
 _TRIES = 20
-"""Others may be faster so often: then nothing is done in this look."""
+"""Other operators may be faster so often: then the slot is left to the next round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsHeld:
-    """Behind entry `seq`: the uids that hold a slot."""
+    """The state after entry `seq`: the uids that hold a slot."""
 
     seq: int = 0
     head: str = ""
@@ -34,7 +34,7 @@ class SlotsHeld:
 
 
 class Slots:
-    """The slots of a home, or of a `namespace` of it. `limit`: how many there are, as this operator was told."""
+    """The slots of a home, or of a `namespace` of the home. `limit`: number of slots, as set for this operator."""
 
     def __init__(self, store: Store, *, limit: int, namespace: str = "") -> None:
         self._store, self._limit = store, limit
@@ -42,18 +42,19 @@ class Slots:
         self._known = SlotsHeld()
 
     def of(self, uid: str) -> Slot:
-        """Raises `DamagedObject`, and what the store raises, as all of these."""
+        """Return whether the slot of `uid` is held, free or taken. Raises `DamagedObject`, and the errors of the store,
+        like all methods."""
         held = self._read().held
         if uid in held:
             return Slot.HELD
         return Slot.FREE if len(held) < self._limit else Slot.TAKEN
 
     def held(self) -> tuple[str, ...]:
-        """Who holds one."""
+        """Return the uids that hold a slot."""
         return self._read().held
 
     def take(self, uid: str) -> bool:
-        """Whether `uid` holds one now."""
+        """Take a slot; return whether `uid` holds a slot now."""
         for _ in range(_TRIES):
             now = self._read()
             if uid in now.held:
@@ -71,7 +72,7 @@ class Slots:
             self._append(now, "gave", uid)
 
     def keep_only(self, uids: Collection[str]) -> None:
-        """Free those of resources that are gone."""
+        """Free the slots of deleted resources."""
         for uid in self._read().held:
             if uid not in uids:
                 self.give(uid)

@@ -1,14 +1,14 @@
-"""Tags of restores: one restore of a tag, and in Kubernetes of a namespace, runs at a time in a cluster, whoever
-operates.
+"""Tags of restores: one restore of a tag (in Kubernetes: of a namespace) runs in a cluster at a time, over all
+operators.
 
-Kept in the store of the home, for the names of clusters are a home's, and two restores of one tag may come out of two
-repositories. A tag belongs to a resource, not to a process: it is taken before the first attempt, and given when the
-restore is over in its log. A lease would run out in the middle, for nobody gives signs of life for a restore of hours
-but its own process, and that knows of no tag.
+Tags are in the store of the home, because cluster names belong to a home, and two restores of one tag may come from two
+repositories. A tag belongs to a resource, not to a process: the tag is taken before the first attempt, and released
+when the restore is over in its log. A lease would run out in the middle: only the process of a long restore gives signs
+of life, and the process does not know the tag.
 
-Two operators cannot both pass: numbers of entries are create-only, and who takes the tag for a second restore has read
-in the log of the first one, where nothing follows its end, that it is over. The fencing number of that log is the one
-that counts: an operator that slept since it saw the tag as its own decides no attempt of a restore that is over.
+Two operators cannot both pass: entry numbers are create-only, and an operator takes the tag for a second restore only
+after reading in the log of the first restore that the first is over; no entry follows the end. The fencing number of
+that log counts: an operator that slept since it held the tag decides no attempt of a restore that is over.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ PREFIX = "operator/restore-tags/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagHolder:
-    """The restore that has a tag, where its log is, and since when (the home's clock). `name`: for people."""
+    """The restore that has a tag, the place of its log, and the time of taking (clock of the home). `name`: for
+    people."""
 
     uid: str
     place: Place
@@ -47,7 +48,7 @@ class TagState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagName:
-    """One tag in one cluster, by the names of both. `namespace`: whose it is, empty where there are none."""
+    """One tag in one cluster, by the names of both. `namespace`: namespace of the restore; empty: no namespaces."""
 
     cluster: str
     tag: str
@@ -55,7 +56,7 @@ class TagName:
 
     @property
     def prefix(self) -> str:
-        """Where its log is."""
+        """The prefix of the log of the tag."""
         names = filter(None, (self.namespace, self.cluster, self.tag))
         digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
         return f"{PREFIX}{digest}/"
@@ -69,22 +70,22 @@ class Tags:
         self._known: dict[TagName, TagState] = {}
 
     def now_ms(self) -> int:
-        """By the clock of the home's store."""
+        """The time, by the clock of the home's store."""
         return self._store.now_ms()
 
     def holder(self, tag: TagName) -> TagHolder | None:
-        """Raises `DamagedObject`, and what the store raises, as all of these."""
+        """Return the holder. Raises `DamagedObject`, and the errors of the store, like all methods."""
         return self._read(tag).holder
 
     def take(self, tag: TagName, uid: str, place: Place, *, name: str = "") -> bool:
-        """Whether the restore has the tag now."""
+        """Take the tag; return whether the restore has the tag now."""
         now = self._read(tag)
         if now.holder is not None:
             return now.holder.uid == uid
         return self._append(tag, now, uid, place, name)
 
     def give(self, tag: TagName, uid: str) -> None:
-        """Let go what that restore holds; whoever is faster has done it."""
+        """Release the tag of that restore, unless another process already did."""
         now = self._read(tag)
         if now.holder is not None and now.holder.uid == uid:
             self._append(tag, now, "", now.holder.place)

@@ -1,5 +1,5 @@
-"""What operators tell of resources in repositories, for people who look there: what is news, and once in a while that
-an operator still looks."""
+"""Writes notes about resources into repositories, for readers of a repository: news at once, and regularly a sign of a
+running operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.told import DeclaredTold, put_told
 
 TOLD_MS = 60_000
-"""Between two notes that say the same."""
+"""Time between two equal notes."""
 KEPT_MS = 600_000
 
 
@@ -32,7 +32,7 @@ class Saying:
 
 @dataclass(slots=True, kw_only=True)
 class Telling:
-    """Notes are hints: one that cannot be made is left out."""
+    """Writes notes. Notes are hints: a note that cannot be written is skipped."""
 
     clock: Clock
     _said: dict[tuple[str, Place, str], tuple[Saying, int]] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class Telling:
             self._said[uid, place, saying.member] = (saying, now_ms)
 
     def keep_only(self, uids: Collection[str]) -> None:
-        """Of others nothing is remembered after a while: until then `forget` may come."""
+        """Forget deleted resources after a while: until then `forget` may be called."""
         since_ms = self.clock.now_ms() - KEPT_MS
         self._said = {key: said for key, said in self._said.items() if key[0] in uids or said[1] > since_ms}
 
     def forget(self, eyes: Eyes, uid: str) -> None:
-        """Of a resource that is gone, and left nothing else in repositories."""
+        """Delete the notes of a deleted resource that left nothing else in repositories."""
         for key in [each for each in self._said if each[0] == uid]:
             with suppress(OffsiteError):
                 eyes.open_store(key[1]).delete(DeclaredLayout(uid=uid).told_key(key[2]))

@@ -1,8 +1,8 @@
-"""What was decided of the times of a schedule: numbered, create-only, the newest ones kept. In the store of the home.
+"""The decisions about the times of a schedule: numbered, create-only, the newest kept. In the store of the home.
 
-Who creates number n+1 has decided; whoever decided on an older look finds it taken, and looks again. So of any number
-of operators one decides each time, and none decides on what it saw before another one did. Old decisions are deleted:
-one that wakes up behind so many finds its number free, and sees behind its write that it is not the newest.
+The creator of number n+1 has decided. An operator with an older observation finds the number taken, and observes again.
+Hence exactly one of any number of operators decides a time, and no operator decides on an outdated state. Old decisions
+are deleted: after a long sleep an operator finds its number free, and sees after its write a higher number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEPT = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The low-level backup that a run is about, and the cluster that its command needs, by its name."""
+    """The low-level backup of a run, and the name of the cluster that the command needs."""
 
     place: Place
     backup: str
@@ -36,14 +36,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotNow:
-    """Why nothing may run now. What is due is skipped."""
+    """The reason for no run now. A due time is skipped."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Decision number `seq`. `target`: of a time that fired."""
+    """Decision number `seq`. `target`: the subject of a fired time."""
 
     seq: int
     decided: TimeDecided
@@ -52,7 +52,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The decisions of the schedule with that uid. Raises `BadName` for what is no uid."""
+    """The decisions about the schedule with that uid. Raises `BadName` for an invalid uid."""
 
     store: Store
     uid: str
@@ -62,13 +62,13 @@ class Timeline:
         return f"{PREFIX}{DeclaredLayout(uid=self.uid).uid}/"
 
     def newest_first(self) -> Iterator[Recorded]:
-        """Raises `DamagedObject`, and what the store raises, as all of these."""
+        """Read the decisions, newest first. Raises `DamagedObject`, and the errors of the store, like all methods."""
         for seq in reversed(self._numbers()):
             if (data := self.store.get(self._key(seq))) is not None:
                 yield _recorded(data, self._key(seq))
 
     def append(self, decided: TimeDecided, target: Target | None, *, behind: int) -> bool:
-        """Whether `decided` is what follows decision number `behind` (0: none); else somebody else was first."""
+        """Append `decision` after decision number `behind` (0: none); return False if another operator was first."""
         seq = behind + 1
         data = encode_object(
             {
@@ -90,7 +90,7 @@ class Timeline:
         return is_ours and self._numbers()[-1:] == [seq]
 
     def prune(self, *, but: int) -> None:
-        """Delete the oldest decisions, but number `but` and those behind it."""
+        """Delete the oldest decisions, except number `but` and later ones."""
         for seq in [each for each in self._numbers()[:-KEPT] if each < but]:
             self.store.delete(self._key(seq))
 

@@ -1,1 +1,2 @@
-"""What was decided of a declared backup: a ledger for each resource, by its uid, and who may write into it."""
+"""Decisions about declared backups: one ledger per resource, keyed by uid, and the lease of the operator that writes
+it."""

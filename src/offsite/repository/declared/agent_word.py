@@ -1,8 +1,8 @@
-"""What the agent that copies says of its work: when it went well last, and why it does not go on. Overwritten.
+"""The report of the agent that copies a backup: time of the last success, and reason for a stop. Overwritten.
 
-Silence proves nothing, and neither does a process that runs: only what is said here, or a commit, shows that a backup
-goes on. It is a hint to people, by which nothing is copied, removed or fenced. What is dated in the future shows
-nothing: it would keep a backup that has died quiet until then.
+Silence proves nothing. A running process proves nothing. Only a report or a commit shows that a backup makes progress.
+The report is a hint for people: nothing is copied, removed or fenced by a report. A report dated in the future shows
+nothing, because a dead backup would look healthy until that date.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _BYTES_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentWord:
-    """`number`: of the low-level backup; `term`: of the agents' lease, in which it was said; `well_ms`: when a round or
-    a commit of it went well last, by the store's clock, 0: not yet; `why`: the error that it waits out since then,
-    empty for none; `missing`: topics that the source does not have."""
+    """`number`: number of the low-level backup. `term`: term of the agent lease at the time of the report. `well_ms`:
+    time of the last successful round or commit, by the store's clock; 0: none yet. `why`: error that the agent has
+    waited out since `well_ms`; empty: none. `missing`: declared topics that the source does not have."""
 
     number: int
     term: int = 0
@@ -34,7 +34,7 @@ class AgentWord:
 
 
 def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> None:
-    """Raises what the store raises."""
+    """Overwrite the report. Raises the errors of the store."""
     fields = {
         "format": FORMAT,
         "number": word.number,
@@ -47,7 +47,7 @@ def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> Non
 
 
 def get_agent_word(store: Store, layout: DeclaredLayout) -> AgentWord | None:
-    """None where nothing was said, or it cannot be read. Raises what the store raises."""
+    """Return the report; None if no report exists or the report cannot be read. Raises the errors of the store."""
     return get_hint(store, layout.agent_word_key, _word, bytes_max=_BYTES_MAX, uid=layout.uid)
 
 

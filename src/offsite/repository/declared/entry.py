@@ -1,4 +1,4 @@
-"""One entry of the ledger of a declared backup: something that an operator decided of it."""
+"""One entry of the ledger of a declared backup: a decision of an operator."""
 
 from __future__ import annotations
 
@@ -16,49 +16,52 @@ from offsite.model.untrusted.printable import printable
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object, patterns_of
 
 REASON_MAX = 1_000
-"""Characters of why a person let something go: every reader of the ledger reads it."""
+"""Characters of a person's reason for a release. Every reader of the ledger reads the reason."""
 NAME_MAX = 200
 """Of the name of a resource, with its namespace."""
 _MEMBER_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Kind(StrEnum):
-    """What an entry decides. Each is one object, so it is decided or it is not."""
+    """The decision of an entry. An entry is one object, so a decision exists completely or not at all."""
 
     STARTED = "started"
-    """A low-level backup begins. There is none that runs or is paused."""
+    """A low-level backup starts. No other low-level backup runs or is paused."""
     PAUSED = "paused"
-    """It copies nothing until it is resumed."""
+    """The backup copies nothing until the entry `resumed`."""
     RESUMED = "resumed"
     MODIFIED = "modified"
-    """Its settings, or its topics, change in place."""
+    """The settings or the topics of the backup change in place."""
     STOPPED = "stopped"
-    """It ends: nothing is to be added to it any more."""
+    """The backup ends: no commit may follow."""
     SEALED = "sealed"
-    """Nothing can be added to it any more, also by whoever slept since it was stopped."""
+    """No process can add a commit any more, not even a process that slept since the stop."""
     REMOVING = "removing"
-    """It is being deleted as a whole: nobody may begin to read it."""
+    """The whole backup is being deleted: no process may start to read the backup."""
     REMOVED = "removed"
-    """Nothing of it is left."""
+    """No object of the backup is left."""
     RELEASED = "released"
-    """A person said that it may go as it lies there, though nobody can show that a later one holds what it does."""
+    """A person allowed the deletion of the backup as the backup is now, although no comparison shows that a later
+    backup holds the same data."""
     JOINED = "joined"
-    """A resource shares the backup from now on: it declares the identity that the ledger is named by."""
+    """A resource shares the backup from now on: the resource declares the identity that names the ledger."""
     DECLARED = "declared"
-    """A resource that shares it declares something else than before: that counts from now on."""
+    """A resource that shares the backup has a changed spec. The changed spec counts from now on."""
     LEFT = "left"
-    """A resource that shares it is deleted, and says so itself; or a person says that it is gone."""
+    """A resource that shares the backup is deleted and reports the deletion; or a person reports that the resource is
+    gone."""
 
 
 class NotAllowedError(Exception):
-    """An entry that the state before it does not allow."""
+    """The state before an entry does not allow the entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """What a resource that shares a backup says of itself. `id`: a hash of its uid, and `proof` that uid, which nobody
-    else knows: so nobody else says that it let go. `name`: for people; `generation`: of the resource; `fields`: a hash
-    of each part of its spec that all have to declare alike."""
+    """The statement of a resource with a shared backup. `id`: hash of the uid of the resource. `proof`: the uid, a
+    secret of the resource: without the uid no party can report that the resource leaves. `name`: for people.
+    `generation`: generation of the resource. `fields`: hash of every part of the spec that must be equal in all
+    resources."""
 
     id: str
     name: str = ""
@@ -70,7 +73,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What may change while a backup goes on: how often a checkpoint is taken, and options of `offsite backup run`."""
+    """Settings that may change while a backup runs: checkpoint interval, and options of `offsite backup run`."""
 
     snapshot_duration: str
     parameters: tuple[tuple[str, str], ...] = ()
@@ -78,8 +81,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What a low-level backup is begun with, and keeps: the name of the backup in the repository, `path`, which is that
-    name before its timestamp, the tag, the source by its name; and the patterns of topics, which change in place."""
+    """The values with which a low-level backup starts and which the backup keeps. `backup`: name of the backup in the
+    repository. `path`: the name without its timestamp. `cluster`: name of the source. Only the patterns in `topics` and
+    `exclude` can change in place."""
 
     backup: str
     path: str
@@ -91,7 +95,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCommit:
-    """The newest commit that lay in a place: its number, and the hash of its bytes. 0 and empty: there was none."""
+    """Number and content hash of the newest commit at a place. 0 and empty: no commit."""
 
     commit: int = 0
     hash: str = ""
@@ -99,8 +103,9 @@ class LastCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predecessor:
-    """A low-level backup that was there when another one began. `word`: that of its own `started` entry, by which it is
-    the same in a copy of the repository; `last`: what lay in its place then."""
+    """A low-level backup that existed when another low-level backup started. `word`: random value of the `started`
+    entry of the predecessor; identifies the backup in a copy of the repository, too. `last`: the newest commit at the
+    place of the predecessor at that time."""
 
     backup: str
     word: str
@@ -109,8 +114,9 @@ class Predecessor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Behind what a low-level backup begins. `last`: what lay in its place already; `predecessors`: all low-level
-    backups of the resource that were there, in whatever repository. So the order of backups is a matter of record."""
+    """The history before a low-level backup. `last`: the newest commit that already lay at the place of the backup.
+    `predecessors`: all low-level backups of the resource that existed, in any repository. So the order of backups is
+    recorded."""
 
     last: LastCommit = LastCommit()
     predecessors: tuple[Predecessor, ...] = ()
@@ -118,7 +124,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """What a person let go: the backup as it ends with commit `last`, for a `reason`."""
+    """A person's permission to delete the backup that ends with commit `last`, and the `reason`."""
 
     last: LastCommit
     reason: str
@@ -126,10 +132,11 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry. `generation`: of the resource, by which it was decided; `fence`: the term of the lock of whoever did;
-    `word` is random; `at_ms`: the store's time; `number`: of the low-level backup, from 1 on; `by`: for people.
-    `origin`: of one that begins; entries of earlier versions have none. `topics` and `exclude`: what is chosen from now
-    on, where that changes: no topics, no change. `member`: whose word it is, where resources share the backup."""
+    """One entry. `generation`: generation of the resource that led to the decision. `fence`: term of the lock of the
+    deciding operator. `word`: random value. `at_ms`: time by the store's clock. `number`: number of the low-level
+    backup, from 1. `by`: the deciding process, for people. `origin`: for `started`; None in entries of earlier
+    versions. `topics`, `exclude`: the new choice of topics; no topics: no change. `member`: the statement of a
+    resource, if resources share the backup."""
 
     seq: int
     previous: str
@@ -201,7 +208,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, *, key: str) -> Entry:
-    """The entry in `data`, which lies at `key`. Raises `DamagedObject`, `FormatTooNew`, `BadName`."""
+    """Decode the entry `data` of the object `key`. Raises `DamagedObject`, `FormatTooNew`, `BadName`."""
     item = parse_json_object(data, source=key, damaged=DamagedObject)
     begun, settings = item.optional_child("beginning"), item.optional_child("settings")
     origin, release = item.optional_child("origin"), item.optional_child("release")
@@ -229,12 +236,12 @@ def decode_entry(data: bytes, *, key: str) -> Entry:
 
 
 def encode_owner(uid: str) -> bytes:
-    """That a name is of the resource with that uid."""
+    """Encode the claim of a backup name by the resource with that uid."""
     return encode_object({"format": FORMAT, "uid": uid})
 
 
 def decode_owner(data: bytes, *, key: str) -> str:
-    """The uid. Raises `DamagedObject`, `FormatTooNew`."""
+    """Return the uid of the claim. Raises `DamagedObject`, `FormatTooNew`."""
     return parse_json_object(data, source=key, damaged=DamagedObject).text("uid")
 
 

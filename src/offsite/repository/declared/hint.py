@@ -1,4 +1,4 @@
-"""Small objects that are overwritten and never trusted: hints, which may be read or not."""
+"""A small stored object for people: overwritten, never trusted, readable or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def get_hint(store: Store, key: str, decode: Callable[[JsonObject], T], *, bytes_max: int, uid: str) -> T | None:
-    """None where there is none, or it cannot be read. Raises what the store raises."""
+    """Read and decode a hint; None if no hint exists or the hint cannot be read. Raises the errors of the store."""
     data = store.get_range(key, 0, bytes_max + 1)
     if data is None:
         return None

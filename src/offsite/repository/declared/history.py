@@ -1,8 +1,8 @@
-"""What a ledger adds up to: the low-level backups of one resource. Pure; an entry that may not follow is refused.
+"""The sum of a ledger: the low-level backups of one resource. Pure. Forbidden entries are refused.
 
-At most one low-level backup runs or is paused. Who appends must have read everything before (numbers of entries are
-dense and create-only), must hold a lock that is no older than that of the entry before, and must know no older
-generation of the resource: so an operator that was stopped for an hour decides nothing when it wakes up.
+At most one low-level backup runs or is paused. The writer of an entry must have read every earlier entry (entry numbers
+are dense and create-only), must hold a lock not older than the lock of the last entry, and must know the newest
+generation of the resource. Hence an operator decides nothing after a stop of an hour.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Phase(StrEnum):
 
     @property
     def is_live(self) -> bool:
-        """Whether something is, or may again be, added to it."""
+        """Whether commits may be added to the backup, now or after a resume."""
         return self in {Phase.RUNNING, Phase.PAUSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowLevel:
-    """One low-level backup. Times: epoch ms by the store's clock, 0 for what was not yet; `running_ms`: when it was
-    begun or resumed last, `chosen_ms`: when its topics were changed last. `is_sealed`: nothing can be added to what was
-    stopped. `word`: that of its `started` entry; `origin`: behind what it began, None where an earlier version began
-    it. `release`: that a person let it go, by the entry `released`."""
+    """One low-level backup. Times: epoch ms by the store's clock, 0: never. `running_ms`: time of the last start or
+    resume. `chosen_ms`: time of the last change of topics. `is_sealed`: no process can add a commit to the stopped
+    backup. `word`: random value of the `started` entry. `origin`: history before the backup; None if an earlier version
+    started the backup. `release`: a person's permission to delete the backup, given by the entry `released`."""
 
     number: int
     beginning: Beginning
@@ -54,8 +54,9 @@ class LowLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The state behind entry `seq`, whose hash is `head`; `generation` and `fence` are the highest so far. `members`:
-    the resources that share it, where it is the ledger of an identity; there `generation` counts what they declared."""
+    """The state after entry `seq`, whose hash is `head`. `generation` and `fence` are the highest values so far.
+    `members`: the resources that share the backup, in the ledger of an identity; in such a ledger `generation` counts
+    the statements of members."""
 
     uid: str
     seq: int = 0
@@ -67,17 +68,17 @@ class History:
 
     @property
     def live(self) -> LowLevel | None:
-        """The one that runs or is paused."""
+        """The low-level backup that runs or is paused."""
         return next((each for each in self.backups if each.phase.is_live), None)
 
     @property
     def there(self) -> tuple[LowLevel, ...]:
-        """Those of which something is left, the oldest first."""
+        """The low-level backups with objects left, oldest first."""
         return tuple(each for each in self.backups if each.phase is not Phase.REMOVED)
 
 
 def after(history: History, entry: Entry, *, head: str) -> History:
-    """The state behind an entry whose hash is `head`. Raises `NotAllowedError`."""
+    """Return the state after an entry whose hash is `head`. Raises `EntryRefusedError`."""
     if (entry.seq, entry.previous) != (history.seq + 1, history.head):
         raise NotAllowedError(f"entry {entry.seq} does not follow entry {history.seq}")
     if entry.fence < history.fence:

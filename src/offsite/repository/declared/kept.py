@@ -1,4 +1,5 @@
-"""What the last expiry job of a resource kept, and why: a hint for people, overwritten, never trusted."""
+"""The backups that the last expiry job of a resource kept, with reasons: a hint for people, overwritten, never
+trusted."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _BYTES_MAX = MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptBackup:
-    """An older backup that stays: its name, its repository, and why."""
+    """An older backup that stays: name, repository, and reason."""
 
     backup: str
     repository: str
@@ -29,7 +30,7 @@ class KeptBackup:
 
 
 def put_kept(store: Store, layout: DeclaredLayout, kept: Sequence[KeptBackup]) -> None:
-    """Raises what the store raises."""
+    """Overwrite the list. Raises the errors of the store."""
     lines = [
         {"backup": line.backup, "repository": line.repository, "reason": line.reason[:REASON_MAX]} for line in kept
     ]
@@ -37,7 +38,8 @@ def put_kept(store: Store, layout: DeclaredLayout, kept: Sequence[KeptBackup]) -
 
 
 def get_kept(store: Store, layout: DeclaredLayout) -> tuple[KeptBackup, ...]:
-    """Empty where nothing was kept, no job ended yet, or it cannot be read. Raises what the store raises."""
+    """Return the list; empty if the last job kept nothing, no job ended yet, or the list cannot be read. Raises the
+    errors of the store."""
     return get_hint(store, layout.kept_key, _kept, bytes_max=_BYTES_MAX, uid=layout.uid) or ()
 
 

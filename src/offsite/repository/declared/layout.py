@@ -32,7 +32,7 @@ _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{7,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredLayout:
-    """The keys of one resource. Raises `BadName` for what is no uid."""
+    """The keys of one resource. Raises `BadName` for an invalid uid."""
 
     uid: str
 
@@ -62,7 +62,7 @@ class DeclaredLayout:
         return f"{DECLARED_PREFIX}{self.uid}/kept.json"
 
     def read_prefix(self, number: int) -> str:
-        """Where is told which objects of low-level backup `number` were read and are whole."""
+        """Prefix of the notes about the objects of low-level backup `number` that were read and found whole."""
         return f"{DECLARED_PREFIX}{self.uid}/read/{number:08d}/"
 
     @property
@@ -87,12 +87,12 @@ class DeclaredLayout:
 
 
 def owner_key(backup: str) -> str:
-    """Where it is told of which resource the backup of that name is. Raises `BadName`."""
+    """Key of the first claim of a backup name. Raises `BadName`."""
     return f"{NAMES_PREFIX}{check_backup_name(backup)}.json"
 
 
 def later_owners(backup: str) -> str:
-    """Below it is told who has the name since the owner before has nothing left of it. Raises `BadName`."""
+    """Prefix of the later claims of a backup name: each follows an owner that has nothing left. Raises `BadName`."""
     return f"{NAMES_PREFIX}{check_backup_name(backup)}/"
 
 

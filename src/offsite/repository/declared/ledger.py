@@ -1,7 +1,7 @@
-"""The ledger of one resource, and whose the names of backups are.
+"""The ledger of one resource, and the owners of backup names.
 
-Beside the fence of its numbers (see `numbered_log`), each entry carries the number of the lock under which it was
-decided, and the ledger takes no lower one.
+Entry numbers fence writers (see `numbered_log`). In addition, every entry carries the term of the lock under which the
+entry was decided, and the ledger refuses a lower term.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class DeclaredLedger:
     layout: DeclaredLayout
 
     def read(self, history: History | None = None) -> History:
-        """The newest state, read on from `history`, or from the first entry. Raises `DamagedObject` for an entry that
-        is missing, unreadable, or may not follow; `FormatTooNew`."""
+        """Return the newest state, read on from `history` or from the first entry. Raises `DamagedObject` for an entry
+        that is missing, unreadable, or not allowed; `FormatTooNew`."""
         return self._log.read(history or History(uid=self.layout.uid), is_first=history is None)
 
     def append(self, entry: Entry, *, to: History) -> History | None:
-        """The state with `entry` behind `to`; None when another process was first: then read on and think again. Raises
-        `NotAllowedError` for one that may not follow, and what the store raises."""
+        """Return the state with `entry` after `to`; None if another process was first: read on and decide again. Raises
+        `EntryRefusedError` for an entry that `to` does not allow, and the errors of the store."""
         data = encode_entry(entry)
         state = after(to, entry, head=hash_of(data))
         return state if self._log.append(data, to=to) else None
@@ -63,25 +63,25 @@ def _after(history: History, data: bytes, key: str) -> History:
 
 
 def owner_of(store: Store, backup: str) -> str | None:
-    """Whose the name of a backup is: the uid that claimed it last; None while nobody has. Raises `DamagedObject`, and
-    what the store raises."""
+    """Return the uid that claimed the backup name last; None if the name is unclaimed. Raises `DamagedObject`, and the
+    errors of the store."""
     key = _newest_claim(store, backup)
     data = store.get(key)
     return None if data is None else decode_owner(data, key=key)
 
 
 def is_begun_by(store: Store, backup: str, uid: str) -> bool:
-    """Whether what lies under the name may be what the resource began: its own description says whose it is, where it
-    was not begun by an earlier version. So a claim, or an entry of a ledger, that somebody made up takes nobody's
-    backup. Raises `DamagedObject`, `FormatTooNew`, and what the store raises."""
+    """Whether the backup under the name may be a backup of the resource: the descriptor of the backup names the owner,
+    unless an earlier version started the backup. So a forged claim or a forged ledger entry takes no other owner's
+    backup. Raises `DamagedObject`, `FormatTooNew`, and the errors of the store."""
     key = BackupLayout(backup=backup).descriptor_key
     data = store.get(key)
     return data is None or decode_backup(data, key=key).declared_by in {None, uid}
 
 
 def claim_name(store: Store, backup: str, uid: str) -> str:
-    """Whose the name of a backup is then: `uid`, unless it is somebody else's who has something left of it, or whose
-    removal is not long ago. Of several that claim it one has it. Raises as `owner_of`."""
+    """Claim the backup name for `uid`, and return the owner: `uid`, unless another owner has objects left under the
+    name or removed them recently. Of several concurrent claims one wins. Raises the errors of `owner_of`."""
     data = encode_owner(uid)
     store.put_if_absent(owner_key(backup), data)
     key = _newest_claim(store, backup)
@@ -94,14 +94,15 @@ def claim_name(store: Store, backup: str, uid: str) -> str:
 
 
 def may_claim(store: Store, backup: str, uid: str) -> bool:
-    """Whether the name is nobody's, this resource's, or free again. Puts nothing. Raises as `owner_of`."""
+    """Whether the name is unclaimed, owned by this resource, or free again. Writes nothing. Raises the errors of
+    `owner_of`."""
     owner = owner_of(store, backup)
     return owner in {None, uid} or _is_given_up(store, backup, owner or "")
 
 
 def _is_given_up(store: Store, backup: str, owner: str) -> bool:
-    """Whether all that the owner had under the name was removed on purpose, by its ledger, so long ago that the mark of
-    the removal is gone, and nothing lies there."""
+    """Whether the ledger of the owner removed all objects under the name on purpose, so long ago that the removal mark
+    is gone, and no object lies under the name."""
     layout = BackupLayout(backup=backup)
     lows = DeclaredLedger(store=store, layout=DeclaredLayout(uid=owner)).read().backups
     phases = {low.phase for low in lows if low.beginning.backup == backup}
@@ -118,7 +119,7 @@ def _number_of(key: str, backup: str) -> int:
 
 
 def declared_uids(store: Store) -> tuple[str, ...]:
-    """The uids of the resources that have a ledger here, sorted."""
+    """Return the uids of the resources with a ledger in the repository, sorted."""
     return tuple(sorted(filter(_is_uid, folders_below(store, DECLARED_PREFIX))))
 
 

@@ -47,7 +47,7 @@ class Member:
 
     @property
     def has_word(self) -> bool:
-        """Whether what it declares may count."""
+        """Whether the spec of the resource may be in force."""
         return not self.is_gone and self.dismissed is None
 
     @property
@@ -77,24 +77,24 @@ def differing(one: Fields, other: Fields) -> tuple[str, ...]:
 
 
 def member_id(ledger: str, uid: str) -> str:
-    """The id of the resource with that uid in the ledger of an identity."""
+    """Return the id of the resource with that uid in the ledger of an identity."""
     return hashlib.sha256(f"{ledger} {uid}".encode()).hexdigest()[:32]
 
 
 def member_of(members: Sequence[Member], wanted: str) -> Member | None:
-    """The one with that id."""
+    """Return the member with that id."""
     return next((member for member in members if member.id == wanted), None)
 
 
 def in_force(members: Sequence[Member]) -> Member | None:
-    """Whose word counts: who changed something last, of those that have a word; the one that joined first where nobody
-    did. None: there is nobody."""
+    """Return the member whose statement is in force: the member with the last change, among members that may be in
+    force; without any change, the first member that joined. None: no such member."""
     speaking = [member for member in members if member.has_word]
     return max(speaking, key=lambda member: (member.declared, -member.joined), default=None)
 
 
 def members_after(members: tuple[Member, ...], entry: Entry, word: LedgerWord, *, uid: str) -> tuple[Member, ...]:
-    """The members behind an entry of one of them. Raises `NotAllowedError`."""
+    """Return the members after an entry of one member. Raises `EntryRefusedError`."""
     said = entry.member
     if said is None:
         raise NotAllowedError(f"entry {entry.seq} does not say whose word it is")
@@ -116,7 +116,7 @@ def members_after(members: tuple[Member, ...], entry: Entry, word: LedgerWord, *
 
 
 def _joined(members: tuple[Member, ...], before: Member | None, entry: Entry, said: Membership) -> tuple[Member, ...]:
-    """It may join again where a person was wrong."""
+    """Add the member. A member that a person dismissed by mistake may join again."""
     if before is not None and (before.is_gone or before.dismissed is None):
         raise NotAllowedError(f"entry {entry.seq} is of a resource that joined before")
     new = Member(

@@ -1,8 +1,8 @@
-"""Which of the low-level backups of a resource began behind which: by ledgers, never by clocks. Pure.
+"""The order of the low-level backups of a resource: by ledgers, never by clocks. Pure.
 
-In one ledger numbers tell. A backup that begins names all that are there, in whatever repository, by the word of their
-own entries: so it is known across ledgers, and of a copy of a repository, too. What is in no such relation to another
-one is neither older nor newer.
+In one ledger the numbers give the order. A backup that starts names all existing low-level backups, in any repository,
+by the `word` of their `started` entries. So the order is known across ledgers, and in a copy of a repository. A backup
+without such a relation to another backup is neither older nor newer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from offsite.repository.declared.history import LowLevel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """A low-level backup. `ledger`: whatever tells the ledger that has it from others, as the URL of its store."""
+    """A low-level backup. `ledger`: a text that identifies the ledger, such as the URL of its store."""
 
     ledger: str
     low: LowLevel
@@ -26,13 +26,14 @@ class Located:
 
 
 def is_older(one: Located, other: Located, among: Sequence[Located]) -> bool:
-    """Whether `other` began behind `one`, by the records of all `among`. Two that each name the other are unrelated."""
+    """Whether `newer` started after `older`, by the records of `among`. Two backups that name each other are
+    unrelated."""
     return _reaches(one, other, among) and not _reaches(other, one, among)
 
 
 def last_of(among: Sequence[Located]) -> Located | None:
-    """The one behind which none began: the one that is live, or else the only one that is not older than another. None
-    where that is not told."""
+    """Return the last backup: the live backup, or else the only backup without a newer one. None if the records do not
+    tell."""
     newest = [each for each in among if not any(_reaches(each, other, among) for other in among)]
     live = [each for each in among if each.low.phase.is_live]
     if live:
@@ -41,8 +42,8 @@ def last_of(among: Sequence[Located]) -> Located | None:
 
 
 def rank(one: Located, among: Sequence[Located]) -> tuple[int, bool, int]:
-    """Sorts older ones before newer ones. Of those that are unrelated the live one is the later; the clock orders the
-    rest for people, and decides nothing."""
+    """Sort key: older backups before newer ones. Of unrelated backups the live one is later. The clock orders the rest
+    for people, and decides nothing."""
     older = sum(is_older(other, one, among) for other in among)
     return older, one.low.phase.is_live, one.low.started_ms
 
@@ -61,7 +62,7 @@ def _reaches(one: Located, other: Located, among: Sequence[Located]) -> bool:
 
 
 def _is_named(one: Located, other: Located) -> bool:
-    """Whether `other` says itself that it began behind `one`."""
+    """Whether the records of `newer` say that `newer` started after `older`."""
     if one.ledger == other.ledger:
         return one.low.number < other.low.number
     origin = other.low.origin

@@ -1,8 +1,8 @@
-"""What was decided of one declared restore: its attempts, and how it ended. A numbered log, create-only.
+"""The decisions about one declared restore: attempts, and the end. A numbered log, create-only.
 
-The jobs of a restore tell how it goes, but their records may be deleted when they are old, and a status may be lost.
-This log stays: a restore that is over here is never begun again. As in the ledger of backups, each entry carries the
-number of the lock under which it was decided, and a lower one is refused.
+Jobs report the progress of a restore, but old job records may be deleted, and a status may be lost. The log stays: a
+restore that is over in the log never starts again. As in the ledger of backups, every entry carries the term of the
+lock under which the entry was decided, and a lower term is refused.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
 from offsite.stores.store import Store
 
 TEXT_MAX = 4000
-"""Characters of what is kept of an error."""
+"""Characters of an error text that are stored."""
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """The outcome of an attempt."""
 
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
     FAILED = "failed"
     CANCELLED = "cancelled"
     UNKNOWN = "unknown"
-    """Its records were deleted before anybody read them."""
+    """The records of the job were deleted before an operator read them."""
     LOST = "lost"
-    """Its process vanished, and was shut out: the next attempt goes on."""
+    """The process of the job vanished, and was shut out: the next attempt continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The error that a command ended with: its id, its message, what to do."""
+    """The final error of a command: id, message, hint."""
 
     id: str
     message: str
@@ -47,8 +47,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How an attempt ended: its job (empty: none was begun), whether everything was read back and is the same (None:
-    that was not looked at)."""
+    """The end of an attempt. `job`: id of the job; empty: no job started. `verified`: whether all written records were
+    read back and are equal; None: not compared."""
 
     outcome: Outcome
     job: str = ""
@@ -58,8 +58,8 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreEntry:
-    """One entry: attempt number `attempt` begins, or ended as `end` says. `fence`: the term of the lock; `word` is
-    random; `at_ms`: the store's time; `by`: for people."""
+    """One entry: attempt number `attempt` starts, or ended as in `end`. `fence`: term of the lock. `word`: random
+    value. `at_ms`: time by the store's clock. `by`: the deciding process, for people."""
 
     seq: int
     previous: str
@@ -73,8 +73,8 @@ class RestoreEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreHistory:
-    """The state behind entry `seq`: the newest attempt (0: none), when it was begun, when and how it ended (None: it
-    did not)."""
+    """The state after entry `seq`. `attempt`: number of the newest attempt, 0: none. `begun_ms`: its start. `end`,
+    `ended_ms`: its end; None: not ended."""
 
     uid: str
     seq: int = 0
@@ -87,7 +87,7 @@ class RestoreHistory:
 
     @property
     def is_over(self) -> bool:
-        """Whether the restore is finished: nothing of it ever begins again."""
+        """Whether the restore is finished: no attempt starts any more."""
         return self.end is not None and self.end.outcome is not Outcome.LOST
 
     @property
@@ -96,7 +96,7 @@ class RestoreHistory:
 
 
 class NotNextError(Exception):
-    """An entry that the state before it does not allow."""
+    """The state before an entry does not allow the entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +105,13 @@ class RestoreLog:
     layout: DeclaredLayout
 
     def read(self) -> RestoreHistory:
-        """The newest state. Raises `DamagedObject` for an entry that is missing, unreadable, or may not follow;
+        """Return the newest state. Raises `DamagedObject` for an entry that is missing, unreadable, or not allowed;
         `FormatTooNew`."""
         return self._log.read(RestoreHistory(uid=self.layout.uid), is_first=True)
 
     def append(self, entry: RestoreEntry, *, to: RestoreHistory) -> RestoreHistory | None:
-        """The state with `entry` behind `to`; None when another process was first. Raises `NotNextError`."""
+        """Return the state with `entry` after `to`; None if another process was first. Raises
+        `RestoreEntryRefusedError`."""
         data = encode_restore_entry(entry)
         state = after(to, entry, head=hash_of(data))
         return state if self._log.append(data, to=to) else None
@@ -121,7 +122,7 @@ class RestoreLog:
 
 
 def after(history: RestoreHistory, entry: RestoreEntry, *, head: str) -> RestoreHistory:
-    """The state behind an entry whose hash is `head`. Raises `NotNextError`."""
+    """Return the state after an entry whose hash is `head`. Raises `RestoreEntryRefusedError`."""
     if (entry.seq, entry.previous) != (history.seq + 1, history.head):
         raise NotNextError(f"entry {entry.seq} does not follow entry {history.seq}")
     if entry.fence < history.fence:
@@ -160,7 +161,7 @@ def encode_restore_entry(entry: RestoreEntry) -> bytes:
 
 
 def decode_restore_entry(data: bytes, *, key: str) -> RestoreEntry:
-    """The entry in `data`, which lies at `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    """Decode the entry `data` of the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=DamagedObject)
     end = item.optional_child("end")
     return RestoreEntry(

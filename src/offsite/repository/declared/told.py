@@ -1,4 +1,4 @@
-"""What an operator tells of a resource, for people who look at the repository: a hint, overwritten, never trusted."""
+"""The note of an operator about a resource, for people who read the repository: a hint, overwritten, never trusted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BYTES_MAX = MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTold:
-    """`name`: of the resource; `conditions`: (type, message) of what is not as declared; `queue`: its place in the
-    expiry queue, from 1 on, 0 for none; `at_ms`: when it was told, the store's clock; `by`: the operator; `facts`: what
-    else its status tells, in words."""
+    """`name`: name of the resource. `conditions`: (type, message) of every difference from the spec. `queue`: position
+    in the expiry queue, from 1; 0: not queued. `at_ms`: time of the note, by the store's clock. `by`: the operator.
+    `facts`: other fields of the status, as text."""
 
     name: str
     at_ms: int
@@ -46,7 +46,7 @@ def put_told(store: Store, layout: DeclaredLayout, told: DeclaredTold, *, member
 
 
 def get_told(store: Store, layout: DeclaredLayout, *, member: str = "") -> DeclaredTold | None:
-    """None where nothing was told, or it cannot be read. Raises what the store raises."""
+    """Return the note; None if no note exists or the note cannot be read. Raises the errors of the store."""
     return get_hint(store, layout.told_key(member), _told, bytes_max=_BYTES_MAX, uid=layout.uid)
 
 

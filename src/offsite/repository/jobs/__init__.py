@@ -1,1 +1,1 @@
-"""What is kept of a coordinator's long work: that it was asked for, how far it is, how it ended."""
+"""The records of a coordinator's jobs: request, progress, end."""

@@ -1,4 +1,4 @@
-"""The keys of jobs, and of the words by which a repeated request is known. Pure."""
+"""The keys of jobs, and of the idempotency keys of requests. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JOB = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLayout:
-    """The keys of one job. Raises `BadName` for what is no id of a job."""
+    """The keys of one job. Raises `BadName` for an invalid job id."""
 
     job: str
 
@@ -42,7 +42,8 @@ class JobLayout:
 
     @property
     def wish_key(self) -> str:
-        """Whether it is to go on. It is there before the job is, and overwritten: who may only create cannot end it."""
+        """Whether the job is to continue. Written before the job exists, and overwritten: a process that may only
+        create objects cannot end the job."""
         return f"{self.prefix}wish.json"
 
     @property
@@ -50,16 +51,16 @@ class JobLayout:
         return f"{self.prefix}ends/"
 
     def end_key(self, secret: str) -> str:
-        """Where its process tells how it ended: nobody else knows the name before. Without a secret, as processes of
-        earlier versions and whoever gives a job up do."""
+        """The key of the end written by the process of the job: no other process knows the name in advance. Without a
+        secret: the key used by processes of earlier versions, and by processes that give a job up."""
         return f"{self.ends_prefix}{secret}.json" if secret else self.ended_key
 
     def secret_of(self, key: str) -> str:
-        """The secret in the name of such an end."""
+        """Return the secret in the key of an end."""
         return key.removeprefix(self.ends_prefix).removesuffix(".json")
 
     def result_key(self, secret: str) -> str:
-        """What its command printed, where that is too long for its end."""
+        """The key of the output of the command, if the output is too long for the end."""
         return f"{self.prefix}result-{secret}.json" if secret else f"{self.prefix}result.json"
 
     @property
@@ -69,17 +70,17 @@ class JobLayout:
 
     @property
     def lease(self) -> LeaseLayout:
-        """Where it is told which process works on it."""
+        """The lease of the process that works on the job."""
         return LeaseLayout(prefix=f"{self.prefix}worker/", what=f"job {self.job}")
 
 
 def job_of(key: str) -> str | None:
-    """The id of the job that the object at `key` is of, if it is of one."""
+    """Return the id of the job that owns the object `key`, if any."""
     name = key.removeprefix(JOBS_PREFIX).partition("/")[0]
     return name if key.startswith(JOBS_PREFIX) and _JOB.fullmatch(name) else None
 
 
 def repeat_key(kind: str, word: str) -> str:
-    """Where it is told which job a request with that idempotency `word` has become. `word` is anybody's text."""
+    """The key of the record that maps an idempotency key to its job. `word`: the idempotency key, any text."""
     digest = hashlib.sha256(f"{kind}\n{word}".encode()).hexdigest()
     return f"{KEYS_PREFIX}{digest}.json"

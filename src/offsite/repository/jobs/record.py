@@ -1,4 +1,4 @@
-"""What is told of a job, one object each. Pure values, and their byte form."""
+"""The records of a job, one object each. Pure values, and their bytes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 
 SAID_MAX = 20_000
-"""Characters of what a command said on stderr that are kept, the last ones."""
+"""Characters of a command's stderr that are kept, from the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedJob:
-    """A job that was asked for at `at_ms` (store's clock, epoch ms) `by` somebody, for people. `arguments` are those of
-    the command line that it is, without where the repository and the cluster are. They are shown, never carried out:
-    whoever can write into the repository must not be able to start anything. `cluster`: the name of the one that it
-    changes, as coordinators call it; empty for none, and of jobs of earlier versions. `seal`: what the secret of its
-    process hashes to (see `seal_of`), empty where it has none: it is of an earlier version, or will never begin."""
+    """A requested job. `at_ms`: time of the request (store's clock, epoch ms). `by`: the requester, for people.
+    `arguments`: the command line, without repository and cluster; shown, never executed, because a writer of the
+    repository must not be able to start anything. `cluster`: name of the cluster that the job changes, as coordinators
+    name the cluster; empty: none, or a job of an earlier version. `seal`: hash of the secret of the process (see
+    `seal_of`); empty without a secret: a job of an earlier version, or a job that will never start."""
 
     id: str
     kind: str
@@ -36,7 +36,7 @@ class AskedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelledJob:
-    """That somebody wants it to end."""
+    """A request to end a job."""
 
     id: str
     at_ms: int
@@ -45,8 +45,8 @@ class CancelledJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJob:
-    """How a job ended: the `exit_code` of its command, the JSON that it printed as text (empty: none, or it is kept
-    beside, see `JobRecords.result`), and the end of what it said on stderr."""
+    """The end of a job. `exit_code`: exit code of the command. `result`: the JSON output as text (empty: none, or
+    stored separately, see `JobRecords.read_result`). `said`: the end of stderr."""
 
     id: str
     at_ms: int
@@ -57,7 +57,8 @@ class EndedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """How far a job is, as its worker saw it last: `label` names the step, `elapsed_s` seconds since that began."""
+    """The progress of a job, as last seen by its worker. `label`: the step. `elapsed_s`: seconds since the start of the
+    step."""
 
     label: str
     moved_bytes: int
@@ -68,7 +69,8 @@ class JobProgress:
 
 
 def seal_of(secret: str) -> str:
-    """What tells the process of a job: its coordinator gave the secret to it alone, and told this to all before."""
+    """Return the public hash that identifies the process of a job: the coordinator gave the secret only to the process,
+    and published the hash earlier."""
     return hashlib.sha256(f"offsite job {secret}".encode()).hexdigest()
 
 
@@ -88,7 +90,7 @@ def encode_asked(asked: AskedJob) -> bytes:
 
 
 def decode_asked(data: bytes, *, key: str) -> AskedJob:
-    """Raises `DamagedObject`, `FormatTooNew`, as all of these."""
+    """Raises `DamagedObject`, `FormatTooNew`, like all decoders here."""
     item = _parsed(data, key)
     return AskedJob(
         id=item.text("id"),
@@ -113,13 +115,13 @@ def decode_cancelled(data: bytes, *, key: str) -> CancelledJob:
 
 
 def encode_wish(job: str, cancelled: CancelledJob | None) -> bytes:
-    """That a job is to go on, or that it was `cancelled`."""
+    """Encode that a job is to continue, or that the job was cancelled."""
     by: Mapping[str, JsonValue] = {"at_ms": cancelled.at_ms, "by": cancelled.by} if cancelled else {}
     return _encoded(id=job, cancelled=cancelled is not None, **by)
 
 
 def decode_wish(data: bytes, *, key: str) -> tuple[str, CancelledJob | None]:
-    """The job, and who cancelled it."""
+    """Return the job, and its cancellation, if any."""
     item = _parsed(data, key)
     job = item.text("id")
     return job, CancelledJob(id=job, at_ms=_time(item), by=item.text("by")) if item.flag("cancelled") else None
@@ -166,7 +168,7 @@ def decode_progress(data: bytes, *, key: str) -> JobProgress:
 
 
 def encode_repeat(job: str, asked: Mapping[str, JsonValue]) -> bytes:
-    """That a request, in its parts, has become `job`."""
+    """Encode that a request with this content became `job`."""
     return encode_object({"format": FORMAT, "id": job, "asked": asked})
 
 

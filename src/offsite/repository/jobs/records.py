@@ -1,4 +1,4 @@
-"""The objects that tell of jobs: created, listed, read."""
+"""The objects of jobs: created, listed, read."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ T = TypeVar("T")
 
 _DAY_MS = 24 * 3_600_000
 RESULT_MAX_BYTES = 8 * MIB
-"""Of a result that is kept."""
+"""Limit of a stored result."""
 _BESIDE_BYTES = 64 * KIB
 _ENDS_MAX = 1_000
-"""Names of ends that are looked at: a job has one."""
+"""Ends that are inspected: a job has one."""
 _OBJECT_BYTES_MAX = 2 * RESULT_MAX_BYTES + MIB
-"""Earlier versions kept the result in `ended.json`, where each of its quotes takes two bytes."""
+"""Earlier versions stored the result in `ended.json`, where every quote takes two bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecords:
-    """What is told of one job. Raises `DamagedObject`, `FormatTooNew` for what cannot be read, and what the store
-    raises."""
+    """The records of one job. Raises `DamagedObject`, `FormatTooNew` for unreadable records, and the errors of the
+    store."""
 
     store: Store
     layout: JobLayout
@@ -57,7 +57,8 @@ class JobRecords:
         return found
 
     def cancelled(self) -> CancelledJob | None:
-        """Who wants it to end: somebody who may overwrite objects. Jobs of earlier versions have no wish."""
+        """Return the cancellation, written by a process that may overwrite objects. Jobs of earlier versions have no
+        wish."""
         wish = self._read(self.layout.wish_key, decode_wish)
         if wish is None:
             found = self._read(self.layout.cancelled_key, decode_cancelled)
@@ -67,14 +68,14 @@ class JobRecords:
         return wish[1]
 
     def ended(self, asked: AskedJob | None) -> EndedJob | None:
-        """How it ended, as its own process tells; of a job without a seal, as anybody does."""
+        """Return the end as written by the process of the job; for a job without a seal, as written by any process."""
         if asked is None or not asked.seal:
             return self.claimed()
         secret = self._secret(asked)
         return self._end(self.layout.end_key(secret)) if secret else None
 
     def claimed(self) -> EndedJob | None:
-        """How it ended, as anybody says who may create objects."""
+        """Return an end that any process with the right to create objects may have written."""
         return self._end(self.layout.ended_key)
 
     def _end(self, key: str) -> EndedJob | None:
@@ -83,7 +84,7 @@ class JobRecords:
         return found
 
     def _secret(self, asked: AskedJob) -> str:
-        """That of its process, once it has told its end; empty before, and where it had none."""
+        """Return the secret of the process after its end; empty before the end, and without a seal."""
         if not asked.seal:
             return ""
         keys = (info.key for info in islice(own(self.store.list(self.layout.ends_prefix)), _ENDS_MAX))
@@ -91,7 +92,7 @@ class JobRecords:
         return next((secret for secret in secrets if seal_of(secret) == asked.seal), "")
 
     def progress(self) -> JobProgress | None:
-        """A hint: what cannot be read is none."""
+        """Return the progress, a hint: None if the record cannot be read."""
         try:
             return self._read(self.layout.progress_key, decode_progress)
         except OffsiteError as error:
@@ -99,16 +100,18 @@ class JobRecords:
             return None
 
     def put_asked(self, asked: AskedJob) -> bool:
-        """Whether it is ours: whoever makes this object begins the job. Durable when this returns."""
+        """Create the request; return whether this call created the object: the creator starts the job. Durable on
+        return."""
         return self.store.put_if_absent(self.layout.asked_key, encode_asked(asked)) is PutResult.CREATED
 
     def put_wish(self, cancelled: CancelledJob | None) -> None:
-        """Say that it is to go on, or that it was `cancelled`. Raises `StoreDenied` where this may not overwrite."""
+        """Write that the job is to continue, or that the job is cancelled. Raises `StoreDenied` without the right to
+        overwrite."""
         self.store.put_overwrite(self.layout.wish_key, encode_wish(self.layout.job, cancelled))
 
     def put_ended(self, ended: EndedJob, *, secret: str = "") -> None:
-        """Tell how it ended; only the process of the job knows its `secret`. A long result lies beside: whoever lists
-        jobs reads how they ended, and no results."""
+        """Write the end; only the process of the job knows its `secret`. A long result is stored separately: a listing
+        of jobs reads ends, and no results."""
         data = ended.result.encode()
         if len(data) > RESULT_MAX_BYTES:
             told = f"{ended.said}\nits result of {format_size(len(data))} is not kept: it is too long"
@@ -119,7 +122,7 @@ class JobRecords:
         self.store.put_if_absent(self.layout.end_key(secret), encode_ended(ended))
 
     def result(self, ended: EndedJob, asked: AskedJob) -> bytes:
-        """What its command printed; empty where nothing is kept of it."""
+        """Return the output of the command; empty if none is stored."""
         if ended.result:
             return ended.result.encode()
         return self._get(self.layout.result_key(self._secret(asked)), RESULT_MAX_BYTES) or b""
@@ -135,7 +138,7 @@ class JobRecords:
         return None if data is None else decode(data, key=key)
 
     def _get(self, key: str, most_bytes: int) -> bytes | None:
-        """All of it, and never more: anybody may have written it."""
+        """Read a whole object of bounded size: any process may have written the object."""
         data = self.store.get_range(key, 0, most_bytes + 1)
         if data is not None and len(data) > most_bytes:
             raise DamagedObject(f"{key} is larger than what is told of a job: {format_size(most_bytes)} at most")
@@ -147,12 +150,12 @@ class JobRecords:
 
 
 def list_jobs(store: Store, *, most: int, now_ms: int) -> tuple[str, ...]:
-    """The ids of the newest jobs, at most so many, newest first; those that are of no time yet come last, for they are
-    nobody's. One listing of all that there are."""
+    """Return the ids of the newest jobs, at most `most`, newest first; forged ids of the future come last. One listing
+    of all jobs."""
     found = {job for info in own(store.list(JOBS_PREFIX)) if (job := job_of(info.key)) is not None}
     return tuple(sorted(found, key=lambda job: (not is_of_the_future(job, now_ms), job), reverse=True)[:most])
 
 
 def is_of_the_future(job: str, now_ms: int) -> bool:
-    """Whether an id says that the job is asked for in more than a day: no clock of ours is that wrong."""
+    """Whether the id is dated more than a day ahead: no clock is so wrong."""
     return job > dated_id(now_ms + _DAY_MS, "")

@@ -1,1 +1,1 @@
-"""Declared backups, as the repository tells of them."""
+"""Declared backups, from the records of the repository."""

@@ -1,4 +1,5 @@
-"""What is known of declared backups from the repository alone: no operator needs to run, and no status is believed."""
+"""The status of declared backups from the repository alone: no operator needs to run, and no status file is
+believed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from offsite.stores.looking_store import reading_now_ms
 from offsite.stores.store import Store
 
 SILENT_MS = 300_000
-"""An operator tells once a minute that it looks."""
+"""An operator writes a note once a minute."""
 _TOLD_MAX = 64
 """Of the resources that share a backup: a stranger may let any number join."""
 
@@ -73,8 +74,8 @@ class DeclaredList:
 
 
 def declared_status(store: Store) -> DeclaredList:
-    """All resources of which something is kept or told here. A damaged one is told of, and hides no other. Raises what
-    the store raises."""
+    """Report all resources with a ledger or a note here. A damaged resource is reported, and hides no other. Raises the
+    errors of the store."""
     now_ms = reading_now_ms(store)
     return DeclaredList(resources=tuple(_report(store, uid, now_ms) for uid in declared_uids(store)))
 

@@ -1,1 +1,1 @@
-"""Long work that somebody asks a coordinator for: each job is one command line, in a process of its own."""
+"""Jobs of a coordinator: every job is one command line, in a process of its own."""

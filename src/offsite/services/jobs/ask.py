@@ -1,9 +1,9 @@
-"""A job asked for, once: whoever writes down that it was asked for begins it, and a repeated request finds it again.
+"""Requests a job once: the creator of the request record starts the job, and a repeated request finds the same job.
 
-A request that was sent twice, because its answer was lost, says so by the same word (HTTP: `Idempotency-Key`). The word
-is bound to the id of the job by an object that is created once; then the job is written down by an object that is
-created once. So of any number of coordinators that get the request, in any order, exactly one begins it, also where
-the first one died between the two.
+A request that is sent again after a lost answer carries the same idempotency key (HTTP: `Idempotency-Key`). A
+create-only object binds the key to the id of the job; then a create-only object records the request. So exactly one of
+any number of coordinators with the same request, in any order, starts the job, even if the first coordinator died
+between the two objects.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from offsite.repository.jobs.records import JobRecords
 from offsite.stores.store import Store
 
 SEARCH = "search"
-"""The kind of job whose words are parts of records, and whose result is records."""
+"""The kind of job whose arguments are parts of records, and whose result is records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What is to be done: the `arguments` of its command line, without where the repository and the cluster are.
-    `backup`: which one it is about, empty for none. `by`: who asks, for people. `cluster`: the name of the cluster that
-    it changes, where that is not always the same: a repeated request has to name the same one."""
+    """The work to do. `arguments`: the command line, without repository and cluster. `backup`: the subject; empty:
+    none. `by`: the requester, for people. `cluster`: name of the cluster that the job changes, if the cluster can vary:
+    a repeated request must name the same cluster."""
 
     kind: str
     arguments: tuple[str, ...]
@@ -38,8 +38,8 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedFor:
-    """The id of a job; `is_new`: it was asked for by this call, so whoever called begins it, with the `secret` that is
-    for its process alone (see `Workers.begin`)."""
+    """The id of a job. `is_new`: the call created the job, and the caller starts the job, with the `secret` for its
+    process only (see `Workers.begin`)."""
 
     id: str
     is_new: bool
@@ -47,9 +47,10 @@ class AskedFor:
 
 
 def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -> AskedFor:
-    """Write down that a job is asked for. `word`: the same for each repetition of one request, of one asker and kind.
+    """Record the request for a job. `word`: idempotency key, the same for every repetition of one request, by one
+    requester and for one kind.
 
-    Raises `RequestRepeated` where the word was used for another request, and what the store raises.
+    Raises `RequestRepeated` if the key was used for another request, and the errors of the store.
     """
     job, secret = dated_id(store.now_ms()) if word is None else _known_or_new(store, request, word), random_id(32)
     asked = AskedJob(
@@ -66,13 +67,13 @@ def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -
     records = JobRecords(store=store, layout=JobLayout(job=job))
     if records.asked() is not None:
         return AskedFor(id=job, is_new=False)
-    records.put_wish(None)  # before anybody else hears of it
+    records.put_wish(None)  # before other processes see the job
     is_new = records.put_asked(asked)
     return AskedFor(id=job, is_new=is_new, secret=secret if is_new else "")
 
 
 def known_job(store: Store, request: JobRequest, word: str) -> str | None:
-    """The id of the job that this very request has become already, None where it has not. Raises `RequestRepeated`."""
+    """Return the id of the job that this request already became; None: new request. Raises `RequestRepeated`."""
     key = repeat_key(request.kind, f"{request.by}\n{word}")
     if (data := store.get(key)) is None:
         return None
@@ -81,14 +82,14 @@ def known_job(store: Store, request: JobRequest, word: str) -> str | None:
 
 
 def tell_not_begun(store: Store, job: AskedFor, error: OffsiteError) -> None:
-    """That a job ended before it began, so that whoever repeats its request is not told that it is under way."""
+    """Record the end of a job without a start: a repeated request must not report a running job."""
     ended = EndedJob(id=job.id, at_ms=store.now_ms(), exit_code=error.exit_code, result="", said=error.message)
     JobRecords(store=store, layout=JobLayout(job=job.id)).put_ended(ended, secret=job.secret)
 
 
 def cancel_job(store: Store, job: str, *, by: str) -> None:
-    """Let a job end, if it has not: its process sees it within seconds, wherever it runs. Raises `StoreDenied` for who
-    may not overwrite objects."""
+    """Cancel a job, unless the job ended: its process reads the wish within seconds, on any machine. Raises
+    `StoreDenied` without the right to overwrite objects."""
     JobRecords(store=store, layout=JobLayout(job=job)).put_wish(CancelledJob(id=job, at_ms=store.now_ms(), by=by))
 
 

@@ -1,4 +1,4 @@
-"""Records of old jobs, deleted: what a job did stays, what is told of it goes."""
+"""Deletes the records of old jobs: the effect of a job stays, its records are deleted."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from offsite.stores.store import Store
 LEAST_S = 24 * 3600.0
 """Seconds that a job is kept at least: a request may be repeated by its idempotency key for so long."""
 FOUND_KEPT_S = 7 * LEAST_S
-"""Seconds that what a search has found is kept."""
+"""Seconds that the result of a search is kept."""
 _ALL = 1 << 62
 _READERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsForgotten:
-    """The ids of the jobs whose records were deleted, rising, forged ones of the future too; `kept` so many that are as
-    old, and are still under way or cannot be read."""
+    """`jobs`: ids of the jobs whose records were deleted, ascending, including forged ids of the future. `kept`: number
+    of jobs of the same age that still run or cannot be read."""
 
     jobs: tuple[str, ...]
     kept: int
 
 
 def forget_jobs(store: Store, *, older_than_s: float) -> JobsForgotten:
-    """Delete the records of the jobs that were asked for more than `older_than_s` seconds ago, by the store's clock,
-    and are over. Raises `BadOption` for less than a day, and what the store raises."""
+    """Delete the records of finished jobs that were requested more than `older_than_s` seconds ago, by the store's
+    clock. Raises `BadOption` for less than a day, and the errors of the store."""
     if older_than_s < LEAST_S:
         raise BadOption("jobs are kept for a day at least", hint="give --older-than 24h or more")
     now_ms = store.now_ms()
@@ -48,9 +48,8 @@ def forget_jobs(store: Store, *, older_than_s: float) -> JobsForgotten:
 
 
 def forget_searches(store: Store) -> JobsForgotten:
-    """Delete what was searched for and found more than `FOUND_KEPT_S` ago: copies of records, and words of them, which
-    no retention of a backup reaches. It goes along with other work, so what hinders it is told in the log alone: the
-    next one finds what was left."""
+    """Delete searches older than `SEARCH_KEPT_S`, with their results: copies of records, and search words, out of reach
+    of any retention of a backup. Runs beside other work, with errors in the log only: the next run deletes the rest."""
     try:
         return _searches_forgotten(store)
     except OffsiteError as error:
@@ -79,7 +78,7 @@ def _is_search(store: Store, job: str) -> bool:
 def _forgotten(store: Store, old: Sequence[str], *, why: str) -> JobsForgotten:
     gone = [job for job in old if _is_over(store, job)]
     for key in _words_of(store, set(gone)) if gone else ():
-        store.delete(key)  # first: a word that is known is never taken for a new one of a job that is not
+        store.delete(key)  # first: otherwise a known key would name a deleted job
     for job in gone:
         _delete(store, job)
     if gone:
@@ -106,7 +105,7 @@ def _words_of(store: Store, jobs: set[str]) -> Iterator[str]:
 
 
 def _delete(store: Store, job: str) -> None:
-    """What says that it was asked for goes last: whoever is interrupted leaves a job that the next one finds."""
+    """Delete the request last: an interrupted deletion leaves a job that the next run finds."""
     layout = JobLayout(job=job)
     for info in list(own(store.list(layout.prefix))):
         if info.key != layout.asked_key:

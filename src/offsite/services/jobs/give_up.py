@@ -1,8 +1,9 @@
-"""A job given up: no process of it does anything any more, also one that begins late. For those who begin another one.
+"""Gives up a job: its process does nothing any more, even after a late start. For operators with a successor of the
+job.
 
-A job counts as lost when its process is silent; it may have been stopped in front of its first step. So whoever goes on
-in its place takes the job in hand as its process would, tells its end, and lets it go: a process that comes then finds
-the end told and does nothing, and one that was only silent hears at its next sign of life that it lost its job.
+A silent job counts as lost, but its process may have been stopped before its first step. Hence the successor takes the
+lease of the job like a process of the job, writes the end, and releases the lease. A process with a late start finds
+the end and does nothing. A merely silent process loses the lease at its next sign of life.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from offsite.stores.store import Store
 
 
 def give_up_job(store: Store, job: str, *, identity: ProcessIdentity) -> None:
-    """Shut a job out whose process is gone or silent. One that told its end keeps it. Raises `RestoreRunning` where a
-    process works on it, and what the store raises."""
+    """Shut out a job whose process is gone or silent. A job with an end keeps its end. Raises `RestoreRunning` if a
+    process works on the job, and the errors of the store."""
     records = JobRecords(store=store, layout=JobLayout(job=job))
     terms = LeaseTerms(store=store, lease=records.layout.lease)
     claim = terms.claim(identity, random_id(), take_over=False)
@@ -33,20 +34,20 @@ def give_up_job(store: Store, job: str, *, identity: ProcessIdentity) -> None:
         records.put_ended(EndedJob(id=job, at_ms=store.now_ms(), exit_code=GIVEN_UP, result="", said=said))
         decided("give_up_job", why="its process is gone or silent", job=job)
     finally:
-        with suppress(OffsiteError):  # then it runs out
+        with suppress(OffsiteError):  # then the lease expires
             terms.end(claim)
 
 
 def job_of_word(store: Store, *, kind: str, by: str, word: str) -> str | None:
-    """The id that a request with that idempotency word has, whatever it asked for; the job itself may not be asked for
-    yet. None: nobody used the word. Raises `DamagedObject`, and what the store raises."""
+    """Return the job id of an idempotency key, for any request; the job itself may not be requested yet. None: unused
+    key. Raises `DamagedObject`, and the errors of the store."""
     key = repeat_key(kind, f"{by}\n{word}")
     return None if (data := store.get(key)) is None else decode_repeat(data, key=key)[0]
 
 
 def withdraw_job(store: Store, *, kind: str, by: str, word: str, identity: ProcessIdentity) -> None:
-    """Let no job of that word ever begin: it is asked for here, and ended as cancelled. Where somebody has begun it,
-    that one is told to end. Raises as `give_up_job`."""
+    """Prevent the job of that idempotency key from ever starting: request the job here, and end the job as cancelled. A
+    job that already started is told to end. Raises the errors of `give_up_job`."""
     key = repeat_key(kind, f"{by}\n{word}")
     store.put_if_absent(key, encode_repeat(dated_id(store.now_ms()), {}))
     job = job_of_word(store, kind=kind, by=by, word=word)

@@ -1,4 +1,4 @@
-"""What is known of jobs, from the store alone: any coordinator answers for all."""
+"""The status of jobs from the store alone: any coordinator reports all jobs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from offsite.stores.looking_store import reading_now_ms
 from offsite.stores.store import Store
 
 START_S = 60.0
-"""Seconds after which a job that no process has begun is lost."""
+"""Seconds after which a job that no process started counts as lost."""
 GIVEN_UP = 137
-"""The exit code that is told of a job that somebody gave up as lost: no command ends with it, a killed process does."""
+"""The exit code of a job that was given up as lost: no command ends with this code, but a killed process does."""
 _INTERRUPTED = frozenset({130, 143})
 _PARTIAL = 3
 
@@ -28,25 +28,25 @@ class JobState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     CANCELLING = "cancelling"
-    """It is told to end, and its process has not ended yet."""
+    """Told to end, and the process has not ended yet."""
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
-    """It finished, with holes or with some parts left out: its result tells which."""
+    """Finished, with holes or with some parts left out: the result names them."""
     FAILED = "failed"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """Its process is gone, or silent, and has not told how it ended. What it is about tells how far it came."""
+    """The process is gone or silent, without an end. The subject of the job shows its progress."""
 
     @property
     def is_final(self) -> bool:
-        """Whether it is over. A lost one may still tell its end, when it was only silent."""
+        """Whether the job is over. A lost job may still write its end, if its process was only silent."""
         return self in {JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED, JobState.CANCELLED, JobState.LOST}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What was found of one job. `worker`: the process that works on it and gives signs of life, empty for none;
-    `had_worker`: one has begun. `claimed`: an end that nobody vouches for. `now_ms`: by the store's clock."""
+    """The records of one job. `worker`: the working process with signs of life; empty: none. `had_worker`: a process
+    started. `claimed_end`: an end without proof of its writer. `now_ms`: the store's clock."""
 
     asked: AskedJob
     cancelled: CancelledJob | None
@@ -58,19 +58,17 @@ class JobFacts:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether somebody gave it up, and nobody works on it."""
+        """Whether the job was given up, and no process works on the job."""
         return self.claimed is not None and self.claimed.exit_code == GIVEN_UP and not self.worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """What is known of a job. Times in epoch ms by the store's clock, -1: never. `arguments`: its command line, without
-    where the repository and the cluster are; `cluster`: which one it changes, by the name that coordinators give it.
-    `result`: the document that its command printed, None for none; `said`: the last lines of what it said to people.
-    `exit_code`: -1 while it has not ended. `problem`: why nothing else is known of it, where its records are damaged;
-    then it counts as lost. `vouched`: whether the end is told by the process that was begun for the job, and
-    nobody else could have told it. `claimed`: what is said of it by who cannot be told from a stranger, and does not
-    count."""
+    """The status of a job. Times in epoch ms by the store's clock, -1: never. `arguments`: the command line, without
+    repository and cluster. `cluster`: the cluster that the job changes, by its name in coordinators. `result`: the
+    output document of the command; None: none. `said`: the last lines for people. `exit_code`: -1 before the end.
+    `problem`: damage of the records; then the job counts as lost. `vouched`: only the process of the job could have
+    written the end. `claimed`: an unverified claim about the end, which does not count."""
 
     id: str
     kind: str
@@ -94,14 +92,15 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobList:
-    """The newest jobs first; without their results, and searches without their words."""
+    """The newest jobs first; without results, and searches without their words."""
 
     jobs: tuple[JobReport, ...]
 
 
 def decide_state(facts: JobFacts) -> JobState:
-    """The state of a job. An end that its process told counts more than all else, and silence is never a success. That
-    it was given up, anybody may say: it counts where nobody works on it, and is no success either."""
+    """Return the state of a job. An end by its process takes precedence, and silence is never a success. Any process
+    may claim that the job was given up: the claim counts only if no process works on the job, and is no success
+    either."""
     if facts.ended is not None:
         return _ended(facts.ended, was_cancelled=facts.cancelled is not None)
     if facts.is_given_up and facts.claimed is not None:
@@ -113,14 +112,14 @@ def decide_state(facts: JobFacts) -> JobState:
 
 
 def job_report(store: Store, job: str, *, with_result: bool = True) -> JobReport:
-    """How a job stands. `with_result`: also its result, what it said, and the words of a search. Raises `JobNotFound`,
-    `BadName`, `DamagedObject`, and what the store raises."""
+    """Read the status of a job. `with_result`: include result, output, and the words of a search. Raises `JobNotFound`,
+    `BadName`, `DamagedObject`, and the errors of the store."""
     return _report(store, job, reading_now_ms(store), with_result=with_result)
 
 
 def job_list(store: Store, *, most: int = 50) -> JobList:
-    """At most so many, the newest. One that vanished meanwhile is left out, one whose records are damaged is told of.
-    Raises what the store raises."""
+    """Read the newest jobs, at most `most`. A job that vanished meanwhile is left out, a damaged job is reported.
+    Raises the errors of the store."""
     found, now_ms = [], reading_now_ms(store)
     for job in list_jobs(store, most=most, now_ms=now_ms):
         try:
@@ -181,14 +180,14 @@ def _facts(records: JobRecords, now_ms: int) -> JobFacts:
         cancelled=records.cancelled(),
         worker=holder.holder.text if holder else "",
         had_worker=records.store.head(records.layout.lease.key(1, "claim")) is not None,
-        ended=records.ended(asked),  # read last: a worker that ended meanwhile has told so before it let the lease go
+        ended=records.ended(asked),  # read last: an ended worker wrote its end before releasing the lease
         claimed=records.claimed() if asked.seal else None,
         now_ms=now_ms,
     )
 
 
 def _claim(facts: JobFacts) -> str:
-    """What is said of the end of a job, and not vouched for."""
+    """Return the unverified claim about the end of a job."""
     if facts.ended is not None and not facts.asked.seal:
         return "how it ended is claimed, not vouched for: it is of an earlier version, or somebody else's"
     if facts.claimed is not None and facts.ended is None and not facts.is_given_up:

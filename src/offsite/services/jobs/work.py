@@ -1,4 +1,5 @@
-"""The process that works on a job, as the others see it: a sign of life, how far it is, an ear for a cancellation."""
+"""The process that works on a job, as seen by other processes: signs of life, progress, and a check for
+cancellation."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from offsite.spark.runner import RunProgress
 from offsite.stores.store import Store
 
 LOOK_S = 1.0
-"""Seconds between two looks whether the job is to end, and between two notes of how far it is."""
+"""Seconds between two checks for cancellation, and between two records of progress."""
 
 
 class Work:
-    """A job that this process works on. `cancel` is called once, from another thread, when it is to end."""
+    """A job of this process. `cancel` is called once, from another thread, when the job is to end."""
 
-    def __init__(  # noqa: PLR0913  # all by keyword but what it works on
+    def __init__(  # noqa: PLR0913  # keyword arguments, except the job itself
         self,
         records: JobRecords,
         terms: LeaseTerms,
@@ -48,14 +49,14 @@ class Work:
 
     @property
     def is_over(self) -> bool:
-        """Whether its end is told already, or it was given up as lost, or its records are deleted: then nothing may be
-        done. Asked before anything is; raises what the store raises."""
+        """Whether the job already has an end, was given up as lost, or lost its records: then nothing may be done.
+        Asked before any work; raises the errors of the store."""
         asked, claimed = self._records.asked(), self._records.claimed()
         is_given_up = claimed is not None and claimed.exit_code == GIVEN_UP
         return asked is None or is_given_up or self._records.ended(asked) is not None
 
     def progress(self, label: str, now: RunProgress) -> None:
-        """How far the command is; told to others soon."""
+        """Set the progress of the command; written soon."""
         self._newest = JobProgress(
             label=label,
             moved_bytes=now.moved_bytes,
@@ -66,17 +67,17 @@ class Work:
         )
 
     def ended(self, *, exit_code: int, result: str, said: str) -> None:
-        """Tell how the command ended. Raises what the store raises: then nobody knows, and the job counts as lost."""
+        """Write the end of the command. Raises the errors of the store: then the job counts as lost."""
         job, at_ms = self._records.layout.job, self._records.store.now_ms()
         ended = EndedJob(id=job, at_ms=at_ms, exit_code=exit_code, result=result, said=said)
         self._records.put_ended(ended, secret=self._secret)
         noted("job_ended", job=job, exit_code=exit_code)
 
     def stop(self) -> None:
-        """Listen no more, and let the lease go. Raises nothing of ours."""
+        """Stop the thread, and release the lease. Raises no `OffsiteError`."""
         self._over.set()
         self._thread.join()
-        with suppress(OffsiteError):  # then it runs out
+        with suppress(OffsiteError):  # then the lease expires
             self._terms.end(self._claim)
 
     def _look(self) -> None:
@@ -93,16 +94,16 @@ class Work:
                         self._cancel()
                         return
             except RestoreTakenOver as error:
-                if self._was_silent():  # and given up: somebody else goes on
+                if self._was_silent():  # and given up: a successor continues
                     self._cancel()
                     return
                 warned("job_claimed", error=error.id, why=error.message, job=self._records.layout.job)
-            except OffsiteError as error:  # the next one may get through
+            except OffsiteError as error:  # the next request may succeed
                 warned("job_look", error=error.id, why=error.message, job=self._records.layout.job)
 
     def _was_silent(self) -> bool:
-        """Whether the claim behind ours came after a silence, by the times of the store: who gave signs of life in time
-        was not given up, whatever a stranger put there."""
+        """Whether the claim after this lease came after a silence, by the times of the store: a process with timely
+        signs of life was not given up, whatever a stranger wrote."""
         taken_ms = self._terms.claimed_ms(self._claim.term + 1)
         before_ms = max((sign for sign in self._signs_ms if sign <= taken_ms), default=self._signs_ms[0])
         return taken_ms - before_ms > TTL_S * 1000
@@ -120,8 +121,7 @@ class Work:
 
 @contextmanager
 def working(store: Store, job: str, *, cancel: Callable[[], None], clock: Clock, secret: str = "") -> Iterator[Work]:
-    """A block in which this process works on a job, whose `secret` it was given. Raises `RestoreRunning` where another
-    one does."""
+    """Work on a job with its `secret` in a block. Raises `RestoreRunning` if another process works on the job."""
     records = JobRecords(store=store, layout=JobLayout(job=job))
     terms = LeaseTerms(store=store, lease=records.layout.lease)
     claim = terms.claim(ProcessIdentity.mine(), random_id(), take_over=False)

@@ -1,4 +1,4 @@
-"""The processes that a coordinator has begun for jobs. They outlive it: what they do is told by the store."""
+"""The job processes started by a coordinator. They outlive the coordinator: the store holds their results."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.spark.choice import VARIABLES
 
 AT_ONCE = 2
-"""Jobs that one coordinator lets run at once: each has a Spark of its own."""
+"""Jobs that one coordinator runs at once: each has a Spark of its own."""
 
 SECRET = "OFFSITE_JOB_SECRET"  # noqa: S105  # the name of a variable
-"""By which the process of a job is known when it tells how it ended: nobody else is given it."""
+"""Identifies the process of a job when the process writes its end: no other process gets the secret."""
 _NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", SECRET}) | VARIABLES
-"""Of the coordinator's own environment no job inherits them: another cluster would be sent its credentials, or in
-another way than the coordinator was told to by its options."""
+"""Variables of the coordinator that no job inherits: otherwise another cluster would receive its credentials, or a job
+would differ from the coordinator's options."""
 
 _MODULE = "from offsite.cli.work import main; main()"
 
 
 class Workers:
-    """Begins workers, at most `at_once`. `environment`: where the repository and the clusters are, as the variables of
-    the command line: arguments can be seen by everybody on a machine. `inherited`: the variables beside, by default
-    those of this process."""
+    """Starts workers, at most `at_once`. `environment`: repository and clusters, as the variables of the command line:
+    arguments are visible to every user of the machine. `inherited`: further variables, by default the variables of this
+    process."""
 
     def __init__(
         self, *, environment: Mapping[str, str], at_once: int = AT_ONCE, inherited: Mapping[str, str] | None = None
@@ -42,13 +42,13 @@ class Workers:
         self._kept = 0
 
     def check_free(self) -> None:
-        """Raises `TooManyJobs`. What is begun within `room` alone is kept to the limit."""
+        """Raises `TooManyJobs`. Only `room` enforces the limit for a start."""
         with self.room():
             pass
 
     @contextmanager
     def room(self) -> Iterator[None]:
-        """A block in which one job may be begun: room for it is kept. Raises `TooManyJobs`."""
+        """Reserve room for one job in a block. Raises `TooManyJobs`."""
         with self._lock:
             if (count := len(self._living()) + self._kept) >= self._at_once:
                 raise TooManyJobs(
@@ -63,9 +63,9 @@ class Workers:
                 self._kept -= 1
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Begin the process of a job: the command line `arguments`, which it reads from its input, where nobody else on
-        this machine sees them. No terminal, and no end of this process, ends it. `environment` is added to that of all.
-        Raises `JobNotBegun`."""
+        """Start the process of a job. The process reads the command line `arguments` from its input, hidden from other
+        users of the machine. The process survives its terminal and the present process. `environment`: variables in
+        addition to the common ones. Raises `JobNotBegun`."""
         command = [*OWN_PYTHON, "-c", _MODULE, job]
         mine = os.environ if self._inherited is None else self._inherited
         inherited = {name: value for name, value in mine.items() if name not in _NOT_INHERITED}
@@ -90,15 +90,15 @@ class Workers:
             self._begun[job] = process
 
     def end(self, job: str) -> None:
-        """Kill the process of a job that was shut out, if it is one of these: one that hangs hears of nothing, and its
-        room would never be free again."""
+        """Kill the process of a shut-out job, if the object started the process: a hanging process hears nothing, and
+        would occupy its room for ever."""
         with self._lock:
             if (process := self._living().get(job)) is not None:
                 decided("job_killed", why="its job was given up", job=job)
-                os.killpg(process.pid, signal.SIGKILL)  # it leads a group, and is not reaped yet
+                os.killpg(process.pid, signal.SIGKILL)  # the process leads a group, and is not reaped yet
 
     def running(self) -> tuple[str, ...]:
-        """The jobs whose processes go on."""
+        """The jobs whose processes run."""
         with self._lock:
             return tuple(self._living())
 
