@@ -15,7 +15,7 @@ from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.errors import BackupExists, BadOption, DamagedArchive, OtherCluster, StoreUnreachable
 from offsite.repository.commit import Changes, PartitionId, RecordedHole
-from offsite.services.backup.planned import _check_cluster
+from offsite.services.backup.planned import check_cluster
 from offsite.spark.runner import OnProgress
 from tests.batches import make_batch, make_control_batch, make_log
 from tests.inline_runner import InlineRunner
@@ -144,7 +144,7 @@ def test_a_backup_goes_on_with_its_own_archive_only(exchange: Exchange) -> None:
     with pytest.raises(BackupExists, match="cluster"):
         exchange.bring_in("avro", "a", "original")
     with pytest.raises(OtherCluster, match="imported"):
-        _check_cluster(exchange.repository.backup("back"), "")
+        check_cluster(exchange.repository.backup("back"), "")
 
 
 def test_damage_ends_an_import_and_nothing_is_made(exchange: Exchange) -> None:
