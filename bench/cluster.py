@@ -14,9 +14,9 @@ from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
-from offsite.sandbox import Sandbox, Settings
+from offsite.sandbox import Sandbox, SandboxSettings
 
-BROKER = Settings(
+BROKER = SandboxSettings(
     long_run=True,
     heap_mib=1024,
     properties={"log.segment.delete.delay.ms": "0"},  # deleted topics give their disk and page cache back at once

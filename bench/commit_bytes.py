@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from bench.large_repository import NAME, Large, news
-from offsite.repository.commit import Changes, Commit, PartitionId, Position, StoredCommit
+from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, StoredCommit
 from offsite.repository.commit_json import decode_commit, encode_commit
 from offsite.repository.layout import BackupLayout
 from offsite.repository.state import BackupState, fold
@@ -53,7 +53,7 @@ def _anywhere(state: BackupState) -> dict[PartitionId, Position]:
     return {known: replace(each, end=_drawn.randrange(10**9)) for known, each in state.positions.items()}
 
 
-def _packed(changes: Changes) -> Changes:
+def _packed(changes: CommitChanges) -> CommitChanges:
     """With all segments in one object, each of another size."""
     pack, segments, position = _LAYOUT.pack_key(_SEQ - 1, "5f2a9c1b"), [], 0
     for each in changes.segments:

@@ -22,12 +22,12 @@ from offsite.log.records.record import Record
 from offsite.model.choices import CompressionChoice
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
-from offsite.services.compaction.run import Compacted, compact
+from offsite.services.compaction.run import CompactionResult, compact
 from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 
@@ -80,7 +80,7 @@ def _measure(backup: Backup, records: int, keys: int) -> None:
         raise SystemExit(f"{done.records_after} records are left of {keys} keys")
 
 
-def _print(done: Compacted, took_s: float, load: float) -> None:
+def _print(done: CompactionResult, took_s: float, load: float) -> None:
     print(
         f"{done.records_before:,} records ({done.bytes_before / 2**20:,.0f} MiB) to {done.records_after:,} "
         f"({done.bytes_after / 2**20:,.0f} MiB) in {took_s:.1f} s on {os.cpu_count()} cores, load {load:.1f} before"
@@ -121,7 +121,7 @@ def _fill(backup: Backup, records: int, keys: int) -> None:
         low, high = keys * partition // PARTITIONS, keys * (partition + 1) // PARTITIONS
         made += _segments(backup, partition, each, range(low, high), rng)
     ids = tuple(_TOPIC.partition_ids)
-    changes = Changes(
+    changes = CommitChanges(
         segments=tuple(made),
         positions=tuple(Position(partition_id=each_id, log_start=0, end=each) for each_id in ids),
         topics=(_TOPIC,),

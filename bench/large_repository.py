@@ -16,10 +16,10 @@ from pathlib import Path
 from offsite.log.batch import LastBatch
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.catalog import Catalog, Kept
-from offsite.repository.commit import Changes, Commit, PartitionId, Position, TopicShape
+from offsite.repository.catalog import Catalog, WrittenCatalog
+from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.fold import fold
-from offsite.repository.history import NO_CHECKPOINT, History
+from offsite.repository.history import NO_CHECKPOINT, CommitHistory
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
@@ -50,7 +50,7 @@ class Large:
         backup = _empty(folder)
         state = self.state()
         head = Commit(backup=NAME, seq=state.seq, previous="0" * 64, writer="w", committed_at_ms=state.committed_at_ms)
-        state = replace(state, head_hash=backup.log.append(backup.log.sealed(head)).hash)
+        state = replace(state, head_hash=backup.log.append(backup.log.encode(head)).hash)
         kept = Catalog(log=backup.log).write(state)
         catalog, state = kept.seal, kept.state
         for _ in range(self.tail):
@@ -80,7 +80,7 @@ def write_growing(folder: Path, *, commits: int, partitions: int) -> Backup:
     state = backup.state()
     shape = _shape(0, partitions)
     for _ in range(commits):
-        kept = backup.catalog.write(state) if backup.catalog.is_due(state) else Kept(seal="", state=state)
+        kept = backup.catalog.write(state) if backup.catalog.is_due(state) else WrittenCatalog(seal="", state=state)
         state = grow(backup, kept.state, tuple(shape.partition_ids), catalog=kept.seal, shapes=(shape,))
     return backup
 
@@ -103,14 +103,14 @@ def grow(
         changes=news(state, moving, shapes=shapes),
         catalog=catalog,
     )
-    return fold(state, [backup.log.append(backup.log.sealed(commit))])
+    return fold(state, [backup.log.append(backup.log.encode(commit))])
 
 
 def news(
     state: BackupState, moving: list[PartitionId] | tuple[PartitionId, ...], *, shapes: tuple[TopicShape, ...] = ()
-) -> Changes:
+) -> CommitChanges:
     ends = [(each, state.positions[each].end if each in state.positions else 0) for each in moving]
-    return Changes(
+    return CommitChanges(
         segments=tuple(_segment(each, end) for each, end in ends),
         positions=tuple(_position(each, end + _OFFSETS) for each, end in ends),
         topics=shapes,
@@ -169,12 +169,12 @@ def _segment(known: PartitionId, start: int) -> Segment:
     )
 
 
-def _history(commits: int) -> History:
+def _history(commits: int) -> CommitHistory:
     drawn = random.Random(1)  # noqa: S311 - figures, not secrets
     records = [drawn.randrange(20_000) for _ in range(min(commits, 9_973))]
     sizes = [records[number % len(records)] for number in range(commits)] if commits else []
     times = (_STARTED_MS + (number + 1) * _INTERVAL_MS + number % 83 for number in range(commits))
-    return History(
+    return CommitHistory(
         [
             array("q", range(1, commits + 1)),
             array("q", times),

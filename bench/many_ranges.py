@@ -19,7 +19,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from bench.cluster import Cluster, running_cluster
-from offsite.copy.bundle import bundled
+from offsite.copy.bundle import bundle_copies
 from offsite.copy.plan import CopyTask
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.selections.selection import parse_selection
@@ -74,7 +74,9 @@ def _finely_cut(plan: BackupPlan, slots: int) -> BackupPlan:
     """The same plan with a range for each offset, in turns round the partitions, as planners order them."""
     rows = zip_longest(*(list(_each_offset(task)) for task in plan.copy.tasks))
     tasks = tuple(task for row in rows for task in row if task is not None)
-    return replace(plan, copy=replace(plan.copy, tasks=tasks), bundles=bundled(tasks, slots=slots, packed_from=64))
+    return replace(
+        plan, copy=replace(plan.copy, tasks=tasks), bundles=bundle_copies(tasks, slots=slots, packed_from=64)
+    )
 
 
 def _each_offset(task: CopyTask) -> Iterator[CopyTask]:

@@ -21,7 +21,7 @@ from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.stores.open_store import open_store
@@ -65,7 +65,7 @@ def _write(backup: Backup, topic: str, values: list[bytes]) -> None:
         for base in range(0, RECORDS, _PER_BATCH):
             writer.append(_chunk(base, min(base + _PER_BATCH, RECORDS), values, _CODEC_IDS[topic]))
         segments = tuple(writer.close())
-    changes = Changes(
+    changes = CommitChanges(
         segments=segments,
         positions=(Position(partition_id=partition, log_start=0, end=RECORDS),),
         topics=(TopicShape(topic=topic, topic_id=topic, partitions=1, replication_factor=1),),

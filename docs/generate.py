@@ -24,7 +24,7 @@ from offsite.cli.streams import EXIT_UNREAD
 from offsite.cut import bcs, bcs_copies, bcs_snapshots
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
-from offsite.model.option import declared
+from offsite.model.option import declared_options
 from offsite.operator.resources.definition import DEFINITIONS, Definition
 from offsite.operator.resources.model import API_VERSION, NUMBER_MAX
 from offsite.operator.resources.schema import Schema, structural_schema
@@ -173,7 +173,7 @@ def _resource_type(field: Schema) -> str:
 
 
 def _worst(series: TopicSeries) -> str:
-    told = {max: "the largest", min: "the least", sum: "the sum"}[series.rest]
+    told = {max: "the largest", min: "the least", sum: "the sum"}[series.merge]
     return f'`topic=""`: {told} of the others.'
 
 
@@ -229,7 +229,7 @@ def _signature(function: Callable[..., object]) -> str:
 
 
 def _fields(kind: type) -> str:
-    rows = ((f"`{each.name}`", f"`{_type(each.type)}`") for each in declared(kind))
+    rows = ((f"`{each.name}`", f"`{_type(each.type)}`") for each in declared_options(kind))
     return f"## words: `{kind.__name__}`\n\n{inspect.cleandoc(kind.__doc__ or '')}\n\n{_table(('word', 'type'), rows)}"
 
 

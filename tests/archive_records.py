@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter, OnDamage, Written, refuse_damage
+from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter, OnDamage, RangeReceipt, refuse_damage
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 
@@ -51,14 +51,16 @@ def write_range(
     topic: str = "orders",
     partition: int = 0,
     at_once: int = 100,
-) -> Written:
+) -> RangeReceipt:
     with writer.open(LogRange(topic=topic, partition=partition, start=start, end=end)) as range_writer:
         for at in range(0, len(records), at_once):
             range_writer.append(records[at : at + at_once])
         return range_writer.close()
 
 
-def export(writer: ArchiveWriter, records: Sequence[Record], *, start: int, end: int, topic: str = "orders") -> Written:
+def export(
+    writer: ArchiveWriter, records: Sequence[Record], *, start: int, end: int, topic: str = "orders"
+) -> RangeReceipt:
     """The whole way of a range of one topic with one partition."""
     writer.ends()
     written = write_range(writer, records, start=start, end=end, topic=topic)

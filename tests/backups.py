@@ -9,8 +9,8 @@ from itertools import count
 from offsite.log.range import LogRange
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Commit, PartitionId, Position, ProvenGap, TopicShape
-from offsite.repository.coverage import unaccounted
+from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, ProvenGap, TopicShape
+from offsite.repository.coverage import find_unaccounted
 from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
@@ -60,22 +60,22 @@ def commit_next(backup: Backup, base: BackupState, *, step: int = STEP) -> Backu
         start = known.end if known else 0
         segments.append(write_segment(backup.store, backup, partition_id, start, start + step))
         positions.append(Position(partition_id=partition_id, log_start=0, end=start + step))
-    changes = Changes(segments=tuple(segments), positions=tuple(positions), topics=SHAPES)
+    changes = CommitChanges(segments=tuple(segments), positions=tuple(positions), topics=SHAPES)
     return backup.commit(changes, base=base, writer=f"writer-{next(_writers)}")
 
 
-def accounted(changes: Changes, base: BackupState) -> Changes:
+def accounted(changes: CommitChanges, base: BackupState) -> CommitChanges:
     """`changes` as a run makes them that saw that nothing is where they have no batches."""
     gaps = tuple(
         ProvenGap(
             partition_id=passed.partition_id, start=passed.start, end=passed.end, evidence="batch", seen_at=passed.end
         )
-        for passed in unaccounted(changes, base.reached())
+        for passed in find_unaccounted(changes, base.accounted_ends())
     )
     return replace(changes, gaps=(*changes.gaps, *gaps), accounted=True)
 
 
-def append_unchecked(backup: Backup, base: BackupState, changes: Changes, *, committed_at_ms: int) -> None:
+def append_unchecked(backup: Backup, base: BackupState, changes: CommitChanges, *, committed_at_ms: int) -> None:
     """A commit such as no writer of ours makes: nothing of it is checked."""
     commit = Commit(
         backup=base.backup,
@@ -85,7 +85,7 @@ def append_unchecked(backup: Backup, base: BackupState, changes: Changes, *, com
         committed_at_ms=committed_at_ms,
         changes=changes,
     )
-    backup.log.append(backup.log.sealed(commit))
+    backup.log.append(backup.log.encode(commit))
 
 
 def content(store: Store, state: BackupState) -> dict[PartitionId, bytes]:

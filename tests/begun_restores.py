@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, encode_record, put_record
-from offsite.repository.restores.topic_settings import TopicAside, encode_aside, next_aside_key, put_aside
+from offsite.repository.restores.topic_settings import SetAsideSettings, encode_aside, next_aside_key, put_aside
 from offsite.services.own_writes import note_written
 from offsite.stores.store import Store
 
@@ -14,6 +14,6 @@ def put_own_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -
     put_record(store, layout, record)
 
 
-def put_own_aside(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:
+def put_own_aside(store: Store, layout: RestoreLayout, topics: tuple[SetAsideSettings, ...]) -> None:
     note_written(store, next_aside_key(store, layout), encode_aside(topics))
     put_aside(store, layout, topics)

@@ -17,7 +17,7 @@ from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.choices import CompressionChoice
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.state import BackupState
@@ -161,7 +161,7 @@ def commit_log(backup: Backup, data: bytes, end: int, shape: TopicShape, *, piec
     """One more commit: `data`, up to offset `end`, in about so many segments."""
     base = backup.state()
     start = base.positions[TOPIC].end if TOPIC in base.positions else 0
-    changes = Changes(
+    changes = CommitChanges(
         segments=tuple(segments_of(backup, data, start, end, pieces)) if data else (),
         positions=(Position(partition_id=TOPIC, log_start=0, end=end, leader_epoch=3),),
         topics=(shape,),
@@ -194,7 +194,7 @@ def forget(backup: Backup, doomed: Sequence[int]) -> BackupState:
     """Drop these restore points."""
     base = backup.state()
     spans = tuple((seq, seq + 1) for seq in doomed)
-    return backup.commit(Changes(forgotten=spans), base=base, writer=f"forget-{base.seq}")
+    return backup.commit(CommitChanges(forgotten=spans), base=base, writer=f"forget-{base.seq}")
 
 
 def read_state(backup: Backup, seq: int) -> tuple[KeyState, list[Record], int]:

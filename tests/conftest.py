@@ -21,7 +21,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from offsite.sandbox import Sandbox, SandboxInfo, Security, Settings, Tls
+from offsite.sandbox import Sandbox, SandboxInfo, SandboxSettings, Security, Tls
 from tests import families
 from tests.certificates import Certificates, make_certificates
 from tests.shared_brokers import Running, end_shared, running, shared, started
@@ -69,7 +69,7 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> SecureBroker:
         folder = tmp_path_factory.mktemp("secure-broker")
         certificates = make_certificates(folder)
         tls = Tls(key_store=certificates.server, trust_store=certificates.authority)
-        settings = Settings(security=Security(users=USERS, tls=tls))
+        settings = SandboxSettings(security=Security(users=USERS, tls=tls))
         return started(folder / "broker", settings, more=certificates)
 
     found = shared("secure_broker", start)
@@ -79,7 +79,7 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> SecureBroker:
 @pytest.fixture(scope="module")
 def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     """A cluster whose brokers may be killed, frozen and started again one by one; who does so mends it again."""
-    settings = Settings(brokers=3)
+    settings = SandboxSettings(brokers=3)
     return shared("three_brokers", lambda: started(tmp_path_factory.mktemp("three-brokers"), settings)).sandbox
 
 
@@ -136,7 +136,9 @@ def start_sandbox(tmp_path: Path) -> Iterator[StartSandbox]:
     """`start_sandbox(settings=…, name=…)`: a broker of the test's own, and its `Sandbox`."""
     with ExitStack() as brokers:
 
-        def start(*, settings: Settings = Settings(), name: str = "own-broker") -> tuple[Sandbox, SandboxInfo]:
+        def start(
+            *, settings: SandboxSettings = SandboxSettings(), name: str = "own-broker"
+        ) -> tuple[Sandbox, SandboxInfo]:
             return brokers.enter_context(running(tmp_path / name, settings))
 
         yield start

@@ -17,13 +17,13 @@ from offsite.cut.window import (
     REMOVED,
     Ends,
     GroupCommit,
-    Outcome,
     ParticipantRecord,
     PartitionKey,
+    SpanOutcome,
     SupersededRecord,
     TransactionSpan,
     Window,
-    Written,
+    WrittenRange,
 )
 
 Record = tuple[PartitionKey, int]
@@ -42,7 +42,7 @@ class Transaction:
     number: int
     records: list[Record] = field(default_factory=list)
     reads: list[GroupCommit] = field(default_factory=list)
-    outcome: Outcome = Outcome.OPEN
+    outcome: SpanOutcome = SpanOutcome.OPEN
     markers: dict[PartitionKey, int] = field(default_factory=dict)
 
     def missing(self) -> list[PartitionKey]:
@@ -51,7 +51,7 @@ class Transaction:
 
     @property
     def is_over(self) -> bool:
-        return self.outcome is not Outcome.OPEN and not self.missing()
+        return self.outcome is not SpanOutcome.OPEN and not self.missing()
 
 
 @dataclass
@@ -89,7 +89,7 @@ class History:
         causes of all that is shown."""
         last: dict[str, bool] = {}
         for each in self.transactions:
-            if each.outcome is not Outcome.COMMIT:
+            if each.outcome is not SpanOutcome.COMMIT:
                 continue
             is_shown = shown.issuperset(each.records)
             if not is_shown and not shown.isdisjoint(each.records):
@@ -113,7 +113,7 @@ class History:
 
 def _shows(transaction: Transaction, partition: PartitionKey, end: int, undone: Iterable[int]) -> bool:
     marker = transaction.markers.get(partition, end)
-    return transaction.outcome is Outcome.COMMIT and marker < end and marker not in undone
+    return transaction.outcome is SpanOutcome.COMMIT and marker < end and marker not in undone
 
 
 def random_history(seed: int, *, steps: int = 60) -> History:
@@ -147,7 +147,7 @@ class _World:
         own = [each for each in self.history.transactions if each.producer == producer]
         if not own or own[-1].is_over:
             return Transaction(producer, len(own))
-        return own[-1] if own[-1].outcome is Outcome.OPEN else None
+        return own[-1] if own[-1].outcome is SpanOutcome.OPEN else None
 
     def write(self) -> None:
         """An order, in a transaction of the source or outside."""
@@ -188,14 +188,16 @@ class _World:
         )
 
     def end_one(self) -> None:
-        running = [each for each in self.history.transactions if each.outcome is Outcome.OPEN]
+        running = [each for each in self.history.transactions if each.outcome is SpanOutcome.OPEN]
         if running:
             transaction = self.random.choice(running)
-            transaction.outcome = self.random.choice([Outcome.COMMIT, Outcome.COMMIT, Outcome.ABORT])
+            transaction.outcome = self.random.choice([SpanOutcome.COMMIT, SpanOutcome.COMMIT, SpanOutcome.ABORT])
 
     def land(self) -> None:
         """One marker of one transaction lands in one partition: brokers do that in any order, at any time."""
-        waiting = [each for each in self.history.transactions if each.outcome is not Outcome.OPEN and each.missing()]
+        waiting = [
+            each for each in self.history.transactions if each.outcome is not SpanOutcome.OPEN and each.missing()
+        ]
         if not waiting:
             return
         transaction = self.random.choice(waiting)
@@ -204,7 +206,7 @@ class _World:
         transaction.markers[partition] = len(log)
         self.history.markers.add((partition, len(log)))
         log.append(None)
-        if partition == OFFSETS and transaction.outcome is Outcome.COMMIT:
+        if partition == OFFSETS and transaction.outcome is SpanOutcome.COMMIT:
             for read in transaction.reads:
                 self.positions[read.group, read.partition] = read.offset
 
@@ -282,8 +284,8 @@ def _span(part: list[Transaction], ends: Ends, *, asks_coordinator: bool) -> Tra
     """One or more transactions of one producer, as the backup sees them."""
     outcomes = {id(each): _outcome(each, ends, asks_coordinator=asks_coordinator) for each in part}
     found = set(outcomes.values())
-    outcome = next(each for each in (Outcome.OPEN, Outcome.COMMIT, Outcome.ABORT) if each in found)
-    needed = [each for each in part if outcomes[id(each)] is not Outcome.ABORT] or part
+    outcome = next(each for each in (SpanOutcome.OPEN, SpanOutcome.COMMIT, SpanOutcome.ABORT) if each in found)
+    needed = [each for each in part if outcomes[id(each)] is not SpanOutcome.ABORT] or part
     partitions = dict.fromkeys(partition for each in needed for partition, _ in each.records)
     return TransactionSpan(
         producer_id=7,
@@ -296,16 +298,16 @@ def _span(part: list[Transaction], ends: Ends, *, asks_coordinator: bool) -> Tra
     )
 
 
-def _outcome(transaction: Transaction, ends: Ends, *, asks_coordinator: bool) -> Outcome:
+def _outcome(transaction: Transaction, ends: Ends, *, asks_coordinator: bool) -> SpanOutcome:
     is_seen = asks_coordinator or any(at < ends[partition] for partition, at in transaction.markers.items())
-    return transaction.outcome if is_seen else Outcome.OPEN
+    return transaction.outcome if is_seen else SpanOutcome.OPEN
 
 
-def _written(part: list[Transaction], partition: PartitionKey, ends: Ends) -> Written:
+def _written(part: list[Transaction], partition: PartitionKey, ends: Ends) -> WrittenRange:
     end = ends[partition]
     here = [each for each in part if any(where == partition for where, _ in each.records)]
     offsets = sorted(offset for each in here for where, offset in each.records if where == partition and offset < end)
     markers = sorted(each.markers.get(partition, end) for each in here)
     seen = tuple(at for at in markers if at < end)
     first, *_, last = [*offsets, *offsets] or [end, end]
-    return Written(first, last, markers[-1] if len(seen) == len(markers) else None, seen if len(here) > 1 else ())
+    return WrittenRange(first, last, markers[-1] if len(seen) == len(markers) else None, seen if len(here) > 1 else ())

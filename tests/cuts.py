@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from offsite.model.ids import random_id
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, PassProgress
+from offsite.repository.commit import CommitChanges, PartitionId, PassProgress
 from offsite.repository.segments.reader import stored_markers
 from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition, put_commit_cut
 from offsite.repository.state import BackupState
@@ -17,7 +17,7 @@ def commit_cut(backup: Backup, cut: CommitCut) -> BackupState:
     """A commit on top of the newest one that moves nothing and names `cut`."""
     base = backup.sound_state()
     ref = put_commit_cut(backup.store, base, cut)
-    return backup.commit(Changes(cut=ref, cut_refused=bool(cut.refused)), base=base, writer=random_id())
+    return backup.commit(CommitChanges(cut=ref, cut_refused=bool(cut.refused)), base=base, writer=random_id())
 
 
 def commit_amid(backup: Backup) -> BackupState:
@@ -25,7 +25,7 @@ def commit_amid(backup: Backup) -> BackupState:
     base = backup.sound_state()
     positions = tuple(replace(each, end=each.end + 1) for each in base.positions.values())
     progress = PassProgress(copied=1, planned=2)
-    changes = Changes(incomplete=True, progress=progress, positions=positions)
+    changes = CommitChanges(incomplete=True, progress=progress, positions=positions)
     return backup.commit(changes, base=base, writer=random_id())
 
 

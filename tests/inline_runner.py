@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from offsite.model.errors import OffsiteError
-from offsite.spark.runner import Done, Failed, Fed, FoundT, OnOutcome, OnProgress, SentT, Shuffle
+from offsite.spark.runner import Done, Failed, FoundT, OnOutcome, OnProgress, SentT, Shuffle, ShuffledTask
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -52,7 +52,7 @@ class InlineRunner:
     def run_shuffled(
         self,
         tasks: Sequence[TaskT],
-        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        function: Callable[[ShuffledTask[TaskT, SentT]], ResultT],
         shuffle: Shuffle[TaskT, FoundT, SentT],
         *,
         on_progress: OnProgress | None = None,
@@ -69,7 +69,9 @@ class InlineRunner:
         for bucket_of in buckets:
             for index, each in shuffle.send(iter(bucket_of)):
                 sent[index].append(each)
-        return [_outcome(function, Fed(task=task, sent=each)) for task, each in zip(tasks, sent, strict=True)]
+        return [
+            _outcome(function, ShuffledTask(task=task, received=each)) for task, each in zip(tasks, sent, strict=True)
+        ]
 
     def halt(self) -> bool:
         return True

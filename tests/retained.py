@@ -12,7 +12,7 @@ from offsite.log.range import LogRange
 from offsite.model.ids import dated_id
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, CutBack, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, CutBack, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
@@ -146,7 +146,7 @@ class Retained:
             positions.append(
                 Position(partition_id=known, log_start=log.start, end=log.end, leader_epoch=max(0, log.epoch))
             )
-        changes = Changes(
+        changes = CommitChanges(
             segments=tuple(segments),
             positions=tuple(positions),
             cut_back=tuple(cuts),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offsite.sandbox import Sandbox, SandboxInfo, Settings
+from offsite.sandbox import Sandbox, SandboxInfo, SandboxSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ def shared(name: str, start: Callable[[], Running]) -> Running:
     return _running[name]
 
 
-def started(folder: Path, settings: Settings = Settings(), *, more: object = None) -> Running:
+def started(folder: Path, settings: SandboxSettings = SandboxSettings(), *, more: object = None) -> Running:
     sandbox = Sandbox(folder)
     return Running(sandbox=sandbox, info=sandbox.start(settings=settings, owned=True), more=more)
 
@@ -46,7 +46,7 @@ def end_shared(names: Iterable[str] = ALL) -> None:
 
 
 @contextmanager
-def running(folder: Path, settings: Settings = Settings()) -> Iterator[tuple[Sandbox, SandboxInfo]]:
+def running(folder: Path, settings: SandboxSettings = SandboxSettings()) -> Iterator[tuple[Sandbox, SandboxInfo]]:
     """One for a test of its own."""
     sandbox = Sandbox(folder)
     try:

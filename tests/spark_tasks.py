@@ -16,7 +16,7 @@ from offsite.model.journal import decided
 from offsite.model.secret import Secret
 from offsite.spark import meter
 from offsite.spark.rates import rate_lease
-from offsite.spark.runner import Fed
+from offsite.spark.runner import ShuffledTask
 
 PATIENCE_S = 60.0
 PAID_BYTES = 400_000
@@ -115,9 +115,9 @@ def go_on_when_told(task: object, *, function: Callable[[Any], Any], marker: Pat
 
 def pay_and_be_killed_at_first(task: Attempted) -> int:
     """Pay for `PAID_BYTES` under the read limit in each attempt; the bytes paid by the one that comes to its end."""
-    lease = rate_lease.reads()
+    lease = rate_lease.read_lease()
     assert lease is not None
-    assert rate_lease.writes() is None
+    assert rate_lease.write_lease() is None
     lease.pay(PAID_BYTES)
     killed_at_first(task)
     return PAID_BYTES
@@ -164,8 +164,8 @@ def give_up(task: int, error: Exception) -> Iterator[tuple[int, Any]]:
     yield 0, (task, error)
 
 
-def collect_sent(fed: Fed[int, Any]) -> tuple[int, list[int]]:
-    sent = list(fed.sent)
+def collect_sent(fed: ShuffledTask[int, Any]) -> tuple[int, list[int]]:
+    sent = list(fed.received)
     for each in sent:
         if isinstance(each, Exception):
             raise each

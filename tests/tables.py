@@ -12,7 +12,7 @@ from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
@@ -61,7 +61,7 @@ def commit_batches(
                 holds_schemas=holds_schemas,
             )
         )
-    changes = Changes(segments=tuple(segments), positions=tuple(positions), topics=tuple(shapes))
+    changes = CommitChanges(segments=tuple(segments), positions=tuple(positions), topics=tuple(shapes))
     return backup.commit(changes, base=base, writer=f"writer-{base.seq}")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from offsite.cut.readings import Evidence, LoggedCommit, Reading
+from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import GroupCommit, PartitionKey
 from offsite.log.markers import Marker
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
@@ -197,7 +197,7 @@ class Seen:
     """A world, and what a backup saw of it. `tail_starts`: where it began to know markers, by partition."""
 
     world: World
-    evidence: Evidence
+    evidence: CutEvidence
     tail_starts: dict[PartitionKey, int]
 
 
@@ -258,18 +258,18 @@ class _Backup:
                 application.name, application.producer_id, application.status
             )
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> CutEvidence:
         if self.random.random() < 0.1:  # a broker did not answer
             self.before[0].pop(self.random.choice(STATE_LOGS), None)
         readings = tuple(
-            Reading(before=before, ends=ends, after=after)
+            EndsReading(before=before, ends=ends, after=after)
             for before, ends, after in zip(self.before, self.ends, self.after, strict=True)
         )
         changes = tuple(
             change for log in STATE_LOGS for change in self.world.states[log][self.begins[log] : self.after[-1][log]]
         )
         commits = sorted(self.world.commits, key=lambda each: (each.commit.log, each.commit.position))
-        return Evidence(
+        return CutEvidence(
             readings=readings,
             changes=changes if self.random.random() < 0.95 else None,
             listed=self.listed,

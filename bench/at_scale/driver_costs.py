@@ -17,15 +17,15 @@ from typing import Any
 from bench.large_repository import Large, grow, news
 from bench.processes import own_cpu_s
 from offsite.copy.backup import BackupReceipt
-from offsite.copy.bundle import CopyBundle, bundled
+from offsite.copy.bundle import CopyBundle, bundle_copies
 from offsite.copy.plan import TASK_BYTES_MAX, CopyPlan, CopyTask, PartitionBounds, plan_copy
 from offsite.model.clock import SystemClock
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable
-from offsite.services.backup.copy_pass import CommitEvery, CopyPass
+from offsite.services.backup.copy_pass import CommitThresholds, CopyPass
 from offsite.spark.runner import Done
 from offsite.spark.spark_runner import SparkRunner
 
@@ -33,7 +33,7 @@ _TASKS_PER_PARTITION = 50
 _NEW_TASKS = 100
 """Of a commit: those of 10 GiB."""
 _MEMORY_TASKS = 20_000
-_NEVER = CommitEvery(bytes=1 << 60, seconds=1e9)
+_NEVER = CommitThresholds(bytes=1 << 60, seconds=1e9)
 
 
 def task_cpu_ms(runner: SparkRunner, broker: int, *, tasks: int, repeats: int) -> tuple[float, float]:
@@ -136,11 +136,11 @@ def _save_cpu_ms(backup: Backup, partitions: int, repeats: int) -> float:
 
 def _pass(plan: CopyPlan, base: BackupState) -> CopyPass:
     def commit(found: Committable, state: BackupState, _is_complete: bool) -> BackupState:  # noqa: FBT001
-        Changes(segments=found.segments, positions=found.positions)
+        CommitChanges(segments=found.segments, positions=found.positions)
         return state
 
-    bundles = bundled(plan.tasks, slots=1, packed_from=64)
-    return CopyPass(copy=plan, bundles=bundles, base=base, commit=commit, every=_NEVER, clock=SystemClock())
+    bundles = bundle_copies(plan.tasks, slots=1, packed_from=64)
+    return CopyPass(copy=plan, bundles=bundles, base=base, commit=commit, thresholds=_NEVER, clock=SystemClock())
 
 
 def _planned(partitions: int) -> tuple[CopyPlan, tuple[CopyBundle, ...]]:
@@ -156,7 +156,7 @@ def _planned(partitions: int) -> tuple[CopyPlan, tuple[CopyBundle, ...]]:
         for number in range(partitions)
     ]
     plan = plan_copy(bounds, {}, slots=1)
-    return plan, bundled(plan.tasks, slots=1, packed_from=64)
+    return plan, bundle_copies(plan.tasks, slots=1, packed_from=64)
 
 
 def _ended(partitions: int) -> tuple[CopyPlan, list[Done[BackupReceipt]]]:

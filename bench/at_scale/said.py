@@ -12,7 +12,7 @@ from bench.at_scale.words import count, dollars, time_of
 from bench.at_scale.worlds import GB, PRICES, SPLIT, TB, World
 from offsite.copy.plan import TASK_BYTES_MAX, TASKS_MAX
 from offsite.model.size import GIB
-from offsite.services.backup.copy_pass import CommitEvery
+from offsite.services.backup.copy_pass import CommitThresholds
 
 MILLION = 10**6
 
@@ -26,7 +26,7 @@ def what_it_says(results: Results) -> str:
     storage = PRICES.storage_month(big.stored_bytes)
     day = results.day
     following = DAYS_30 * PRICES.requests(day.puts + day.roll_up_puts, day.gets + day.roll_up_gets)
-    every = CommitEvery()
+    every = CommitThresholds()
     gib = every.bytes // GIB
     _, far_middle, far_big, far_split = results.far
     far_share = _written_share(far_big)

@@ -10,7 +10,7 @@ from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tas
 from bench.at_scale.stage import Committing, Ran, Work, run_stage
 from bench.at_scale.worlds import Prices, World
 from offsite.model.size import MIB
-from offsite.services.backup.copy_pass import CommitEvery
+from offsite.services.backup.copy_pass import CommitThresholds
 
 BROKERS, NETWORK, PUTS, GETS, LAUNCHES = (
     "the brokers' network",
@@ -87,7 +87,7 @@ def simulate(world: World, costs: UnitCosts) -> Simulated:
 def simulate_backup(world: World, costs: CopyCosts, driver: DriverCosts) -> Stage:
     """The first backup of a world, in one run."""
     tasks = backup_tasks(world.sizes(), slots=world.slots)
-    every = CommitEvery()
+    every = CommitThresholds()
     committing = Committing(
         search_s=lambda brought: brought * driver.brought_segment_ms / 1000,
         write_s=lambda new: (driver.commit_ms + new * driver.commit_segment_ms) / 1000,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offsite.cut.readings import Evidence, LoggedCommit, Reading
+from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import Ends, GroupCommit, PartitionKey
 from offsite.log.markers import Marker
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
@@ -23,7 +23,7 @@ class History:
     """`later`: of each partition and producer the first marker behind the end that was read. `faults`: what the
     application had lost or done twice after a restore of the ends as they were copied, in words."""
 
-    evidence: Evidence
+    evidence: CutEvidence
     later: Mapping[PartitionKey, Mapping[int, int]]
     faults: tuple[str, ...]
 
@@ -94,9 +94,9 @@ class _Writing:
 
 def decode_history(item: Mapping[str, Any]) -> History:
     keys = [PartitionKey(topic, "", number) for topic, number in item["partitions"]]
-    evidence = Evidence(
+    evidence = CutEvidence(
         readings=tuple(
-            Reading(
+            EndsReading(
                 before=_logs(each["before"]),
                 ends=dict(zip(keys, each["ends"], strict=True)),
                 after=_logs(each["after"]),

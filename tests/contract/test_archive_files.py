@@ -13,7 +13,7 @@ import pytest
 from obstore.exceptions import NotSupportedError
 
 from offsite.model.errors import Damaged, OverwritingStore
-from offsite.model.secret import Travel, secrets_travel
+from offsite.model.secret import SecretHandling, handle_secrets
 from offsite.stores.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
 from offsite.stores.archive_folder import ArchiveFolder
 from offsite.stores.object_store import CloudStore
@@ -102,7 +102,7 @@ def test_the_time_of_the_last_message_goes_with_the_file(files: AnyFiles) -> Non
 
 def test_every_place_can_be_pickled_and_does_not_show_its_secrets(files: AnyFiles) -> None:
     files.put("k", b"x")
-    with secrets_travel(Travel.SENT):
+    with handle_secrets(SecretHandling.SENT):
         assert pickle.loads(pickle.dumps(files)).url == files.url
     assert "test-secret" not in repr(files)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import Bug, DamagedObject, ObjectArchived
-from offsite.model.secret import Travel, secrets_travel
+from offsite.model.secret import SecretHandling, handle_secrets
 from offsite.model.size import MIB
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
@@ -198,7 +198,7 @@ def test_the_clock_is_asked_again_if_somebody_else_has_taken_the_object_away(mon
 
 def test_a_pickled_store_opens_the_same_place(store: Store) -> None:
     store.put_if_absent("k", b"content")
-    with secrets_travel(Travel.SENT):
+    with handle_secrets(SecretHandling.SENT):
         again: Store = pickle.loads(pickle.dumps(store))
     assert again.get("k") == b"content"
     assert again.url == store.url

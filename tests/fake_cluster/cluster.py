@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.broker_errors import (
     TOPIC_AUTHORIZATION_FAILED,
@@ -93,8 +93,8 @@ class FakeCluster:
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
-        self.address = Address(host="127.0.0.1", port=0)
-        self.advertised: Address | None = None
+        self.address = BrokerAddress(host="127.0.0.1", port=0)
+        self.advertised: BrokerAddress | None = None
         self.topics: dict[str, FakeTopic] = {}
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, FakeTransaction] = {}

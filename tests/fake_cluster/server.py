@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from offsite.kafka.config.config import Address
+from offsite.kafka.config.config import BrokerAddress
 from offsite.kafka.net.pool import shared_pool
 from offsite.kafka.protocol.request import Api
 from tests.fake_cluster import coordinator_answers, log_answers, topic_answers
@@ -73,7 +73,7 @@ class _Server:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        cluster.address = Address(host="127.0.0.1", port=self._listener.getsockname()[1])
+        cluster.address = BrokerAddress(host="127.0.0.1", port=self._listener.getsockname()[1])
         self._wake, self._woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)

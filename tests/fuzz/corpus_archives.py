@@ -13,7 +13,7 @@ from offsite.archives.archive import ArchiveTopic, Damage
 from offsite.archives.formats import WriteOptions, open_reader, open_writer
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
-from offsite.log.records.batch_records import batches_of
+from offsite.log.records.batch_records import encode_batches
 from offsite.log.records.record import Record
 from offsite.model.clock import SystemClock
 from tests.archive_records import odd_records, plain_records, write_range
@@ -153,7 +153,7 @@ def _use_tools(files: Files) -> Reading:
 
 def _as_batches(records: Iterable[Record]) -> None:
     """What was read must be fit to be stored."""
-    for batch in batches_of([list(records)], codec=_BATCH_CODEC):
+    for batch in encode_batches([list(records)], codec=_BATCH_CODEC):
         del batch
 
 

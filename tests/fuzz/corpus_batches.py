@@ -8,7 +8,7 @@ from functools import partial
 from offsite.log.batch import scan, verify_crc
 from offsite.log.codecs.codec import compress
 from offsite.log.groups.fold import GroupFold
-from offsite.log.markers import control_type
+from offsite.log.markers import parse_control_marker
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
 from offsite.log.records.record_arrow import ArrowColumns
@@ -71,7 +71,7 @@ def read_batches(files: Files, *, known: set[bytes]) -> Reading:
                     decode(one, header)
                 if header.is_control:
                     with found.part():
-                        control_type(one, header)
+                        parse_control_marker(one, header)
                     continue
                 with found.part():
                     columns.add_batch(one, header, commit=1)

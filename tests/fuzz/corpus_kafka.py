@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offsite.kafka import find_coordinators, producer
-from offsite.kafka.config.config import Address
+from offsite.kafka.config.config import BrokerAddress
 from offsite.kafka.groups.requests import (
     commit_offsets_request,
     delete_offsets_request,
@@ -168,7 +168,7 @@ class _Socket:
 def unopened(parts: list[bytes]) -> Connection:
     """One that was never opened."""
     made: Any = Connection.__new__(Connection)
-    made.address, made.usable, made._welcome = Address(host="h", port=1), True, True
+    made.address, made.usable, made._welcome = BrokerAddress(host="h", port=1), True, True
     made._sock, made._timeout_s, made._set_s = _Socket(parts), 5.0, 5.0
     made._unanswered, made._buffer, made._versions = deque(), ReceiveBuffer(1024), {}
     made._client_id, made._correlation, made._gathers = "c", 0, False

@@ -26,7 +26,13 @@ from offsite.repository.restores.record import (
     put_targets,
     unfinished_restores,
 )
-from offsite.repository.restores.topic_settings import LeftOut, TopicAside, TopicSettings, get_aside, put_aside
+from offsite.repository.restores.topic_settings import (
+    LeftOutSetting,
+    SetAsideSettings,
+    TargetTopicSettings,
+    get_aside,
+    put_aside,
+)
 from offsite.repository.segments.index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
 from offsite.repository.snapshots.cluster_snapshot import decode_settings, encode_settings
 from offsite.repository.snapshots.group_change import GroupChange, get_before, put_group_change, try_open_changes
@@ -113,7 +119,7 @@ def cluster_settings() -> Target:
 @cache
 def _restore_objects() -> Files:
     store = MemoryStore({})
-    settings = TopicSettings(
+    settings = TargetTopicSettings(
         topic="back",
         create=True,
         partitions=2,
@@ -121,7 +127,7 @@ def _restore_objects() -> Files:
         configs=(("a", "b"),),
         meanwhile=(("retention.ms", "-1"),),
         at_end=(("retention.ms", None),),
-        left_out=(LeftOut(setting="x", value="y", reason="z"),),
+        left_out=(LeftOutSetting(setting="x", value="y", reason="z"),),
     )
     record = RestoreRecord(
         restore=LAYOUT.restore,
@@ -145,7 +151,7 @@ def _restore_objects() -> Files:
     with numbered_attempts():
         put_record(store, LAYOUT, record)
         put_targets(store, LAYOUT, RestoreTargets(topic_ids=(("back", "id"),), starts=((TARGET, 5),)), number=1)
-        put_aside(store, LAYOUT, (TopicAside(topic="back", meanwhile=(("a", "b"),), originals=(("a", None),)),))
+        put_aside(store, LAYOUT, (SetAsideSettings(topic="back", meanwhile=(("a", "b"),), originals=(("a", None),)),))
         restore_producer_id(store, LAYOUT, lambda: 77)
         PartitionFence(store=store, layout=LAYOUT, target=TARGET).take(by="me")
         LeaseTerms(store=store, lease=LAYOUT.lease).claim(ME, "word", take_over=False)

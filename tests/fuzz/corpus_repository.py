@@ -16,7 +16,7 @@ from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, Qu
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, RecordedHole, TopicShape
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment
@@ -110,7 +110,7 @@ def _make(store: Store) -> None:
     )
     state = backup.state()
     hole = RecordedHole(partition_id=SECOND, start=0, end=500, reason="retention")
-    first = Changes(
+    first = CommitChanges(
         segments=(_written(backup, _range(FIRST, 0, 60), make_log(0, 60), "zstd"),),
         positions=(Position(partition_id=FIRST, log_start=0, end=60, leader_epoch=2),),
         topics=(SHAPE,),
@@ -119,7 +119,7 @@ def _make(store: Store) -> None:
         accounted=True,
     )
     state = backup.commit(first, base=state, writer="writer-1")
-    second = Changes(
+    second = CommitChanges(
         segments=(_written(backup, _range(SECOND, 500, 530), make_log(500, 530, value=b"v" * 50, codec=4), "auto"),),
         positions=(Position(partition_id=SECOND, log_start=500, end=530),),
         holes=(hole,),
@@ -128,7 +128,7 @@ def _make(store: Store) -> None:
     )
     state = backup.commit(second, base=state, writer="writer-2")
     marked = make_batch(60) + make_control_batch(70, producer_id=7, committed=True) + make_batch(71)
-    third = Changes(
+    third = CommitChanges(
         segments=(_written(backup, _range(FIRST, 60, 81), marked, "none"),),
         positions=(Position(partition_id=FIRST, log_start=0, end=81),),
         topics=(replace(SHAPE, configs=(("a.b", "2"),)),),

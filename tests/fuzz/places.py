@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
-from offsite.stores.store import ObjectInfo, ObjectWriter, PutResult, joined
+from offsite.stores.store import ObjectInfo, ObjectWriter, PutResult, join_buffers
 
 NOW_MS = 1_900_000_000_000
 
@@ -24,7 +24,7 @@ class MemoryStore:
     def prepare(self) -> None: ...
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
-        wanted = bytes(joined(data))
+        wanted = bytes(join_buffers(data))
         if key in self.objects:
             return PutResult.SAME if self.objects[key] == wanted else PutResult.OTHER
         self.objects[key] = wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from offsite.repository.generations.generation_set import GenerationSet, Phase
+from offsite.repository.generations.generation_set import GenerationPhase, GenerationSet
 from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from tests.generations.world import SET, Process, World
@@ -34,7 +34,8 @@ class Judge:
             number = int(key.split("/")[1])
             found = state.generation(number)
             need(
-                found is not None and found.phase in {Phase.REMOVING, Phase.REMOVED}, f"{key} deleted before it may go"
+                found is not None and found.phase in {GenerationPhase.REMOVING, GenerationPhase.REMOVED},
+                f"{key} deleted before it may go",
             )
             need(number in self._told(), f"{key} deleted before a line of the audit says so")
         self._complete(state)
@@ -47,8 +48,8 @@ class Judge:
 
     def _entered(self, state: GenerationSet) -> None:
         self.switches = max(0, state.active - 1)
-        self.removals = sum(each.phase is Phase.REMOVED for each in state.generations)
-        writing = [each for each in state.generations if each.phase is Phase.COMPLETE]
+        self.removals = sum(each.phase is GenerationPhase.REMOVED for each in state.generations)
+        writing = [each for each in state.generations if each.phase is GenerationPhase.COMPLETE]
         need(len(writing) <= 1, "two generations are active")
 
     def _committed(self, state: GenerationSet, key: str) -> None:
@@ -58,8 +59,11 @@ class Judge:
         assert found is not None
         if commit.get("seal"):
             return
-        need(found.phase is not Phase.SEALED, "an instance wrote as the active one after another had taken over")
-        if found.phase not in {Phase.REMOVING, Phase.REMOVED}:
+        need(
+            found.phase is not GenerationPhase.SEALED,
+            "an instance wrote as the active one after another had taken over",
+        )
+        if found.phase not in {GenerationPhase.REMOVING, GenerationPhase.REMOVED}:
             need(not any(each.get("seal") for each in self.world.log(number)[:-1]), "a commit behind the seal")
 
     def _complete(self, state: GenerationSet) -> None:
@@ -70,7 +74,7 @@ class Judge:
         held = [ends for each in whole if (ends := self.world.held(each.number)) is not None]
         need(held, "the ledger calls a generation complete that is not there")
         now = [max(ends[n] for ends in held) for n in range(len(self.best))]
-        may_lose = any(each.is_released and each.phase is not Phase.REMOVED for each in state.generations)
+        may_lose = any(each.is_released and each.phase is not GenerationPhase.REMOVED for each in state.generations)
         lost = any(a < b for a, b in zip(now, self.best, strict=True))
         need(may_lose or not lost, f"restorable to {self.best} before, now {now}")
         newest = state.restorable

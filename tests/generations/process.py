@@ -19,7 +19,7 @@ from offsite.repository.repository import Repository
 from offsite.services import cluster
 from offsite.services.backup.request import BackupRequest
 from offsite.services.generations.assembly import Workshop, open_instance
-from offsite.services.generations.decision import Append, Effect, Facts
+from offsite.services.generations.decision import AppendEntry, Effect, GenerationFacts
 from offsite.services.generations.instance import RunningInstance
 from offsite.services.generations.request import GenerationsRequest
 from offsite.services.outages import Outages
@@ -51,8 +51,8 @@ def slow(operation: Callable[..., Any]) -> Callable[..., Any]:
 def tell_each_effect() -> None:
     right = RunningInstance._do
 
-    def do(self: RunningInstance, effect: Effect, facts: Facts) -> Facts | None:
-        tell(f"{type(effect).__name__}{f' {effect.kind}' if isinstance(effect, Append) else ''}")
+    def do(self: RunningInstance, effect: Effect, facts: GenerationFacts) -> GenerationFacts | None:
+        tell(f"{type(effect).__name__}{f' {effect.kind}' if isinstance(effect, AppendEntry) else ''}")
         return right(self, effect, facts)
 
     RunningInstance._do = do  # type: ignore[method-assign]
@@ -80,7 +80,7 @@ def main(place: str, bootstrap: str, topic: str, instance: str, *rest: str) -> N
         clock=clock,
         collect_after_s=24 * 3600,
         on_round=lambda _: None,
-        on_happened=lambda _: None,
+        on_effect=lambda _: None,
     )
     tell("ready")
     try:

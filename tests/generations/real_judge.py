@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offsite.model.errors import OffsiteError
-from offsite.repository.generations.generation_set import Generation, GenerationSet, Phase
+from offsite.repository.generations.generation_set import Generation, GenerationPhase, GenerationSet
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.repository import Repository
@@ -53,7 +53,10 @@ class RealJudge:
             if [each.phase for each in before.generations] == [each.phase for each in after.generations]:
                 break
         self.looks += 1
-        need(sum(each.phase is Phase.COMPLETE for each in before.generations) <= 1, "two generations are active")
+        need(
+            sum(each.phase is GenerationPhase.COMPLETE for each in before.generations) <= 1,
+            "two generations are active",
+        )
         for number, ends in found.items():
             need(not isinstance(ends, OffsiteError), f"generation {number} is called complete: {ends}")
         self._judge_held(before, {number: each for number, each in found.items() if not isinstance(each, OffsiteError)})
@@ -68,7 +71,7 @@ class RealJudge:
             for partition, end in ends.items():
                 now[partition] = max(now.get(partition, 0), end)
             generation = state.generation(number)
-            if generation is not None and generation.phase is Phase.SEALED:
+            if generation is not None and generation.phase is GenerationPhase.SEALED:
                 need(
                     head == self.sealed.setdefault(number, head), f"generation {number} was written to behind its seal"
                 )

@@ -37,7 +37,7 @@ class BackupSight:
 
     def ends(self, generation: int) -> tuple[str, Mapping[int, int]]:
         state = self._backup(generation).state()
-        return state.head_hash, {known.partition: end for known, end in state.reached().items()}
+        return state.head_hash, {known.partition: end for known, end in state.accounted_ends().items()}
 
     def content(self, generation: int) -> Mapping[int, tuple[int, State]]:
         backup = self._backup(generation)

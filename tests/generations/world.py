@@ -18,16 +18,16 @@ from dataclasses import dataclass
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import CommitLost, OffsiteError
-from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
-from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError
+from offsite.repository.generations.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
+from offsite.repository.generations.generation_set import GenerationEntryNotAllowedError, GenerationSet
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.generations.removal import Announce
-from offsite.services.generations.decision import Me, Send, TakeBack, Told
-from offsite.services.generations.instance import Generations, RunningInstance
-from offsite.services.generations.message import Event, Message, encode_message
-from offsite.services.generations.messages_told import Addresses, Mailbox
-from offsite.services.generations.target import Copied, Guard, Held
+from offsite.services.generations.decision import Announcement, InstanceView, Send, TakeBack
+from offsite.services.generations.instance import InstanceContext, RunningInstance
+from offsite.services.generations.message import CoordinationMessage, Event, encode_message
+from offsite.services.generations.messages_told import Addresses, CoordinationMailbox
+from offsite.services.generations.target import GenerationEnds, Guard, RoundResult
 from offsite.services.releases import ReleaseMemory
 from offsite.stores.store import ObjectInfo, PutResult
 from tests.source_events.memory_store import MemoryStore
@@ -91,16 +91,16 @@ class World:
         """A person lets go what nobody can read again."""
         ledger, state = Ledger(store=self.store, layout=SetLayout(name=SET)), self.state  # type: ignore[arg-type]
         for each in state.generations:
-            entry = Entry(
+            entry = GenerationEntry(
                 seq=state.seq + 1,
                 previous=state.head,
-                kind=Kind.RELEASED,
+                kind=GenerationEntryKind.RELEASED,
                 instance=Instance.A,
                 word="a person",
                 at_ms=self.store.now_ms(),
                 generation=each.number,
             )
-            with suppress(NotAllowedError):
+            with suppress(GenerationEntryNotAllowedError):
                 state = state if each.is_released else ledger.append(entry, to=state) or state
         memory = ReleaseMemory(store=self.store, prefix=ledger.layout.ledger_prefix)  # type: ignore[arg-type]
         for word in (each.released for each in state.generations if each.released is not None):
@@ -124,16 +124,16 @@ class Process:
         self.sleeps = 0
         self._turn, self._pause = threading.Semaphore(0), threading.Semaphore(0)
         store = PausingStore(self)
-        generations = Generations(
+        generations = InstanceContext(
             ledger=Ledger(store=store, layout=SetLayout(name=SET)),  # type: ignore[arg-type]
             target=PausingTarget(self),
             coordination=PausingTopic(self),
             founding=FOUNDING,
-            me=Me(instance=instance, word=self.word, is_first=is_first),
+            me=InstanceView(instance=instance, word=self.word, is_first=is_first),
             by=self.word,
             length_ms=LENGTH_MS,
         )
-        self._running = RunningInstance(generations, on_happened=lambda _: None)
+        self._running = RunningInstance(generations, on_effect=lambda _: None)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -224,7 +224,7 @@ class PausingTarget:
     def place_taken(self, generation: int) -> str:
         return "g" if any(self._store.list(f"g/{generation}/")) else ""
 
-    def copy(self, generation: int, guard: Guard) -> Copied:
+    def copy(self, generation: int, guard: Guard) -> RoundResult:
         commits = self._commits(generation)
         self._process.pause()
         told, starts = list(self._process.world.ends), list(self._process.world.starts)
@@ -238,15 +238,15 @@ class PausingTarget:
             self._commit(generation, len(commits) + 1, commit)
             commits = [*commits, {}]
         held = {key: end for key, end in zip(KEYS, reached, strict=True) if end}
-        return Copied(
+        return RoundResult(
             at_end=reached == told,
-            held=held,
+            ends=held,
             topics=frozenset({("t", "id")}),
             commit=len(commits),
             partitions=PARTITIONS,
         )
 
-    def held(self, generation: int) -> Held:
+    def ends(self, generation: int) -> GenerationEnds:
         commits = self._commits(generation)
         ends = commits[-1]["ends"] if commits else [0] * PARTITIONS
         return {key: end for key, end in zip(KEYS, ends, strict=True) if end}
@@ -320,11 +320,11 @@ class PausingTopic:
         self._process = process
         self._addresses = Addresses(name=SET, fallback="t")
 
-    def told(self, state: GenerationSet) -> frozenset[Told]:
-        return self._mailbox().told(state)
+    def announcements(self, state: GenerationSet) -> frozenset[Announcement]:
+        return self._mailbox().announcements(state)
 
-    def send(self, effect: Send, *, held: Held) -> None:
-        for message in self._addresses.messages(effect, held):
+    def send(self, effect: Send, *, ends: GenerationEnds) -> None:
+        for message in self._addresses.messages(effect, ends):
             self._process.pause()
             world = self._process.world
             lot = 1.0 if world.is_calm else world.chance.random()
@@ -336,22 +336,22 @@ class PausingTopic:
             self._process.pause()
             self._process.world.records.append((key, None))
 
-    def _mailbox(self) -> Mailbox:
+    def _mailbox(self) -> CoordinationMailbox:
         self._process.pause()
-        world, mailbox = self._process.world, Mailbox(self._addresses)
+        world, mailbox = self._process.world, CoordinationMailbox(self._addresses)
         seen = len(world.records) if world.is_calm else world.chance.randint(0, len(world.records))
         for key, value in world.records[: max(seen, len(world.records) - 6)]:
             mailbox.take(key, value)
         return mailbox
 
 
-def forged(world: World) -> Message:
+def forged(world: World) -> CoordinationMessage:
     """A message such as a stranger writes who has read the topic and the ledger."""
     state = world.state
     active = state.active_generation
     times = [state.asked_ms, 0, 1, *([active.complete_ms] if active else [])]
     instance, number = world.chance.choice(list(Instance)), world.chance.randrange(PARTITIONS)
-    return Message(
+    return CoordinationMessage(
         event=world.chance.choice(list(Event)),
         connector=Addresses(name=SET).connector(instance),
         topic="t",

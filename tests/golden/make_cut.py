@@ -21,13 +21,13 @@ from unittest import mock
 from docs.drawings.history import History, encode_history
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.readings import Evidence
-from offsite.cut.window import Outcome, PartitionKey
+from offsite.cut.readings import CutEvidence
+from offsite.cut.window import PartitionKey, SpanOutcome
 from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.repository.repository import Repository
-from offsite.sandbox import Settings
+from offsite.sandbox import SandboxSettings
 from offsite.services.backup import pass_cut
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -45,7 +45,7 @@ COMMITS, WORKERS = 40, 4
 PARTITIONS = {ORDERS: 4, PAID: 2, LEDGER: 1, RECEIPTS: 2}
 _numbers = itertools.count()
 
-Seen = list[tuple[int, Evidence]]
+Seen = list[tuple[int, CutEvidence]]
 
 
 def make() -> Iterator[dict[str, Any]]:
@@ -70,7 +70,7 @@ def make() -> Iterator[dict[str, Any]]:
 def _groups() -> Iterator[Groups]:
     folder = Path(sys.argv[1])
     with (
-        brokers_running(folder / "a", Settings(brokers=3)) as (_, source),
+        brokers_running(folder / "a", SandboxSettings(brokers=3)) as (_, source),
         brokers_running(folder / "b") as (_, target),
     ):
         repository = Repository.init(open_store(str(folder / "repository")))
@@ -79,10 +79,10 @@ def _groups() -> Iterator[Groups]:
 
 
 def _backed_up(groups: Groups, application: Application) -> Seen:
-    seen: list[Evidence] = []
+    seen: list[CutEvidence] = []
     found_cut: Callable[..., Any] = pass_cut.found_cut
 
-    def listening(evidence: Evidence, *rest: Any, **more: Any) -> Any:
+    def listening(evidence: CutEvidence, *rest: Any, **more: Any) -> Any:
         seen.append(evidence)
         return found_cut(evidence, *rest, **more)
 
@@ -95,15 +95,15 @@ def _backed_up(groups: Groups, application: Application) -> Seen:
     return [(commit, evidence) for commit, evidence in zip(commits, seen, strict=True)]
 
 
-def _shows(evidence: Evidence) -> int:
+def _shows(evidence: CutEvidence) -> int:
     """How many markers of transactions that are left out lie below the ends; 0 where none is torn."""
     cut = greatest_cut(evidence.readings[-1].ends, window_of(evidence))
-    torn = [each.span for each in cut.left_out if each.span.outcome is Outcome.OPEN]
+    torn = [each.span for each in cut.left_out if each.span.outcome is SpanOutcome.OPEN]
     return max((sum(w.marker is not None for w in span.written.values()) for span in torn), default=0)
 
 
 def _later(
-    evidence: Evidence, markers: Mapping[PartitionKey, Mapping[int, tuple[int, ...]]]
+    evidence: CutEvidence, markers: Mapping[PartitionKey, Mapping[int, tuple[int, ...]]]
 ) -> dict[PartitionKey, dict[int, int]]:
     """The first marker of each producer behind the end of each partition."""
     ends = evidence.readings[-1].ends

@@ -13,7 +13,7 @@ from offsite.model.choices import CompressionChoice
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, RecordedHole, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
@@ -73,7 +73,7 @@ def make(folder: Path) -> BackupState:
     )
     groups = put_group_snapshot(store, backup.layout, 1, GROUPS)
     state = backup.commit(
-        Changes(
+        CommitChanges(
             segments=(
                 write(backup, FIRST, (0, 110), FIRST_LOG, "zstd"),
                 write(backup, SECOND, (500, 600), SECOND_LOG, "auto"),
@@ -92,7 +92,7 @@ def make(folder: Path) -> BackupState:
     catalog.COMMITS_PER_CATALOG = 1
     segment = write(backup, FIRST, (110, 131), TRANSACTION, "none")
     return backup.commit(
-        Changes(
+        CommitChanges(
             segments=(segment,), positions=(Position(partition_id=FIRST, log_start=0, end=131),), checkpoint=CHECKPOINT
         ),
         base=state,

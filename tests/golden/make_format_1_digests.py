@@ -11,7 +11,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.cluster_settings import Acl, ClusterSettings
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.repository.repository import Repository
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
@@ -19,7 +19,7 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, put_outcome
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets, put_record, put_targets
-from offsite.repository.restores.topic_settings import TopicAside, put_aside
+from offsite.repository.restores.topic_settings import SetAsideSettings, put_aside
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.snapshots.drill_record import put_drill_report
 from offsite.repository.snapshots.group_change import GroupChange, put_group_change, put_undone
@@ -64,7 +64,9 @@ def put_restore(backup: Backup) -> None:
     targets = RestoreTargets(topic_ids=(("orders-copy", "id"),), starts=((COPY, 0),))
     put_targets(backup.store, layout, targets, number=1)
     put_aside(
-        backup.store, layout, (TopicAside(topic="orders-copy", meanwhile=(), originals=(("retention.ms", None),)),)
+        backup.store,
+        layout,
+        (SetAsideSettings(topic="orders-copy", meanwhile=(), originals=(("retention.ms", None),)),),
     )
     PartitionFence(store=backup.store, layout=layout, target=COPY).take(by="worker 1")
     restore_producer_id(backup.store, layout, lambda: 7)
@@ -93,7 +95,7 @@ def make_with_digests(folder: Path) -> None:
     backup = Repository.open(open_folder(folder)).backup("nightly")
     catalog.COMMITS_PER_CATALOG = 100
     settings = put_cluster_snapshot(backup.store, state, SETTINGS)
-    backup.commit(Changes(metadata=settings), base=state, writer="golden-3")
+    backup.commit(CommitChanges(metadata=settings), base=state, writer="golden-3")
     put_records(backup)
 
 

@@ -16,7 +16,7 @@ from offsite.copy.backup import BackupEnds
 from offsite.model.choices import CompressionChoice
 from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
-from offsite.services.backup.copy_pass import CommitEvery
+from offsite.services.backup.copy_pass import CommitThresholds
 from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.roll_up import roll_up_step
@@ -33,7 +33,7 @@ POINTS: dict[int, list[bytes]] = {
 """What the first partition of `orders` holds at some commits."""
 
 
-def run(site: Site, *, every: CommitEvery | None = None) -> None:
+def run(site: Site, *, every: CommitThresholds | None = None) -> None:
     request = BackupRequest(backup=BACKUP, selection=parse_selection(["*"]), compression=CompressionChoice.NONE)
     plan = plan_backup(site.repository, site.source.admin, request, slots=1, packed_from=2)
     carry_out(
@@ -42,7 +42,7 @@ def run(site: Site, *, every: CommitEvery | None = None) -> None:
         repository=site.repository,
         kafka=site.source.config,
         runner=InlineRunner(),
-        every=every,
+        thresholds=every,
     )
 
 
@@ -73,7 +73,7 @@ def make(site: Site) -> None:
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", 3),
     ):
         write(site, b"a", b"b")
-        run(site, every=CommitEvery(bytes=1, times_longer=0))  # commits 1, incomplete, and 2
+        run(site, every=CommitThresholds(bytes=1, times_longer=0))  # commits 1, incomplete, and 2
         write(site, b"c")
         run(site)
         write(site, b"d", b"e")

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from offsite.kafka.config.config import Address, parse_bootstrap
+from offsite.kafka.config.config import BrokerAddress, parse_bootstrap
 from offsite.kafka.protocol.request import Api
 from tests.misbehaving_broker.exchange import Exchange, Link
 from tests.misbehaving_broker.messages import ANSWERS, HungUpError, Request, read_frame
@@ -36,7 +36,7 @@ class MisbehavingBrokers:
         self._book = Rulebook(seed)
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._ports: dict[Address, int] = {}
+        self._ports: dict[BrokerAddress, int] = {}
         self._listeners: list[socket.socket] = []
         self._links: set[Link] = set()
         self._threads: list[threading.Thread] = []
@@ -82,7 +82,7 @@ class MisbehavingBrokers:
     ) -> None:
         self.close()
 
-    def _front(self, broker: Address) -> int:
+    def _front(self, broker: BrokerAddress) -> int:
         """The proxy's port for that broker, opened when it is met first."""
         with self._lock:
             if broker not in self._ports:
@@ -98,7 +98,7 @@ class MisbehavingBrokers:
         self._threads.append(thread)
         thread.start()
 
-    def _accept(self, listener: socket.socket, broker: Address) -> None:
+    def _accept(self, listener: socket.socket, broker: BrokerAddress) -> None:
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
@@ -106,7 +106,7 @@ class MisbehavingBrokers:
                 with self._lock:
                     self._start(self._serve, client, broker)
 
-    def _serve(self, client: socket.socket, broker: Address) -> None:
+    def _serve(self, client: socket.socket, broker: BrokerAddress) -> None:
         try:
             server = socket.create_connection((broker.host, broker.port), timeout=_CONNECT_TIMEOUT_S)
         except OSError:  # a broker that is down: the client sees its connection end
@@ -162,7 +162,7 @@ class MisbehavingBrokers:
         named = body.brokers if api != Api.FIND_COORDINATOR else [body, *(body.coordinators or ())]
         for each in named:
             if each.host and each.port and each.port > 0:
-                each.port = self._front(Address(host=each.host, port=each.port))
+                each.port = self._front(BrokerAddress(host=each.host, port=each.port))
                 each.host = _HOST
 
 

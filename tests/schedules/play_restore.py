@@ -18,7 +18,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.services.cluster import Cluster
-from offsite.services.demo.truth import Reading, compare, read_topic
+from offsite.services.demo.truth import TopicRecords, compare_readings, read_topic
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -42,7 +42,7 @@ class BackedUp:
     """A whole backup of the world, and what a consumer sees in each of its topics."""
 
     backup: Backup
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, TopicRecords]
 
 
 def back_world_up(world: World) -> BackedUp:
@@ -111,7 +111,7 @@ class _Restore:
         restored = _with_create_times(read_topic(world.cluster.bootstrap, self._target))
         same_offsets = self.result.topics[self._target].same_offsets
         before = self._backed_up.readings[self._topic]
-        difference = compare(self._topic, before, restored, offsets=same_offsets).difference
+        difference = compare_readings(self._topic, before, restored, offsets=same_offsets).difference
         if difference and self.result.verified:
             return [f"WRONG, and called verified: {difference[:300]}"]
         if not difference and any(each.kind not in _SEEN for each in self.result.findings):
@@ -119,6 +119,6 @@ class _Restore:
         return []
 
 
-def _with_create_times(reading: Reading) -> Reading:
+def _with_create_times(reading: TopicRecords) -> TopicRecords:
     """Times of LogAppendTime topics are kept, and shown as CreateTime."""
     return {key: [replace(each, timestamp_type=_CREATE_TIME) for each in records] for key, records in reading.items()}

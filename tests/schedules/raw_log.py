@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offsite.kafka.config.config import Address
+from offsite.kafka.config.config import BrokerAddress
 from offsite.kafka.protocol.request import Api
 from offsite.log.batch import BatchHeader, scan
 from tests.misbehaving_broker.messages import REQUESTS, Request, framed, read_frame
@@ -36,7 +36,7 @@ class RawLog:
     batches: Mapping[int, RawBatch]
 
 
-def read_raw_log(broker: Address, topic: str, partition: int, *, log_start: int) -> RawLog:
+def read_raw_log(broker: BrokerAddress, topic: str, partition: int, *, log_start: int) -> RawLog:
     """All of one partition, whose log begins at `log_start`."""
     batches: dict[int, RawBatch] = {}
     position, end = log_start, log_start + 1

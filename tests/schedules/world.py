@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import Producer
 
 from offsite.log.range import TopicPartition
-from offsite.services.demo.data import BASE_MS, Message, produce
+from offsite.services.demo.data import BASE_MS, DemoMessage, produce
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster, wait_until
 from tests.schedules.raw_log import RawLog, read_raw_log
@@ -89,11 +89,11 @@ def _compacted(cluster: Cluster) -> str:
     topic = cluster.make_topic(
         cleanup_policy="compact", segment_bytes=str(1024 * 1024), segment_ms="300", min_cleanable_dirty_ratio="0.01"
     )
-    keyed = [Message(key=b"%d" % (n % 37), value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(600)]
+    keyed = [DemoMessage(key=b"%d" % (n % 37), value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(600)]
     _write(cluster, topic, keyed)
 
     def cleaned() -> bool:
-        _write(cluster, topic, [Message(key=b"tick", value=b"x", timestamp_ms=BASE_MS)])
+        _write(cluster, topic, [DemoMessage(key=b"tick", value=b"x", timestamp_ms=BASE_MS)])
         log = read_raw_log(cluster.config.bootstrap[0], topic, 0, log_start=0)
         return sum(each.end - each.start for each in log.batches.values()) < log.end - 100
 
@@ -107,7 +107,7 @@ def _large(cluster: Cluster) -> str:
     topic = cluster.make_topic(partitions=2)
     for partition in range(2):
         values = [b"%06d" % n * 1000 for n in range(40)]
-        large = [Message(key=None, value=each, timestamp_ms=BASE_MS, partition=partition) for each in values]
+        large = [DemoMessage(key=None, value=each, timestamp_ms=BASE_MS, partition=partition) for each in values]
         _write(cluster, topic, large)
     return topic
 
@@ -118,12 +118,14 @@ def _almost_empty(cluster: Cluster) -> str:
     return topic
 
 
-def _numbered(start: int, end: int, *, partition: int = 0) -> Iterable[Message]:
+def _numbered(start: int, end: int, *, partition: int = 0) -> Iterable[DemoMessage]:
     return [
-        Message(key=b"%d" % n, value=b"%08d" % n * (_VALUE_BYTES // 8), timestamp_ms=BASE_MS + n, partition=partition)
+        DemoMessage(
+            key=b"%d" % n, value=b"%08d" % n * (_VALUE_BYTES // 8), timestamp_ms=BASE_MS + n, partition=partition
+        )
         for n in range(start, end)
     ]
 
 
-def _write(cluster: Cluster, topic: str, messages: Iterable[Message], **client: object) -> None:
+def _write(cluster: Cluster, topic: str, messages: Iterable[DemoMessage], **client: object) -> None:
     produce_to(cluster.bootstrap, topic, messages, batch_num_messages=_BATCH_RECORDS, **client)

@@ -18,7 +18,7 @@ from offsite.copy.roll_up import RollUp
 from offsite.kafka.batch_window import BatchWindow, batch_window
 from offsite.log.range import LogRange
 from offsite.repository.backup import Backup
-from offsite.repository.fold import Folding
+from offsite.repository.fold import StateBuilder
 from offsite.repository.segments.segment import Segment
 from offsite.services.retention import plan
 from offsite.stores.store import PutResult
@@ -60,7 +60,7 @@ BUGS: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
     ),
     "retention drops a point that is held": (
         (plan, "pinned", lambda *_, **__: []),
-        (Folding, "_pin", lambda *_: None),  # which would refuse the commit
+        (StateBuilder, "_pin", lambda *_: None),  # which would refuse the commit
     ),
     "a roll-up loses a commit": ((roll_up, "_rolled_up", _without_the_newest),),
     "a commit replaces another one": ((MemoryStore, "put_if_absent", _overwritten),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from offsite.log.buffer import Buffer
-from offsite.stores.store import ObjectInfo, PutResult, joined
+from offsite.stores.store import ObjectInfo, PutResult, join_buffers
 
 
 class MemoryStore:
@@ -21,7 +21,7 @@ class MemoryStore:
     def prepare(self) -> None: ...
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
-        new = bytes(joined(data))
+        new = bytes(join_buffers(data))
         if key in self.objects:
             return PutResult.SAME if self.objects[key] == new else PutResult.OTHER
         self.put_overwrite(key, new)

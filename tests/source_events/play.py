@@ -18,10 +18,10 @@ from uuid import UUID
 
 from offsite.copy import plan as copy_plan
 from offsite.copy import roll_up as copy_roll_up
-from offsite.copy.backup import BackupEnds, BackupReceipt, copy_read
+from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range_with
 from offsite.copy.bundle import CopyBundle
 from offsite.copy.plan import CopyTask
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model import ids
 from offsite.model.choices import CompressionChoice
@@ -39,7 +39,7 @@ from offsite.services.backup.roll_up import roll_up_step
 from offsite.services.backup.run import run_backup
 from offsite.services.collect import plan as collect_plan
 from offsite.services.collect import run as collect_run
-from offsite.services.collect.run import steps
+from offsite.services.collect.run import collection_steps
 from offsite.services.verify.history import check_history
 from offsite.spark.runner import Done, Failed, OnProgress
 from tests.batches import FIRST_TIME_MS
@@ -51,7 +51,7 @@ from tests.source_events.source import SimAdmin, SimLog, SimSource
 
 NAMES = ("a", "b", "c")
 ACTIONS = 26
-_KAFKA = KafkaConfig(bootstrap=(Address(host="sim", port=1),))
+_KAFKA = KafkaConfig(bootstrap=(BrokerAddress(host="sim", port=1),))
 
 
 class SimRunner:
@@ -83,7 +83,7 @@ class SimRunner:
     def _read(
         self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None, reads: None = None
     ) -> BackupReceipt:
-        return copy_read(task, self._source.read, ends=ends, pack=pack)
+        return copy_range_with(task, self._source.read, ends=ends, pack=pack)
 
 
 def _unbegun(*_: object, **__: object) -> None:
@@ -211,7 +211,7 @@ class Play:
         before = set(store.objects)  # type: ignore[attr-defined]
         collected = replace(backup, store=breaking)
         with suppress(BrokenOffError):
-            for _ in steps(collected, runner=InlineRunner(), clock=SystemClock(), grace_ms=grace_ms):
+            for _ in collection_steps(collected, runner=InlineRunner(), clock=SystemClock(), grace_ms=grace_ms):
                 pass
         gone = before - set(store.objects)  # type: ignore[attr-defined]
         self.deleted += len(gone)

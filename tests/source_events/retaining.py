@@ -13,7 +13,7 @@ from unittest import mock
 from offsite.model.errors import BelowFloor, ClockStep, CommitLost
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Pin, TopicShape
+from offsite.repository.commit import CommitChanges, Pin, TopicShape
 from offsite.repository.state import BackupState
 from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.policy import RetentionPolicy
@@ -278,8 +278,8 @@ class RetentionPlay(Play):
         assert not left, f"still there, and not needed: {sorted(left)}"
 
 
-def _as_it_was(state: BackupState) -> Changes:
-    return Changes(left_behind=state.left_behind, incomplete=state.incomplete, progress=state.progress)
+def _as_it_was(state: BackupState) -> CommitChanges:
+    return CommitChanges(left_behind=state.left_behind, incomplete=state.incomplete, progress=state.progress)
 
 
 def must_stay(before: BackupState, judge: RetentionJudge, policy: RetentionPolicy, *, now_ms: int) -> set[int]:
@@ -313,7 +313,7 @@ def promised_by_topics(backup: Backup, head: BackupState, judge: RetentionJudge,
     for line in head.history:
         then, state = judge.then[line.seq], backup.state_at(line.seq, head=head)
         kept = [
-            known.incarnation in head.alive()
+            known.incarnation in head.live_incarnations()
             and known not in cut
             and (
                 segment.start >= head.positions[known].log_start

@@ -15,14 +15,14 @@ from typing import Any
 from uuid import UUID
 
 from offsite.kafka.batch_window import batch_window
-from offsite.kafka.log_bounds import FoundBounds, LogBounds
+from offsite.kafka.log_bounds import ListedBounds, LogBounds
 from offsite.kafka.offsets import EpochEnd
-from offsite.kafka.presence import Presence
+from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.log.batch import BatchHeader, scan
-from offsite.log.chunk import Evidence, Gap, Hole
+from offsite.log.chunk import Gap, GapEvidence, Hole
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
@@ -149,20 +149,20 @@ class SimSource:
             for name, topic in self.seen().items()
         }
 
-    def presence(self, names: Collection[str]) -> Mapping[str, Presence]:
+    def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]:
         return {
-            name: Presence.DENIED
+            name: PresenceState.DENIED
             if name in self.hidden
-            else Presence.THERE
+            else PresenceState.THERE
             if name in self.topics
-            else Presence.DELETED
+            else PresenceState.DELETED
             for name in names
         }
 
-    def presence_now(self, name: str) -> Presence:
+    def presence_now(self, name: str) -> PresenceState:
         raise LeaderUnavailable(f"nobody coordinates transactions here: {name}")
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds:
+    def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds:
         found: dict[TopicPartition, LogBounds] = {}
         failed: dict[TopicPartition, OffsiteError] = {}
         for key in partitions:
@@ -171,7 +171,7 @@ class SimSource:
             else:
                 log = self.log(key)
                 found[key] = LogBounds(start=log.start, end=log.end, leader_epoch=log.epoch)
-        return FoundBounds(bounds=found, failed=failed)
+        return ListedBounds(bounds=found, failed=failed)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd]:
         return {key: self.epoch_end_now(key, epoch) for key, epoch in epochs.items()}
@@ -247,4 +247,6 @@ class SimSource:
 
 def _gap(task: ReadTask, start: int, end: int) -> Gap:
     where = task.range
-    return Gap(topic=where.topic, partition=where.partition, start=start, end=end, evidence=Evidence.BATCH, seen_at=end)
+    return Gap(
+        topic=where.topic, partition=where.partition, start=start, end=end, evidence=GapEvidence.BATCH, seen_at=end
+    )

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from offsite.api.actuator import routes as actuator
 from offsite.api.answers import answer_error, problem, status_of
-from offsite.api.guard.gate import Gate, Guarded
+from offsite.api.guard.gate import Gate, GateRules
 from offsite.api.pages import act, login, look, restore_wizard
 from offsite.api.pages.templates import page
 from offsite.api.site import Site
@@ -24,7 +24,7 @@ V1 = "/api/v1"
 _PROBLEMS_MAX = 5
 
 
-def make_app(site: Site, guarded: Guarded) -> Gate:
+def make_app(site: Site, guarded: GateRules) -> Gate:
     """Make the coordinator as an ASGI application, behind its gate."""
     app = routes()
     app.state.site, app.state.guarded = site, guarded
@@ -42,16 +42,16 @@ def routes() -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    for each in (read, records, operate, restores, letting_go, jobs, doctor):
-        app.include_router(each.router, prefix=V1)
+    for routes_module in (read, records, operate, restores, letting_go, jobs, doctor):
+        app.include_router(routes_module.router, prefix=V1)
     for prefix in actuator.PREFIXES:
         app.include_router(actuator.router, prefix=prefix)
-    for each in (look, act, restore_wizard, login):
-        app.include_router(each.router)
+    for routes_module in (look, act, restore_wizard, login):
+        app.include_router(routes_module.router)
     app.exception_handler(OffsiteError)(_of_ours)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_http)
-    app.exception_handler(Exception)(_mistake)
+    app.exception_handler(Exception)(_answer_bug)
     return app
 
 
@@ -76,32 +76,32 @@ def _problem_page(request: Request, status: HTTPStatus, message: str, hint: str,
 
 
 def _invalid(request: Request, error: RequestValidationError) -> Response:
-    said = "; ".join(_said(each) for each in error.errors()[:_PROBLEMS_MAX])
+    said = "; ".join(_said(detail) for detail in error.errors()[:_PROBLEMS_MAX])
     if _is_actuator(request):
-        return actuator.message(HTTPStatus.BAD_REQUEST, said)
+        return actuator.answer_message(HTTPStatus.BAD_REQUEST, said)
     if _is_page(request):
         return _problem_page(request, HTTPStatus.BAD_REQUEST, said, "", "OFF-0202")
     return problem(HTTPStatus.BAD_REQUEST, id="OFF-0202", message=said, hint="see the API at /openapi.json")
 
 
-def _said(one: dict[str, object]) -> str:
-    where = one.get("loc", ())
-    path = ".".join(str(each)[:60] for each in where) if isinstance(where, tuple | list) else ""
-    return f"{path}: {one.get('msg')}"
+def _said(detail: dict[str, object]) -> str:
+    where = detail.get("loc", ())
+    path = ".".join(str(part)[:60] for part in where) if isinstance(where, tuple | list) else ""
+    return f"{path}: {detail.get('msg')}"
 
 
 def _http(request: Request, error: HTTPException) -> Response:
     status = HTTPStatus(error.status_code)
     if _is_actuator(request):
-        return actuator.message(status, status.phrase)
+        return actuator.answer_message(status, status.phrase)
     if _is_page(request) and "text/html" in request.headers.get("accept", ""):
         return _problem_page(request, status, "There is no such page, or it takes no such request.", "", "OFF-0202")
-    found = problem(status, id="OFF-0202", message=status.phrase, hint="see the API at /openapi.json")
-    found.headers.update(error.headers or {})
-    return found
+    response = problem(status, id="OFF-0202", message=status.phrase, hint="see the API at /openapi.json")
+    response.headers.update(error.headers or {})
+    return response
 
 
-def _mistake(_: Request, error: Exception) -> Response:
+def _answer_bug(_: Request, error: Exception) -> Response:
     failed("api", why=safe_line(error), trace=safe_trace(error))
     return JSONResponse(
         {"error": {"id": "OFF-0100", "message": "a mistake of offsite: its journal tells more", "hint": ""}},

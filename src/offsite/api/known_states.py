@@ -25,15 +25,15 @@ from offsite.stores.store import ObjectInfo
 KeptT = TypeVar("KeptT")
 _Key: TypeAlias = tuple[str, str, int]
 _Heads: TypeAlias = tuple[ObjectInfo | None, ObjectInfo | None]
-_KEPT = 4
+_CACHED_MAX = 4
 """Cached commits, and cached earlier states: a preview of retention reads one or two of each."""
 
 
 @dataclass(slots=True)
-class KnownStates:
+class StateCache:
     """The cache of one repository, for several threads: of threads with the same need, one thread folds the state."""
 
-    _found: dict[str, BackupState] = field(default_factory=dict)
+    _newest: dict[str, BackupState] = field(default_factory=dict)
     _earlier: OrderedDict[tuple[str, str, int], BackupState] = field(default_factory=OrderedDict)
     _commits: OrderedDict[tuple[str, str, int], StoredCommit | None] = field(default_factory=OrderedDict)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class KnownStates:
 
     def of(self, backup: Backup) -> Backup:
         """Return `backup` with the cached newest state, if still the newest."""
-        return _KnownBackup(store=backup.store, descriptor=backup.descriptor, on_damage=backup.on_damage, states=self)
+        return _CachedBackup(store=backup.store, descriptor=backup.descriptor, on_damage=backup.on_damage, states=self)
 
     def newest(self, catalog: Catalog) -> BackupState:
         """Raises the errors of `Catalog.sound_state`."""
@@ -51,12 +51,12 @@ class KnownStates:
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
-            known = self._found.get(name)
-            if known is None or self._heads.get(name) != self._head(catalog.log, known.seq):
-                known = self._found[name] = Catalog.sound_state(catalog)
-                newest, following = self._head(catalog.log, known.seq)
-                self._heads[name] = (newest, following if known.unreadable else None)
-            return known
+            state = self._newest.get(name)
+            if state is None or self._heads.get(name) != self._head(catalog.log, state.seq):
+                state = self._newest[name] = Catalog.sound_state(catalog)
+                newest, following = self._head(catalog.log, state.seq)
+                self._heads[name] = (newest, following if state.unreadable else None)
+            return state
 
     def _head(self, log: CommitLog, seq: int) -> _Heads:
         """Return commit `seq` and the next commit as known to the store: a backup may have been restored from a copy,
@@ -72,41 +72,41 @@ class KnownStates:
             with self._folding:
                 return read()
 
-        return self._kept(self._earlier, name, upto, folded)
+        return self._cached(self._earlier, name, upto, folded)
 
     def commit(self, name: str, seq: int, read: Callable[[], StoredCommit | None]) -> StoredCommit | None:
         """Return commit `seq`; None if absent (absence is not cached)."""
-        return self._kept(self._commits, name, seq, read)
+        return self._cached(self._commits, name, seq, read)
 
-    def _kept(self, kept: OrderedDict[_Key, KeptT], name: str, seq: int, read: Callable[[], KeptT]) -> KeptT:
+    def _cached(self, cache: OrderedDict[_Key, KeptT], name: str, seq: int, read: Callable[[], KeptT]) -> KeptT:
         """Cache by the newest known state: a restored backup may have other commits with the same numbers."""
-        newest = self._found.get(name)
+        newest = self._newest.get(name)
         if newest is None or newest.seq < seq:
             return read()
         key = (name, newest.head_hash, seq)
         with self._lock:
-            if key in kept:
-                return kept[key]
-        found = read()
-        if found is not None:
+            if key in cache:
+                return cache[key]
+        value = read()
+        if value is not None:
             with self._lock:
-                kept[key] = found
-                while len(kept) > _KEPT:
-                    kept.popitem(last=False)
-        return found
+                cache[key] = value
+                while len(cache) > _CACHED_MAX:
+                    cache.popitem(last=False)
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownLog(CommitLog):
-    states: KnownStates
+class _CachedLog(CommitLog):
+    states: StateCache
 
     def get(self, seq: int) -> StoredCommit | None:
         return self.states.commit(self.layout.backup, seq, lambda: CommitLog.get(self, seq))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownCatalog(Catalog):
-    states: KnownStates
+class _CachedCatalog(Catalog):
+    states: StateCache
 
     def sound_state(self) -> BackupState:
         return self.states.newest(self)
@@ -118,20 +118,20 @@ class _KnownCatalog(Catalog):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownBackup(Backup):
-    states: KnownStates
+class _CachedBackup(Backup):
+    states: StateCache
 
     @property
     def log(self) -> CommitLog:
-        return _KnownLog(store=self.store, layout=self.layout, states=self.states)
+        return _CachedLog(store=self.store, layout=self.layout, states=self.states)
 
     @property
     def catalog(self) -> Catalog:
-        return _KnownCatalog(log=self.log, states=self.states)
+        return _CachedCatalog(log=self.log, states=self.states)
 
     def state(self) -> BackupState:
-        known = self.catalog.sound_state()
-        return Backup.state(self) if known.unreadable else known
+        newest = self.catalog.sound_state()
+        return Backup.state(self) if newest.unreadable else newest
 
 
 def _head_of(log: CommitLog, seq: int) -> ObjectInfo | None:

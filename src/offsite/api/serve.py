@@ -19,17 +19,17 @@ from offsite.model.errors import BadOption
 
 CONNECTIONS_MAX = 256
 HEADERS_MAX = 32 * 1024
-PATIENCE_S = 10.0
+CLIENT_TIMEOUT_S = 10.0
 """Seconds within which a whole request must arrive, from its first byte, or for the first request from the connection.
 Also the time between two checks of the client's reading."""
-TAKEN_BYTES = 64 * 1024
+READ_MIN_BYTES = 64 * 1024
 """Bytes of an answer that a client must read between two checks, unless less is left."""
 KEPT_ALIVE_S = 10
 ENDS_WITHIN_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class ListeningSocket:
     """A listening socket. `port`: the actual port, if any free port was requested."""
 
     socket: socket.socket
@@ -45,7 +45,7 @@ class Listening:
 
 
 @contextmanager
-def listen(host: str, port: int) -> Iterator[Listening]:
+def listen(host: str, port: int) -> Iterator[ListeningSocket]:
     """Bind the address for a block. Raises `BadOption` if the address cannot be bound."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -59,17 +59,17 @@ def listen(host: str, port: int) -> Iterator[Listening]:
     # half of an answer waits 40 ms for the client's delayed ACK.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listening:
-        yield Listening(socket=listening)
+        yield ListeningSocket(socket=listening)
 
 
-def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) -> None:
+def serve(app: ASGIApp, *, sockets: ListeningSocket, tls: tuple[Path, Path] | None) -> None:
     """Serve until a signal. `tls`: certificate and key. Running requests get `ENDS_WITHIN_S` seconds. Raises
     `BadOption` for an unusable certificate."""
     config = uvicorn.Config(
         app,
         ssl_certfile=tls[0] if tls else None,
         ssl_keyfile=tls[1] if tls else None,
-        http=Protocol,
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -91,7 +91,7 @@ def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) ->
     uvicorn.Server(config).run(sockets=[sockets.socket])
 
 
-class Protocol(H11Protocol):
+class BoundedProtocol(H11Protocol):
     """Closes connections of clients that send no whole request, or do not read their answer, for too long: uvicorn
     limits idle connections only. With too many connections, the connection that has kept the server waiting longest is
     closed: open connections cannot exclude other clients."""
@@ -106,9 +106,16 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401  # uvicorn's
         super().connection_made(transport)
         self._wait()
-        opened = [each for each in self.connections if isinstance(each, Protocol) and not each.is_cut_off]
+        opened = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, BoundedProtocol) and not connection.is_cut_off
+        ]
         if len(opened) >= CONNECTIONS_MAX:
-            min((each for each in opened if each.is_waiting), key=lambda each: each.since_s).cut_off()
+            min(
+                (connection for connection in opened if connection.is_waiting),
+                key=lambda connection: connection.since_s,
+            ).cut_off()
 
     def data_received(self, data: bytes) -> None:
         if self.cycle is not None and self.cycle.response_complete and self._waited_for is not self.cycle:
@@ -136,11 +143,11 @@ class Protocol(H11Protocol):
     def _look_later(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
-        self._patience = self.loop.call_later(PATIENCE_S, self._look)
+        self._patience = self.loop.call_later(CLIENT_TIMEOUT_S, self._look)
 
     def _look(self) -> None:
         unsent = self.transport.get_write_buffer_size()
-        if unsent and self._unsent and not self._was_taken and unsent > self._unsent - TAKEN_BYTES:
+        if unsent and self._unsent and not self._was_taken and unsent > self._unsent - READ_MIN_BYTES:
             self.cut_off()
         elif not unsent and self.cycle is self._waited_for and not self.transport.is_closing():
             self.transport.close()  # no whole request arrived

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from offsite.api.known_states import KnownStates
+from offsite.api.known_states import StateCache
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.repository.backup import Backup
@@ -32,7 +32,7 @@ _OLDEST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ClusterAddress:
     """The connection of a cluster, as needed by the command line."""
 
     bootstrap: str | None = None
@@ -44,8 +44,8 @@ class Place:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        given = {"OFFSITE_BOOTSTRAP": self.bootstrap, "OFFSITE_KAFKA_CONFIG": self.kafka_config}
-        return {name: str(value) for name, value in given.items() if value is not None}
+        variables = {"OFFSITE_BOOTSTRAP": self.bootstrap, "OFFSITE_KAFKA_CONFIG": self.kafka_config}
+        return {name: str(value) for name, value in variables.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class SiteSettings:
 
     repo: str
     backup: str | None = None
-    places: Mapping[str, Place] = field(default_factory=dict)
+    addresses: Mapping[str, ClusterAddress] = field(default_factory=dict)
     records: tuple[str, ...] = ()
     spark: SparkChoice = field(default_factory=SparkChoice)
     read_only: bool = False
@@ -73,9 +73,9 @@ class Site:
         self.settings, self.clock = settings, clock or SystemClock()
         self.workers = Workers(environment=_environment(settings))
         self._repository: Repository | None = None
-        self._states = KnownStates()
-        self._status = Fresh(lambda: read_status(self.repository()), self.clock)
-        self._metastores = Fresh(self._read_metastores, self.clock)
+        self._states = StateCache()
+        self._status = CachedValue(lambda: read_status(self.repository()), self.clock)
+        self._metastores = CachedValue(self._read_metastores, self.clock)
 
     def repository(self) -> Repository:
         """Open the repository. Raises `RepositoryNotFound`, `FormatTooNew`, and the errors of the store."""
@@ -88,7 +88,7 @@ class Site:
         """Open a backup. Raises `BackupNotFound`, and the errors of `repository`."""
         return self.repository().backup(name)
 
-    def told_records(self, place: str) -> str:
+    def check_records_place(self, place: str) -> str:
         """Return the place of records. Raises `BadOption` for a place outside this coordinator's settings: the
         coordinator would write there."""
         if place not in self.settings.records:
@@ -98,7 +98,7 @@ class Site:
             )
         return place
 
-    def seen(self, name: str) -> Backup:
+    def cached_backup(self, name: str) -> Backup:
         """Open a backup for reading, with the cached state (see `known_states`)."""
         return self._states.of(self.backup(name))
 
@@ -115,26 +115,26 @@ class Site:
             raise BadOption("this coordinator knows no folder of a metastore", hint="start it with --metastore FOLDER")
         return metastore_status(self.settings.metastore)
 
-    def place(self, name: str = SOURCE) -> Place:
+    def cluster_address(self, name: str = SOURCE) -> ClusterAddress:
         """Raises `BadOption` for an unknown cluster."""
-        if (found := self.settings.places.get(name)) is not None and found.is_named:
-            return found
-        known = ", ".join(sorted(self.settings.places)) or "none"
+        if (address := self.settings.addresses.get(name)) is not None and address.is_named:
+            return address
+        names = ", ".join(sorted(self.settings.addresses)) or "none"
         option = "--bootstrap" if name == SOURCE else f"--target {name}=HOST:PORT"
         raise BadOption(
-            f"this coordinator knows no cluster {name[:60]!r} (known: {known})", hint=f"start it with {option}"
+            f"this coordinator knows no cluster {name[:60]!r} (known: {names})", hint=f"start it with {option}"
         )
 
-    def where(self, name: str) -> list[str]:
+    def cluster_options(self, name: str) -> list[str]:
         """Return the options of a typed command for the repository and a cluster. Raises the errors of
         `cluster_address`."""
-        place = self.place(name)
+        place = self.cluster_address(name)
         named = {"repo": self.settings.repo, "bootstrap": place.bootstrap, "kafka-config": place.kafka_config}
         return [f"--{option}={value}" for option, value in named.items() if value is not None]
 
     def cluster(self, name: str = SOURCE) -> Cluster:
         """Raises the errors of `cluster_address`, and `BadKafkaConfig`. Sends no request to the cluster."""
-        place = self.place(name)
+        place = self.cluster_address(name)
         return connect(place.bootstrap, place.kafka_config)
 
     def participants(self, backup: Backup) -> Participants:
@@ -146,7 +146,7 @@ class Site:
         return dict(self.settings.clusters)
 
 
-class Fresh(Generic[T]):
+class CachedValue(Generic[T]):
     """A value with many readers, read from its source by one reader at a time, and for at most a tenth of the time:
     so the value is at most a second old if reading takes a tenth of a second, and at most `_OLDEST_S` in any case.
     During a read, other readers get the former value, unless the former value is too old. An error is raised to all

@@ -23,7 +23,7 @@ MAX_PROBLEM = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostAt:
+class LostOffset:
     """One offset of a partition."""
 
     topic: str
@@ -45,7 +45,7 @@ class Damage:
     position: int
     problem: str
     is_note: bool = False
-    lost_at: LostAt | None = None
+    lost_at: LostOffset | None = None
     unfit: str = ""
 
     def __post_init__(self) -> None:
@@ -93,17 +93,17 @@ class _TooDamaged(Exception):
 ItemT = TypeVar("ItemT")
 
 
-def while_usable(
+def read_while_usable(
     read: Callable[[OnDamage], Iterator[ItemT]], file: str, on_damage: OnDamage, *, most: int = MAX_DAMAGES
 ) -> Iterator[ItemT]:
     """What `read` gives of one file, until it has told `most` damages: then the rest of the file is left out."""
-    told = 0
+    problem_count = 0
 
     def tell(damage: Damage) -> None:
-        nonlocal told
+        nonlocal problem_count
         on_damage(damage)
-        told += not damage.is_note
-        if told == most:
+        problem_count += not damage.is_note
+        if problem_count == most:
             on_damage(Damage(file=file, position=damage.position, problem=f"{most} damages: the rest is left out"))
             raise _TooDamaged
 
@@ -127,7 +127,7 @@ class Piece:
     files: tuple[str, ...]
     size_bytes: int
 
-    def takes(self, offset: int) -> bool:
+    def covers(self, offset: int) -> bool:
         return self.start <= offset and (self.end is None or offset < self.end)
 
 
@@ -191,7 +191,7 @@ class FileReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class RangeReceipt:
     """What one range came to. `losses`: what had to be left out (with `--lossy`), and in how many records."""
 
     range: LogRange
@@ -210,7 +210,7 @@ class RangeWriter(Protocol):
     def append_columns(self, columns: RecordColumns) -> None:
         """The same of records in columns, maybe none."""
 
-    def close(self) -> Written:
+    def close(self) -> RangeReceipt:
         """All is durable when this returns."""
 
     def __enter__(self) -> Self: ...
@@ -249,7 +249,7 @@ class ArchiveWriter(Protocol):
         """Begin to write a range that starts at the partition's end (or, when `divides`, beyond it)."""
 
     def finish(
-        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
+        self, written: Sequence[RangeReceipt], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
     ) -> tuple[str, ...]:
         """Write indexes, groups, manifest, the last one last: from then on the ranges count. `topics` are all of the
         export. Returns what of them the format has no place for, a sentence each."""

@@ -71,8 +71,8 @@ class ArchiveLayout:
         """What `key` says if it is the key of a file with records, else None. Raises `DamagedArchive` for a partition
         or an offset that cannot be."""
         name = self._name(key)
-        if (own := self.parse_own_file(key)) is not None:
-            return own
+        if (offsite_name := self.parse_own_file(key)) is not None:
+            return offsite_name
         if (numbered := _numbered(name)) is not None:
             return _claimed(key, numbered["topic"], int(numbered["partition"]), 0)
         if self.any_name and (other := _OTHER_NAME.fullmatch(name)):

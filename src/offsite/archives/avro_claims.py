@@ -15,7 +15,7 @@ from offsite.log.buffer import Buffer
 from offsite.log.records.varint import PADDING, varint_reader
 from offsite.model.size import MIB
 
-__all__ = ["Claims", "claims_of"]
+__all__ = ["Claims", "compute_claims"]
 
 MAX_ITEMS = 1_000_000
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -84,7 +84,7 @@ class _Walk:
         return self._items(schema, at, has_keys=kind == "map")
 
     def _items(self, schema: _Object, at: int, *, has_keys: bool) -> int:
-        item = schema["values" if has_keys else "items"]
+        element_schema = schema["values" if has_keys else "items"]
         count, at = self._long(self._data, at)
         while count != 0:
             if count < 0:  # then the size of the items follows
@@ -93,7 +93,7 @@ class _Walk:
             if self._room < 0:
                 raise ValueError(f"a block with more than {MAX_ITEMS} items of arrays and maps")
             for _ in range(abs(count)):
-                at = self.values(item, self._blob(at) if has_keys else at, 1)
+                at = self.values(element_schema, self._blob(at) if has_keys else at, 1)
             if at > self._size:
                 raise ValueError(f"items go on beyond the block's {self._size} bytes")
             count, at = self._long(self._data, at)
@@ -130,12 +130,12 @@ class Claims(NamedTuple):
         return self
 
 
-def claims_of(schema: object) -> Claims:
+def compute_claims(schema: object) -> Claims:
     """The claims of a schema as parsed from JSON. Raises `ValueError` for one that might not be survived: also for a
     type that refers to itself, which nobody needs who writes such records."""
     reader = _SchemaReader()
     claims = reader.claims(schema, _Place(0, ""))
-    return claims._replace(named={name: each.schema for name, each in reader.named.items()})
+    return claims._replace(named={name: named_claims.schema for name, named_claims in reader.named.items()})
 
 
 class _Place(NamedTuple):
@@ -171,18 +171,18 @@ class _SchemaReader:
         if isinstance(schema, str):
             return Claims(schema, 1, _LEAST_BYTES[schema]) if schema in _LEAST_BYTES else self._referred(schema, place)
         if isinstance(schema, list):
-            return _union([self.claims(each, place.below) for each in schema])
+            return _union([self.claims(branch, place.below) for branch in schema])
         if isinstance(schema, Mapping):
             return self._of_object(schema, place)
         raise ValueError("its schema holds what is no type")
 
     def _referred(self, name: str, place: _Place) -> Claims:
         full_name = place.full_name(name)
-        if (known := self.named.get(full_name)) is None:
+        if (named_claims := self.named.get(full_name)) is None:
             raise ValueError(f"its schema refers to a type {name[:100]!r}")
-        if place.depth + known.height > MAX_DEPTH:
+        if place.depth + named_claims.height > MAX_DEPTH:
             raise ValueError(f"its schema nests deeper than {MAX_DEPTH}")
-        return known._replace(schema=full_name)
+        return named_claims._replace(schema=full_name)
 
     def _of_object(self, schema: Mapping[str, object], place: _Place) -> Claims:
         kind = schema.get("type")
@@ -196,25 +196,25 @@ class _SchemaReader:
         if kind not in ("record", "error", "enum", "fixed"):
             return self.claims(kind, place.below)
         inside = place.inside(schema)
-        found = self._record(schema, inside) if kind in ("record", "error") else _leaf(schema)
-        self._name(schema, found, inside)
-        return found
+        claims = self._record(schema, inside) if kind in ("record", "error") else _leaf(schema)
+        self._name(schema, claims, inside)
+        return claims
 
     def _record(self, schema: Mapping[str, object], place: _Place) -> Claims:
         rows = schema.get("fields")
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise ValueError("its schema has a record without fields")
         fields = [self.claims(row.get("type"), place.below) for row in rows]
-        types = 1 + sum(each.types for each in fields)
+        types = 1 + sum(field.types for field in fields)
         if types > MAX_TYPES:
             raise ValueError(f"its schema has more than {MAX_TYPES} types")
         copies = [
-            {**{name: row[name] for name in ("name", "aliases") if name in row}, "type": each.schema}
-            for row, each in zip(rows, fields, strict=True)
+            {**{name: row[name] for name in ("name", "aliases") if name in row}, "type": field.schema}
+            for row, field in zip(rows, fields, strict=True)
         ]
         copy = {**_names_of(schema), "type": "record", "fields": copies}
-        height = 1 + max((each.height for each in fields), default=0)
-        return Claims(copy, types, sum(each.least_bytes for each in fields), height)
+        height = 1 + max((field.height for field in fields), default=0)
+        return Claims(copy, types, sum(field.least_bytes for field in fields), height)
 
     def _name(self, schema: Mapping[str, object], claims: Claims, place: _Place) -> None:
         name = schema.get("name")
@@ -243,5 +243,10 @@ def _leaf(schema: Mapping[str, object]) -> Claims:
 def _union(branches: list[Claims]) -> Claims:
     if not branches:
         raise ValueError("its schema has a union of nothing")
-    least_bytes, types = 1 + min(each.least_bytes for each in branches), 1 + max(each.types for each in branches)
-    return Claims([each.schema for each in branches], types, least_bytes, 1 + max(each.height for each in branches))
+    least_bytes, types = (
+        1 + min(branch.least_bytes for branch in branches),
+        1 + max(branch.types for branch in branches),
+    )
+    return Claims(
+        [branch.schema for branch in branches], types, least_bytes, 1 + max(branch.height for branch in branches)
+    )

@@ -35,18 +35,18 @@ class FileWindow:
     def read(self, size: int) -> bytes:
         """The next `size` bytes, fewer only at the end of the file."""
         self._fill(size)
-        taken = self._data[self._at : self._at + size]
-        self._at += len(taken)
-        return taken
+        data = self._data[self._at : self._at + size]
+        self._at += len(data)
+        return data
 
     def line(self, limit: int) -> bytes:
         """The next line with its newline; without one, at the end of the file or when it is longer than `limit`."""
         searched = 0
-        while (found := self._data.find(b"\n", self._at + searched)) < 0:
+        while (newline := self._data.find(b"\n", self._at + searched)) < 0:
             searched = len(self._data) - self._at
             if searched >= limit or not self._fill(searched + 1):
                 return self.read(limit)
-        return self.read(min(found + 1 - self._at, limit))
+        return self.read(min(newline + 1 - self._at, limit))
 
     def back_to(self, position: int) -> None:
         """Read again from a position that was passed; fetched anew unless it is in the window still."""
@@ -57,9 +57,9 @@ class FileWindow:
     def pass_marker(self, marker: bytes) -> bool:
         """Go on behind the next `marker`; False when there is none up to the end."""
         while True:
-            found = self._data.find(marker, self._at)
-            if found >= 0:
-                self._at = found + len(marker)
+            marker_start = self._data.find(marker, self._at)
+            if marker_start >= 0:
+                self._at = marker_start + len(marker)
                 return True
             self._at = max(self._at, len(self._data) - len(marker) + 1)
             if not self._fill(len(marker)):
@@ -96,15 +96,15 @@ class SourceFile:
 
 def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnDamage) -> SourceFile | None:
     """The file, open to be read. None, with its damage reported, when there is no such file."""
-    wanted = _WHOLE_BYTES if listed and listed.size_bytes <= _WHOLE_BYTES else WINDOW_BYTES
-    data = files.get_range(key, 0, wanted)
+    first_bytes = _WHOLE_BYTES if listed and listed.size_bytes <= _WHOLE_BYTES else WINDOW_BYTES
+    data = files.get_range(key, 0, first_bytes)
     if data is None:
         on_damage(Damage(file=key, position=0, problem="missing, although the index lists it" if listed else "missing"))
         return None
     window = FileWindow(files, key, data)
     if listed is None:
         return SourceFile(key=key, window=window)
-    held_bytes, held_hash = _measured(files, key, data, wanted)
+    held_bytes, held_hash = _measured(files, key, data, first_bytes)
     intact = held_hash == listed.content_hash
     return SourceFile(
         key=key,
@@ -116,11 +116,11 @@ def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnD
     )
 
 
-def _measured(files: Files, key: str, data: bytes, wanted: int) -> tuple[int, str]:
+def _measured(files: Files, key: str, data: bytes, chunk_bytes: int) -> tuple[int, str]:
     """How long the file is that begins with `data`, and its hash."""
     hasher, size_bytes = blake3(data), len(data)
-    while len(data) == wanted:
-        data, wanted = files.get_range(key, size_bytes, _HASHED_BYTES) or b"", _HASHED_BYTES
+    while len(data) == chunk_bytes:
+        data, chunk_bytes = files.get_range(key, size_bytes, _HASHED_BYTES) or b"", _HASHED_BYTES
         hasher.update(data)
         size_bytes += len(data)
     return size_bytes, f"blake3:{hasher.hexdigest()}"

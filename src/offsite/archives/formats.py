@@ -70,7 +70,7 @@ class ArchiveFormat:
     writes_with: frozenset[str] = frozenset()
 
 
-def archive_format(name: str) -> ArchiveFormat:
+def find_format(name: str) -> ArchiveFormat:
     """The format of that name. Raises `BadOption` for a name that is not in `FORMATS`."""
     if name not in FORMATS:
         raise BadOption(f"there is no archive format {name!r}", hint=f"formats: {', '.join(FORMATS)}")
@@ -79,30 +79,30 @@ def archive_format(name: str) -> ArchiveFormat:
 
 def open_reader(name: str, files: Files, options: ReadOptions = ReadOptions()) -> ArchiveReader:
     """Touches nothing. Raises `BadOption` for an unknown format, and for an option that the format does not have."""
-    found = archive_format(name)
-    _check_options(found, options, ReadOptions(), lambda each: each.reads_with)
-    return found.reader(files, options)
+    chosen_format = find_format(name)
+    _check_options(chosen_format, options, ReadOptions(), lambda archive_format: archive_format.reads_with)
+    return chosen_format.reader(files, options)
 
 
 def open_writer(name: str, files: Files, options: WriteOptions = WriteOptions()) -> ArchiveWriter:
     """Touches nothing. Raises `BadOption` as well for a format that is only read, or that an object store cannot hold
     because it appends to files."""
-    found = archive_format(name)
-    _check_options(found, options, WriteOptions(), lambda each: each.writes_with | _FOR_ALL)
-    if found.writer is None:
-        known = ", ".join(each.name for each in FORMATS.values() if each.writer is not None)
-        raise BadOption(f"{name} archives are only read", hint=f"formats to write: {known}")
-    return found.writer(files, options)
+    chosen_format = find_format(name)
+    _check_options(chosen_format, options, WriteOptions(), lambda archive_format: archive_format.writes_with | _FOR_ALL)
+    if chosen_format.writer is None:
+        writable = ", ".join(candidate.name for candidate in FORMATS.values() if candidate.writer is not None)
+        raise BadOption(f"{name} archives are only read", hint=f"formats to write: {writable}")
+    return chosen_format.writer(files, options)
 
 
 def open_retention(name: str, files: Files, options: ReadOptions = ReadOptions()) -> RetentionArchive:
     """Touches nothing. Raises `BadOption` as `open_reader`, and for a format that is only read."""
-    found = archive_format(name)
-    _check_options(found, options, ReadOptions(), lambda each: each.reads_with)
-    if found.retention is None:
-        known = ", ".join(each.name for each in FORMATS.values() if each.retention is not None)
-        raise BadOption(f"{name} archives are only read", hint=f"retention is for {known}")
-    return found.retention(files, options)
+    chosen_format = find_format(name)
+    _check_options(chosen_format, options, ReadOptions(), lambda archive_format: archive_format.reads_with)
+    if chosen_format.retention is None:
+        deletable = ", ".join(candidate.name for candidate in FORMATS.values() if candidate.retention is not None)
+        raise BadOption(f"{name} archives are only read", hint=f"retention is for {deletable}")
+    return chosen_format.retention(files, options)
 
 
 OptionsT = TypeVar("OptionsT", ReadOptions, WriteOptions)
@@ -111,16 +111,16 @@ _FOR_ALL = frozenset({"lossy", "segment_bytes", "cluster_id"})
 
 
 def _check_options(
-    found: ArchiveFormat,
-    given: OptionsT,
+    chosen_format: ArchiveFormat,
+    options: OptionsT,
     default: OptionsT,
-    known: Callable[[ArchiveFormat], frozenset[str]],
+    allowed_names: Callable[[ArchiveFormat], frozenset[str]],
 ) -> None:
-    for name in (each.name for each in fields(given)):
-        if getattr(given, name) != getattr(default, name) and name not in known(found):
-            owners = ", ".join(each.name for each in FORMATS.values() if name in known(each))
+    for name in (option_field.name for option_field in fields(options)):
+        if getattr(options, name) != getattr(default, name) and name not in allowed_names(chosen_format):
+            owners = ", ".join(candidate.name for candidate in FORMATS.values() if name in allowed_names(candidate))
             option = f"--{name.replace('_', '-')}"
-            raise BadOption(f"{option} means nothing to {found.name} archives", hint=f"it is for {owners}")
+            raise BadOption(f"{option} means nothing to {chosen_format.name} archives", hint=f"it is for {owners}")
 
 
 def _avro_reader(files: Files, _: ReadOptions) -> ArchiveReader:
@@ -249,14 +249,16 @@ def _trivadis_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     return TrivadisReader(files=files, empty_as=options.empty_as or EmptyAs.NULL)
 
 
-def _check_compression(name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        raise BadOption(f"there is no compression {name!r} in this format", hint=f"choose one of {', '.join(known)}")
+def _check_compression(name: str, supported: Sequence[str]) -> None:
+    if name not in supported:
+        raise BadOption(
+            f"there is no compression {name!r} in this format", hint=f"choose one of {', '.join(supported)}"
+        )
 
 
 FORMATS = {
-    each.name: each
-    for each in (
+    definition.name: definition
+    for definition in (
         ArchiveFormat(
             name="avro",
             summary="Avro files, one record for each Kafka record",

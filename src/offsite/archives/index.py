@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from offsite.archives.archive import ArchiveHole, ArchiveTopic, FileReceipt, Piece, Written
+from offsite.archives.archive import ArchiveHole, ArchiveTopic, FileReceipt, Piece, RangeReceipt
 from offsite.archives.archive_layout import MANIFEST_KEY
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
-from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, RETENTION_SETTINGS, Limits, Retention
+from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, RETENTION_SETTINGS, KeepLimits, Retention
 
-__all__ = ["ArchiveManifest", "EarlierSettings", "ExpiredFile", "TopicIndex", "promised_limits", "unvouched"]
+__all__ = ["ArchiveManifest", "EarlierSettings", "ExpiredFile", "TopicIndex", "find_unvouched", "promised_limits"]
 
 _EARLIER_MAX = 16
 """Changes of a topic's retention that an index tells apart. People change it some times a year."""
@@ -76,7 +76,7 @@ class TopicIndex:
 
     def ends(self) -> dict[int, int]:
         """Partition → the offset after what it holds."""
-        return {each.partition: each.end for each in self.covered}
+        return {log_range.partition: log_range.end for log_range in self.covered}
 
     def holes(self) -> tuple[ArchiveHole, ...]:
         return tuple(
@@ -85,18 +85,18 @@ class TopicIndex:
             if before.partition == after.partition
         )
 
-    def with_written(self, written: Sequence[Written], topic: ArchiveTopic) -> TopicIndex:
+    def with_written(self, written: Sequence[RangeReceipt], topic: ArchiveTopic) -> TopicIndex:
         """The index when these ranges of the topic are in too. They take the place of files that lie inside them."""
-        new = {receipt.name: receipt for each in written for receipt in each.files}
-        ranges = [each.range for each in written]
-        kept = [old for old in self.files if old.name not in new and not _is_inside(old.range, ranges)]
+        new = {receipt.name: receipt for range_receipt in written for receipt in range_receipt.files}
+        ranges = [range_receipt.range for range_receipt in written]
+        remaining = [old for old in self.files if old.name not in new and not _is_inside(old.range, ranges)]
         losses = Counter(dict(self.losses))
-        for each in written:
-            losses.update(dict(each.losses))
+        for range_receipt in written:
+            losses.update(dict(range_receipt.losses))
         return TopicIndex(
             topic=topic,
             covered=_union([*self.covered, *ranges]),
-            files=tuple(sorted([*kept, *new.values()], key=lambda receipt: receipt.range)),
+            files=tuple(sorted([*remaining, *new.values()], key=lambda receipt: receipt.range)),
             losses=tuple(sorted(losses.items())),
             expired=self.expired,
             generation=self.generation,
@@ -106,16 +106,16 @@ class TopicIndex:
     def without(self, names: Collection[str], *, at_ms: int) -> TopicIndex:
         """The index when retention has taken out the files of these names, at `at_ms`: of each partition the first
         ones, and never all. It covers what begins with the first file that stays."""
-        kept = tuple(file for file in self.files if file.name not in names)
+        remaining = tuple(file for file in self.files if file.name not in names)
         gone = tuple(file for file in self.files if file.name in names)
-        begins = {file.range.topic_partition: file.range.start for file in reversed(kept)}
+        begins = {file.range.topic_partition: file.range.start for file in reversed(remaining)}
         cut = {file.range.topic_partition: begins[file.range.topic_partition] for file in gone}
         return replace(
             self,
             covered=tuple(_from(cut, self.covered)),
-            files=kept,
+            files=remaining,
             expired=(*self.expired, *(_expired(file, at_ms) for file in gone)),
-            earlier=tuple(then for then in self.earlier if _speaks_of(then, kept)),
+            earlier=tuple(settings for settings in self.earlier if _speaks_of(settings, remaining)),
         )
 
     def _earlier_than(self, topic: ArchiveTopic) -> tuple[EarlierSettings, ...]:
@@ -134,7 +134,7 @@ class TopicIndex:
         packs: list[list[FileReceipt]] = [[]]
         reach = covered.start
         for file in files:
-            if file.range.start >= reach and sum(each.size_bytes for each in packs[-1]) >= PIECE_BYTES:
+            if file.range.start >= reach and sum(packed.size_bytes for packed in packs[-1]) >= PIECE_BYTES:
                 packs.append([])
             packs[-1].append(file)
             reach = max(reach, file.range.end)
@@ -150,7 +150,7 @@ class TopicIndex:
             )
 
 
-def unvouched(manifest: ArchiveManifest | None, indexes: Mapping[str, TopicIndex | None]) -> Iterable[str]:
+def find_unvouched(manifest: ArchiveManifest | None, indexes: Mapping[str, TopicIndex | None]) -> Iterable[str]:
     """What nothing vouches for where the manifest or indexes are not there, or have no digest: a sentence each.
 
     `indexes` of all topics; None where there is none that counts.
@@ -173,15 +173,15 @@ def _bounded(earlier: tuple[EarlierSettings, ...]) -> tuple[EarlierSettings, ...
     """At most `_EARLIER_MAX`: the oldest two become one, that keeps what either does."""
     if len(earlier) <= _EARLIER_MAX:
         return earlier
-    one, other, *rest = earlier
-    longer = promised_limits(one.configs).with_those(promised_limits(other.configs))
+    oldest, second, *newer = earlier
+    longer = promised_limits(oldest.configs).longer_of_both(promised_limits(second.configs))
     configs = (("retention.bytes", str(longer.keep_bytes)), ("retention.ms", str(longer.keep_ms)))
-    return (EarlierSettings(configs=configs, ends=other.ends), *rest)
+    return (EarlierSettings(configs=configs, ends=second.ends), *newer)
 
 
-def promised_limits(configs: Iterable[tuple[str, str]]) -> Limits:
+def promised_limits(configs: Iterable[tuple[str, str]]) -> KeepLimits:
     """How long a topic of these settings kept its records: Kafka's 7 days where they leave that to a default."""
-    return Limits.of(Retention.of(dict(configs)), default_ms=KAFKA_RETENTION_MS)
+    return KeepLimits.of(Retention.of(dict(configs)), default_ms=KAFKA_RETENTION_MS)
 
 
 def _speaks_of(earlier: EarlierSettings, files: Iterable[FileReceipt]) -> bool:
@@ -198,10 +198,10 @@ def _is_inside(inner: LogRange, ranges: Iterable[LogRange]) -> bool:
 
 def _from(starts: Mapping[TopicPartition, int], ranges: Iterable[LogRange]) -> Iterable[LogRange]:
     """What of `ranges` is not before where its partition begins now."""
-    for each in ranges:
-        start = starts.get(each.topic_partition, each.start)
-        if start < each.end or start == each.start:
-            yield replace(each, start=max(each.start, start))
+    for log_range in ranges:
+        start = starts.get(log_range.topic_partition, log_range.start)
+        if start < log_range.end or start == log_range.start:
+            yield replace(log_range, start=max(log_range.start, start))
 
 
 def _expired(file: FileReceipt, at_ms: int) -> ExpiredFile:
@@ -210,12 +210,12 @@ def _expired(file: FileReceipt, at_ms: int) -> ExpiredFile:
 
 def _union(ranges: Iterable[LogRange]) -> tuple[LogRange, ...]:
     joined: list[LogRange] = []
-    for each in sorted(ranges):
+    for log_range in sorted(ranges):
         last = joined[-1] if joined else None
-        if last and last.topic_partition == each.topic_partition and each.start <= last.end:
-            joined[-1] = replace(last, end=max(last.end, each.end))
+        if last and last.topic_partition == log_range.topic_partition and log_range.start <= last.end:
+            joined[-1] = replace(last, end=max(last.end, log_range.end))
         else:
-            joined.append(each)
+            joined.append(log_range)
     return tuple(joined)
 
 

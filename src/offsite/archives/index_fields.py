@@ -13,7 +13,7 @@ from offsite.model.untrusted.digest import DIGEST_KEY, DigestState, check_digest
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import check_topic_name
 
-__all__ = ["BadIndex", "IndexObject", "encoded", "parsed", "topic_name"]
+__all__ = ["BadIndex", "IndexObject", "encode_sealed", "parse_sealed", "parse_topic_name"]
 
 FORMAT = 1
 """The version of both files. Added fields do not change it: readers ignore them where the digest vouches for them."""
@@ -34,7 +34,7 @@ class IndexObject(JsonObject):
     ANY_TEXT = True
 
     def integers(self, name: str, *, least: int = 0, most: int = MAX_OFFSET) -> tuple[int, ...]:
-        return tuple(self._bounded(name, each, least, most) for each in self._list(name))
+        return tuple(self._bounded(name, value, least, most) for value in self._list(name))
 
     def rows(self, name: str) -> list[list[int]]:
         """A list of lists of integers that are not below 0."""
@@ -42,7 +42,7 @@ class IndexObject(JsonObject):
         rows = [row for row in values if isinstance(row, list)]
         if len(rows) != len(values):
             raise self.wrong(name, "a list of rows")
-        return [[self._bounded(name, each, 0, MAX_OFFSET) for each in row] for row in rows]
+        return [[self._bounded(name, value, 0, MAX_OFFSET) for value in row] for row in rows]
 
     def _bounded(self, name: str, value: JsonValue, least: int, most: int) -> int:
         if type(value) is not int or not least <= value <= most:
@@ -63,30 +63,30 @@ class IndexObject(JsonObject):
         return self.wrong(name, "an integer" if type(value) is not int else f"from {least} to {most}")
 
 
-def encoded(fields: Mapping[str, object]) -> bytes:
+def encode_sealed(fields: Mapping[str, object]) -> bytes:
     return with_digest((json.dumps({"format": FORMAT, **fields}, sort_keys=True, indent=1) + "\n").encode("ascii"))
 
 
-def parsed(data: bytes, *, unsealed: frozenset[str]) -> IndexObject:
+def parse_sealed(data: bytes, *, unsealed: frozenset[str]) -> IndexObject:
     """`unsealed`: all that files had which were written before there was a digest. Any other member says that there was
     one, and that it, or its name, is not as it was. Raises `BadIndex`."""
     try:
-        item = IndexObject(fields=decode_object(data, decoder=UNAMBIGUOUS), damaged=BadIndex)
+        document = IndexObject(fields=decode_object(data, decoder=UNAMBIGUOUS), damaged=BadIndex)
     except BadJson as error:
         raise BadIndex(str(error), position=error.position) from error
     match check_digest(data):
         case DigestState.WRONG:
             raise BadIndex("its bytes are not those that its digest is of")
-        case DigestState.ABSENT if other := sorted(item.fields.keys() - unsealed - {"format"}):
+        case DigestState.ABSENT if other := sorted(document.fields.keys() - unsealed - {"format"}):
             raise BadIndex(f"has {other[0]!r}, and no {DIGEST_KEY} at its end that fits")
         case _:
             pass
-    if (version := item.count("format")) != FORMAT:
+    if (version := document.count("format")) != FORMAT:
         raise BadIndex(f"format {version}; this offsite reads {FORMAT}")
-    return item
+    return document
 
 
-def topic_name(topic: str) -> str:
+def parse_topic_name(topic: str) -> str:
     """The field `topic`, which must be a name that Kafka accepts."""
     try:
         return check_topic_name(topic)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from offsite.archives.archive import ArchiveTopic, FileReceipt
 from offsite.archives.archive_layout import ArchiveLayout
 from offsite.archives.index import ArchiveManifest, EarlierSettings, ExpiredFile, TopicIndex
-from offsite.archives.index_fields import BadIndex, IndexObject, encoded, parsed, topic_name
+from offsite.archives.index_fields import BadIndex, IndexObject, encode_sealed, parse_sealed, parse_topic_name
 from offsite.log.groups.offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.model.untrusted.bounds import MAX_PARTITIONS
@@ -31,7 +31,7 @@ _MAX_EPOCH = (1 << 31) - 1
 
 def encode_manifest(manifest: ArchiveManifest) -> bytes:
     groups = [_group_fields(manifest.groups[name]) for name in sorted(manifest.groups)]
-    return encoded(
+    return encode_sealed(
         {
             "archive": manifest.kind,
             "topics": sorted(manifest.topics),
@@ -43,18 +43,18 @@ def encode_manifest(manifest: ArchiveManifest) -> bytes:
 
 def parse_manifest(data: bytes) -> ArchiveManifest:
     """The manifest in `data`. Raises `BadIndex`."""
-    item = parsed(data, unsealed=_UNSEALED_MANIFEST)
-    groups = [_group(each) for each in item.children("groups")]
-    topics = tuple(topic_name(topic) for topic in item.texts("topics"))
-    by_name = {each.group: each for each in groups}
+    document = parse_sealed(data, unsealed=_UNSEALED_MANIFEST)
+    groups = [_group(group_document) for group_document in document.children("groups")]
+    topics = tuple(parse_topic_name(topic) for topic in document.texts("topics"))
+    by_name = {group.group: group for group in groups}
     if len(set(topics)) != len(topics) or len(by_name) != len(groups):
         raise BadIndex("a topic or a group is named twice")
     return ArchiveManifest(
-        kind=item.text("archive"),
+        kind=document.text("archive"),
         topics=topics,
         groups=by_name,
-        generations=dict(_counts(item, "generations")) if "generations" in item.fields else {},
-        is_sealed=DIGEST_KEY in item.fields,
+        generations=dict(_counts(document, "generations")) if "generations" in document.fields else {},
+        is_sealed=DIGEST_KEY in document.fields,
     )
 
 
@@ -62,37 +62,37 @@ def _group_fields(group: GroupOffsets) -> Mapping[str, object]:
     """Columns for each topic, as `GroupOffsets` holds them."""
     topics = [
         {
-            "topic": each.topic,
-            "topic_id": each.topic_id,
-            "partitions": list(each.partitions),
-            "offsets": list(each.offsets),
-            "leader_epochs": list(each.leader_epochs),
-            "metadata": list(each.metadata),
+            "topic": topic.topic,
+            "topic_id": topic.topic_id,
+            "partitions": list(topic.partitions),
+            "offsets": list(topic.offsets),
+            "leader_epochs": list(topic.leader_epochs),
+            "metadata": list(topic.metadata),
         }
-        for each in group.topics
+        for topic in group.topics
     ]
     return {"group": group.group, "kind": group.kind, "state": group.state, "topics": topics}
 
 
-def _group(item: IndexObject) -> GroupOffsets:
+def _group(document: IndexObject) -> GroupOffsets:
     return GroupOffsets(
-        group=item.text("group"),
-        kind=item.text("kind"),
-        state=item.text("state"),
-        topics=tuple(_topic_offsets(each) for each in item.children("topics")),
+        group=document.text("group"),
+        kind=document.text("kind"),
+        state=document.text("state"),
+        topics=tuple(_topic_offsets(topic_document) for topic_document in document.children("topics")),
     )
 
 
-def _topic_offsets(item: IndexObject) -> TopicOffsets:
-    partitions = item.integers("partitions", most=MAX_PARTITIONS - 1)
-    offsets = item.integers("offsets", least=-1)
-    epochs = item.integers("leader_epochs", least=NO_EPOCH, most=_MAX_EPOCH)
-    metadata = item.texts("metadata")
+def _topic_offsets(document: IndexObject) -> TopicOffsets:
+    partitions = document.integers("partitions", most=MAX_PARTITIONS - 1)
+    offsets = document.integers("offsets", least=-1)
+    epochs = document.integers("leader_epochs", least=NO_EPOCH, most=_MAX_EPOCH)
+    metadata = document.texts("metadata")
     if not len(partitions) == len(offsets) == len(epochs) == len(metadata):
         raise BadIndex("columns of group offsets differ in length")
     return TopicOffsets(
-        topic=topic_name(item.text("topic")),
-        topic_id=item.text("topic_id"),
+        topic=parse_topic_name(document.text("topic")),
+        topic_id=document.text("topic_id"),
         partitions=array("i", partitions),
         offsets=array("q", offsets),
         leader_epochs=array("i", epochs),
@@ -102,19 +102,19 @@ def _topic_offsets(item: IndexObject) -> TopicOffsets:
 
 def encode_index(index: TopicIndex) -> bytes:
     topic = index.topic
-    return encoded(
+    return encode_sealed(
         {
             "topic": topic.topic,
             "topic_id": topic.topic_id,
             "partitions": topic.partitions,
             "replication_factor": topic.replication_factor,
             "configs": dict(topic.configs),
-            "covered": [[each.partition, each.start, each.end] for each in index.covered],
+            "covered": [[log_range.partition, log_range.start, log_range.end] for log_range in index.covered],
             "losses": dict(index.losses),
             "files": [_file_fields(receipt) for receipt in index.files],
             "generation": index.generation,
-            **({"expired": [_expired_fields(each) for each in index.expired]} if index.expired else {}),
-            **({"earlier": [_earlier_fields(then) for then in index.earlier]} if index.earlier else {}),
+            **({"expired": [_expired_fields(expired_file) for expired_file in index.expired]} if index.expired else {}),
+            **({"earlier": [_earlier_fields(settings) for settings in index.earlier]} if index.earlier else {}),
         }
     )
 
@@ -122,24 +122,28 @@ def encode_index(index: TopicIndex) -> bytes:
 def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex:
     """The index of a topic in `data`. Raises `BadIndex`, also when it is another topic's, or lists files of names that
     offsite does not give."""
-    item = parsed(data, unsealed=_UNSEALED_INDEX)
-    if (named := item.text("topic")) != topic:
+    document = parse_sealed(data, unsealed=_UNSEALED_INDEX)
+    if (named := document.text("topic")) != topic:
         raise BadIndex(f"it is of topic {named!r}")
-    covered = [_range(topic, row) for row in item.rows("covered")]
-    files = sorted((_file(topic, each) for each in item.children("files")), key=lambda each: each.range)
+    covered = [_range(topic, row) for row in document.rows("covered")]
+    files = sorted(
+        (_file(topic, file_document) for file_document in document.children("files")), key=lambda file: file.range
+    )
     _check_disjoint(covered, "field 'covered' is not in order")
-    _check_disjoint([each.range for each in files], "files overlap")
+    _check_disjoint([file.range for file in files], "files overlap")
     _check_places(files, covered)
     _check_names(files, layout)
     return TopicIndex(
-        topic=_topic(topic, item),
+        topic=_topic(topic, document),
         covered=tuple(covered),
         files=tuple(files),
-        losses=_counts(item, "losses"),
-        expired=tuple(_expired(topic, item, {each.name for each in files}, layout)),
-        generation=item.count("generation") if "generation" in item.fields else 0,
-        earlier=tuple(_earlier(topic, then) for then in item.children("earlier")) if "earlier" in item.fields else (),
-        is_sealed=DIGEST_KEY in item.fields,
+        losses=_counts(document, "losses"),
+        expired=tuple(_expired(topic, document, {file.name for file in files}, layout)),
+        generation=document.count("generation") if "generation" in document.fields else 0,
+        earlier=tuple(_earlier(topic, settings_document) for settings_document in document.children("earlier"))
+        if "earlier" in document.fields
+        else (),
+        is_sealed=DIGEST_KEY in document.fields,
     )
 
 
@@ -147,38 +151,42 @@ def _earlier_fields(earlier: EarlierSettings) -> Mapping[str, object]:
     return {"configs": dict(earlier.configs), "ends": [list(end) for end in earlier.ends]}
 
 
-def _earlier(topic: str, item: IndexObject) -> EarlierSettings:
-    ends = (_range(topic, [*row[:1], 0, *row[1:]]) for row in item.rows("ends"))
-    return EarlierSettings(configs=item.text_map("configs"), ends=tuple((span.partition, span.end) for span in ends))
+def _earlier(topic: str, document: IndexObject) -> EarlierSettings:
+    ends = (_range(topic, [*row[:1], 0, *row[1:]]) for row in document.rows("ends"))
+    return EarlierSettings(
+        configs=document.text_map("configs"), ends=tuple((span.partition, span.end) for span in ends)
+    )
 
 
 def _expired_fields(file: ExpiredFile) -> Mapping[str, object]:
     return {"name": file.name, "size_bytes": file.size_bytes, "at_ms": file.at_ms}
 
 
-def _expired(topic: str, item: IndexObject, listed: Collection[str], layout: ArchiveLayout) -> Iterator[ExpiredFile]:
+def _expired(
+    topic: str, document: IndexObject, listed: Collection[str], layout: ArchiveLayout
+) -> Iterator[ExpiredFile]:
     """They are deleted by their names: no other may be in this place than a file of the topic that does not count."""
-    for each in item.children("expired") if "expired" in item.fields else ():
-        name = each.text("name")
-        own = layout.parse_own_file(name)
-        if own is None or own.topic != topic or name in listed:
+    for file_document in document.children("expired") if "expired" in document.fields else ():
+        name = file_document.text("name")
+        file_name = layout.parse_own_file(name)
+        if file_name is None or file_name.topic != topic or name in listed:
             raise BadIndex(f"{name!r} cannot have been taken out by retention")
-        yield ExpiredFile(name=name, size_bytes=each.count("size_bytes"), at_ms=each.count("at_ms"))
+        yield ExpiredFile(name=name, size_bytes=file_document.count("size_bytes"), at_ms=file_document.count("at_ms"))
 
 
-def _topic(topic: str, item: IndexObject) -> ArchiveTopic:
+def _topic(topic: str, document: IndexObject) -> ArchiveTopic:
     return ArchiveTopic(
         topic=topic,
-        partitions=item.integer("partitions", least=0, most=MAX_PARTITIONS),
-        replication_factor=item.integer("replication_factor", least=-1, most=_MAX_REPLICATION_FACTOR),
-        configs=item.text_map("configs"),
-        topic_id=item.text("topic_id") if "topic_id" in item.fields else "",
+        partitions=document.integer("partitions", least=0, most=MAX_PARTITIONS),
+        replication_factor=document.integer("replication_factor", least=-1, most=_MAX_REPLICATION_FACTOR),
+        configs=document.text_map("configs"),
+        topic_id=document.text("topic_id") if "topic_id" in document.fields else "",
     )
 
 
-def _counts(item: IndexObject, name: str) -> tuple[tuple[str, int], ...]:
+def _counts(document: IndexObject, name: str) -> tuple[tuple[str, int], ...]:
     """An object of numbers as sorted pairs."""
-    child = item.child(name)
+    child = document.child(name)
     return tuple((key, child.count(key)) for key in sorted(child.fields))
 
 
@@ -199,18 +207,18 @@ def _file_fields(receipt: FileReceipt) -> Mapping[str, object]:
     }
 
 
-def _file(topic: str, item: IndexObject) -> FileReceipt:
+def _file(topic: str, document: IndexObject) -> FileReceipt:
     return FileReceipt(
-        name=item.text("name"),
-        range=_range(topic, [item.count(name) for name in ("partition", "start", "end")]),
-        first_offset=item.count("first_offset"),
-        last_offset=item.count("last_offset"),
-        records=item.count("records"),
-        size_bytes=item.count("size_bytes"),
-        plain_bytes=item.count("plain_bytes"),
-        timestamp_min_ms=item.integer("timestamp_min_ms"),
-        timestamp_max_ms=item.integer("timestamp_max_ms"),
-        content_hash=item.text("hash"),
+        name=document.text("name"),
+        range=_range(topic, [document.count(name) for name in ("partition", "start", "end")]),
+        first_offset=document.count("first_offset"),
+        last_offset=document.count("last_offset"),
+        records=document.count("records"),
+        size_bytes=document.count("size_bytes"),
+        plain_bytes=document.count("plain_bytes"),
+        timestamp_min_ms=document.integer("timestamp_min_ms"),
+        timestamp_max_ms=document.integer("timestamp_max_ms"),
+        content_hash=document.text("hash"),
     )
 
 
@@ -223,8 +231,8 @@ def _check_disjoint(ranges: Sequence[LogRange], problem: str) -> None:
 
 def _check_places(files: Sequence[FileReceipt], covered: Sequence[LogRange]) -> None:
     """A file outside of what is covered would be passed over without a word. Both are in order."""
-    rest = iter(covered)
-    place = next(rest, None)
+    remaining = iter(covered)
+    place = next(remaining, None)
     for file in files:
         within = file.range
         if not within.start <= file.first_offset <= file.last_offset < within.end:
@@ -232,7 +240,7 @@ def _check_places(files: Sequence[FileReceipt], covered: Sequence[LogRange]) -> 
         if not 0 < file.records <= file.last_offset - file.first_offset + 1:
             raise BadIndex(f"{file.name} has {file.records} records at {file.first_offset} to {file.last_offset}")
         while place is not None and (place.partition, place.end) < (within.partition, within.end):
-            place = next(rest, None)
+            place = next(remaining, None)
         if place is None or (place.partition, place.start) > (within.partition, within.start):
             raise BadIndex(f"{file.name} is for {within}, which field 'covered' does not hold")
 

@@ -19,12 +19,12 @@ from offsite.archives.archive import (
     FileReceipt,
     OnDamage,
     Piece,
-    Written,
+    RangeReceipt,
     refuse_damage,
 )
 from offsite.archives.archive_layout import MANIFEST_KEY, ArchiveLayout
 from offsite.archives.files import Files
-from offsite.archives.index import ArchiveManifest, TopicIndex, unvouched
+from offsite.archives.index import ArchiveManifest, TopicIndex, find_unvouched
 from offsite.archives.index_json import BadIndex, encode_index, encode_manifest, parse_index, parse_manifest
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import TopicPartition
@@ -64,23 +64,23 @@ class IndexedArchive:
         if not topics and manifest is None:
             raise self._not_found(strays)
         indexes = {topic: self._index(topic, on_damage, manifest) for topic in topics}
-        known = [index for index in indexes.values() if index is not None]
-        unknown = [self._by_names(topic, first_offset) for topic, index in indexes.items() if index is None]
+        indexed = [index for index in indexes.values() if index is not None]
+        unindexed = [self._by_names(topic, first_offset) for topic, index in indexes.items() if index is None]
         kind = manifest.kind if manifest else next(iter(self.kinds))
         return ArchiveContents(
-            topics=tuple(sorted([*(index.topic for index in known), *(topic for topic, _ in unknown)], key=_name)),
-            pieces=tuple(piece for index in known for piece in index.pieces())
-            + tuple(piece for _, pieces in unknown for piece in pieces),
+            topics=tuple(sorted([*(index.topic for index in indexed), *(topic for topic, _ in unindexed)], key=_name)),
+            pieces=tuple(piece for index in indexed for piece in index.pieces())
+            + tuple(piece for _, pieces in unindexed for piece in pieces),
             fidelity=(
                 *self.kinds[kind],
-                *_loss_sentences(known),
-                *unvouched(manifest, indexes),
+                *_loss_sentences(indexed),
+                *find_unvouched(manifest, indexes),
                 *_not_read(strays),
                 *_uncounted(keys),
-                *self._same_numbers(piece for _, pieces in unknown for piece in pieces),
+                *self._same_numbers(piece for _, pieces in unindexed for piece in pieces),
             ),
             groups=manifest.groups if manifest else {},
-            holes=tuple(hole for index in known for hole in index.holes()),
+            holes=tuple(hole for index in indexed for hole in index.holes()),
         )
 
     def _not_found(self, strays: Sequence[str]) -> ArchiveNotFound:
@@ -122,7 +122,7 @@ class IndexedArchive:
         """
         manifest = self._manifest(refuse_damage)
         if manifest is None:
-            manifest = self._found(kind)
+            manifest = self._create_manifest(kind)
         if manifest.kind != kind:
             raise BadOption(
                 f"{self.files.url} holds an archive of format {manifest.kind}, not {kind}",
@@ -146,8 +146,10 @@ class IndexedArchive:
         says which files count."""
         manifest = self._manifest(refuse_damage)
         if manifest is None or manifest.kind not in self.kinds:
-            held = f"an archive of format {manifest.kind}" if manifest else f"no {MANIFEST_KEY}"
-            raise ArchiveNotFound(f"{self.files.url} holds {held}", hint="name the archive as offsite export wrote it")
+            content = f"an archive of format {manifest.kind}" if manifest else f"no {MANIFEST_KEY}"
+            raise ArchiveNotFound(
+                f"{self.files.url} holds {content}", hint="name the archive as offsite export wrote it"
+            )
         return self._indexes(manifest)
 
     def rewrite(self, topic: str, change: Callable[[TopicIndex], TopicIndex]) -> None:
@@ -162,7 +164,7 @@ class IndexedArchive:
     def finish(
         self,
         kind: str,
-        written: Sequence[Written],
+        written: Sequence[RangeReceipt],
         topics: Sequence[ArchiveTopic],
         groups: Mapping[str, GroupOffsets],
     ) -> None:
@@ -173,40 +175,44 @@ class IndexedArchive:
         generations = {topic: index.generation for topic, index in indexes.items()}
         replaced: list[str] = []
         for topic in topics:
-            of_topic = [each for each in written if each.range.topic == topic.topic]
-            old, new = self._written(topic, of_topic, indexes.get(topic.topic), manifest)
+            of_topic = [range_receipt for range_receipt in written if range_receipt.range.topic == topic.topic]
+            old, new = self._write_index(topic, of_topic, indexes.get(topic.topic), manifest)
             generations[topic.topic] = new.generation
-            kept = {receipt.name for receipt in new.files}
-            replaced += (receipt.name for receipt in old.files if receipt.name not in kept)
+            new_names = {receipt.name for receipt in new.files}
+            replaced += (receipt.name for receipt in old.files if receipt.name not in new_names)
         names = {*manifest.topics, *(topic.topic for topic in topics)}
         written_last = ArchiveManifest(kind=kind, topics=tuple(sorted(names)), groups=groups, generations=generations)
         self.files.put(MANIFEST_KEY, encode_manifest(written_last))
         for key in replaced:
             self.files.delete(key)
 
-    def _written(
-        self, topic: ArchiveTopic, written: Sequence[Written], known: TopicIndex | None, manifest: ArchiveManifest
+    def _write_index(
+        self,
+        topic: ArchiveTopic,
+        written: Sequence[RangeReceipt],
+        recorded: TopicIndex | None,
+        manifest: ArchiveManifest,
     ) -> tuple[TopicIndex, TopicIndex]:
         """The index of a topic before and after `written` came into it, which is `known`, or shorter by now. An export
         may be stopped for days between reading and writing: what retention took out meanwhile must not be listed again,
         for it is deleted."""
-        if known is None:
+        if recorded is None:
             old = TopicIndex(topic=topic)
             new = replace(old.with_written(written, topic), generation=old.generation + 1)
             self.files.put(self.layout.index_key(topic.topic), encode_index(new))
             return old, new
-        if (same := known.with_written(written, topic)) == known:
-            return known, same
+        if (same := recorded.with_written(written, topic)) == recorded:
+            return recorded, same
         while True:
             data, old = self._read_to_change(topic.topic, manifest)
-            if not {*old.files} <= {*known.files}:
+            if not {*old.files} <= {*recorded.files}:
                 raise self._busy(topic.topic)
             new = replace(old.with_written(written, topic), generation=old.generation + 1)
-            if self._replaced(topic.topic, data, new):
+            if self._replace_index(topic.topic, data, new):
                 return old, new
-            known = old
+            recorded = old
 
-    def _replaced(self, topic: str, old: bytes, new: TopicIndex) -> bool:
+    def _replace_index(self, topic: str, old: bytes, new: TopicIndex) -> bool:
         """Whether `new` took the place of `old`, and of nothing else: a store that cannot compare takes it anyway."""
         key, data = self.layout.index_key(topic), encode_index(new)
         try:
@@ -232,7 +238,7 @@ class IndexedArchive:
             hint="let one process at a time export into an archive, and run the same command again",
         )
 
-    def _found(self, kind: str) -> ArchiveManifest:
+    def _create_manifest(self, kind: str) -> ArchiveManifest:
         """The manifest of an archive that begins here. Raises `DamagedArchive` when there are files already."""
         if (
             key := next((key for key in self._keys() if self.layout.parse_file(key) or self._is_index(key)), None)
@@ -259,7 +265,9 @@ class IndexedArchive:
     def _remove_unlisted(self, indexes: Mapping[str, TopicIndex]) -> None:
         """Of the names that offsite gives. An index that misses files is none to delete others by."""
         listed = {receipt.name for index in indexes.values() for receipt in index.files}
-        expired = {each.name for index in indexes.values() for each in index.expired}  # retention deletes them
+        expired = {
+            expired_file.name for index in indexes.values() for expired_file in index.expired
+        }  # retention deletes them
         keys = set(self._keys())
         unlisted = sorted(key for key in keys - listed - expired if self._is_unlisted(key, indexes))
         if unlisted and (missing := min(listed - keys, default=None)) is not None:
@@ -381,5 +389,5 @@ def _name(topic: ArchiveTopic) -> str:
 
 def _loss_sentences(indexes: Iterable[TopicIndex]) -> tuple[str, ...]:
     return tuple(
-        f"{index.topic.topic}: {what} ({records} records)" for index in indexes for what, records in index.losses
+        f"{index.topic.topic}: {loss} ({records} records)" for index in indexes for loss, records in index.losses
     )

@@ -13,11 +13,19 @@ from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
-from offsite.archives.archive import ArchiveContents, Damage, FileReceipt, OnDamage, Piece, refuse_damage, while_usable
+from offsite.archives.archive import (
+    ArchiveContents,
+    Damage,
+    FileReceipt,
+    OnDamage,
+    Piece,
+    read_while_usable,
+    refuse_damage,
+)
 from offsite.archives.file_window import SourceFile, open_file
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
-from offsite.archives.overlap import Run, clipped, contradiction, merged
+from offsite.archives.overlap import SortedRun, clip_to_piece, describe_contradiction, merge_runs
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.untrusted.bounds import MAX_OFFSET
@@ -63,14 +71,16 @@ class IndexedReader(ABC):
         of = TopicPartition(topic=piece.topic, partition=piece.partition)
         file_format = self._format  # one for all: what it has in memory of several files is bounded together
         runs = [
-            Run(
+            SortedRun(
                 file=key,
                 start=self._start(key, listed.get(key)),
-                open=partial(while_usable, partial(self._file, file_format, key, listed.get(key), of), key, on_damage),
+                open=partial(
+                    read_while_usable, partial(self._file, file_format, key, listed.get(key), of), key, on_damage
+                ),
             )
             for key in piece.files
         ]
-        return clipped(piece, merged(runs, on_damage))
+        return clip_to_piece(piece, merge_runs(runs, on_damage))
 
     @property
     @abstractmethod
@@ -110,19 +120,19 @@ class IndexedReader(ABC):
             return first
         source.window.back_to(0)
         of = TopicPartition(topic=name.topic, partition=name.partition)
-        batches = while_usable(partial(self._format.records, source, of), key, _pass_over)
+        batches = read_while_usable(partial(self._format.records, source, of), key, _pass_over)
         return next((batch[0].offset for batch in batches if batch), None)
 
 
 def _whole_parts(source: SourceFile, of: TopicPartition, file_format: FileFormat, on_damage: OnDamage) -> Batches:
-    found: list[Damage] = []
+    damages: list[Damage] = []
 
     def report(damage: Damage) -> None:
-        found.append(damage)
+        damages.append(damage)
         on_damage(damage)
 
     yield from _rising(source, file_format.records(source, of, report), report)
-    if not found:
+    if not damages:
         problem = "its bytes are not those of the index, though every part passes its own checksum"
         on_damage(Damage(file=source.key, position=0, problem=problem))
 
@@ -138,10 +148,10 @@ def _rising(source: SourceFile, batches: Batches, on_damage: OnDamage) -> Batche
             last = batch[-1]
             yield batch
             continue
-        taken, problems = _in_order(source, batch, last)
-        if taken:
-            last = taken[-1]
-            yield taken
+        in_order, problems = _in_order(source, batch, last)
+        if in_order:
+            last = in_order[-1]
+            yield in_order
         for damage in problems:
             on_damage(damage)
         if any(damage.unfit for damage in problems):
@@ -156,21 +166,21 @@ def _rises(batch: Sequence[Record], last: Record | None) -> bool:
 
 def _in_order(source: SourceFile, batch: Sequence[Record], last: Record | None) -> tuple[list[Record], list[Damage]]:
     """What of `batch` comes behind `last` and rises, and what is wrong with the rest of it."""
-    taken, problems = list[Record](), list[Damage]()
+    in_order, problems = list[Record](), list[Damage]()
     for record in batch:
         if record.offset >= MAX_OFFSET:
             problem = f"no record has offset {record.offset}"
             problems.append(Damage(file=source.key, position=source.window.position, problem=problem))
         elif last is None or last.offset < record.offset:
-            taken.append(record)
+            in_order.append(record)
             last = record
         elif record != last:
-            damage = contradiction(source.key, record, last, source.key, position=source.window.position)
+            damage = describe_contradiction(source.key, record, last, source.key, position=source.window.position)
             if source.intact is None and record.offset < last.offset:
                 unsorted = f"unsorted: offset {record.offset} after {last.offset}"
-                return taken, [*problems, replace(damage, problem=unsorted, unfit=SORT_IT)]
+                return in_order, [*problems, replace(damage, problem=unsorted, unfit=SORT_IT)]
             problems.append(damage)
-    return taken, problems
+    return in_order, problems
 
 
 def _distrust(source: SourceFile) -> Damage:

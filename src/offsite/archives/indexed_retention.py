@@ -18,10 +18,10 @@ from offsite.archives.mirror import TopicSettings
 from offsite.archives.retention import (
     ArchiveFile,
     ExpiredObject,
-    GoingFile,
+    ExpiringFile,
     LastMessage,
     are_first,
-    by_partition,
+    group_by_partition,
 )
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy
@@ -37,7 +37,7 @@ class IndexedRetention:
 
     def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
         indexes = self.archive.stored_indexes().values()
-        return tuple(files for index in indexes for files in by_partition(tuple(_files(index))))
+        return tuple(files for index in indexes for files in group_by_partition(tuple(_files(index))))
 
     def settings(self) -> Mapping[str, TopicSettings]:
         indexes = self.archive.stored_indexes()
@@ -53,34 +53,45 @@ class IndexedRetention:
             return LastMessage(at_ms=at_ms, end=file.end)
         return LastMessage(at_ms=None, unknown="nothing vouches for its time: the index has no digest")
 
-    def forget(self, going: Sequence[GoingFile], *, now_ms: int) -> Sequence[ExpiredObject]:
-        for topic in sorted({each.file.partition.topic for each in going}):
-            of_topic = [each for each in going if each.file.partition.topic == topic]
+    def forget(self, going: Sequence[ExpiringFile], *, now_ms: int) -> Sequence[ExpiredObject]:
+        for topic in sorted({expiring.file.partition.topic for expiring in going}):
+            of_topic = [expiring for expiring in going if expiring.file.partition.topic == topic]
 
-            def shortened(index: TopicIndex, of_topic: Sequence[GoingFile] = of_topic) -> TopicIndex:
-                if not are_first(of_topic, tuple(by_partition(tuple(_files(index))))):
+            def shortened(index: TopicIndex, of_topic: Sequence[ExpiringFile] = of_topic) -> TopicIndex:
+                if not are_first(of_topic, tuple(group_by_partition(tuple(_files(index))))):
                     raise ArchiveBusy(f"the index of {index.topic.topic} has changed since the plan", hint="plan again")
-                return index.without({each.file.name for each in of_topic}, at_ms=now_ms)
+                return index.without({expiring.file.name for expiring in of_topic}, at_ms=now_ms)
 
             self.archive.rewrite(topic, shortened)
         return ()
 
     def expired(self) -> Sequence[ExpiredObject]:
-        return tuple(each for index in self.archive.stored_indexes().values() for each in self._expired(index))
+        return tuple(
+            expired_object
+            for index in self.archive.stored_indexes().values()
+            for expired_object in self._expired(index)
+        )
 
     def settle(self, gone: Collection[str], *, before_ms: int) -> None:  # noqa: ARG002  # they say it by name
         def settled(index: TopicIndex) -> TopicIndex:
-            return replace(index, expired=tuple(each for each in index.expired if each.name not in gone))
+            return replace(
+                index, expired=tuple(expired_file for expired_file in index.expired if expired_file.name not in gone)
+            )
 
         for topic, index in self.archive.stored_indexes().items():
-            if any(each.name in gone for each in index.expired):
+            if any(expired_file.name in gone for expired_file in index.expired):
                 self.archive.rewrite(topic, settled)
 
     def _expired(self, index: TopicIndex) -> Iterator[ExpiredObject]:
-        for each in index.expired:
-            name = self.archive.layout.parse_own_file(each.name)
+        for expired_file in index.expired:
+            name = self.archive.layout.parse_own_file(expired_file.name)
             partition = TopicPartition(topic=index.topic.topic, partition=name.partition if name else 0)
-            yield ExpiredObject(key=each.name, partition=partition, size_bytes=each.size_bytes, since_ms=each.at_ms)
+            yield ExpiredObject(
+                key=expired_file.name,
+                partition=partition,
+                size_bytes=expired_file.size_bytes,
+                since_ms=expired_file.at_ms,
+            )
 
 
 def _files(index: TopicIndex) -> Iterator[ArchiveFile]:
@@ -92,11 +103,11 @@ def _files(index: TopicIndex) -> Iterator[ArchiveFile]:
             end=file.range.end,
             size_bytes=file.size_bytes,
             keys=(file.name,),
-            told=_told(file) if index.is_sealed else None,
+            last_message=_last_message(file) if index.is_sealed else None,
         )
 
 
-def _told(file: FileReceipt) -> LastMessage:
+def _last_message(file: FileReceipt) -> LastMessage:
     if file.timestamp_min_ms < 0:
         return LastMessage(at_ms=None, unknown="it holds records without a time")
     return LastMessage(at_ms=file.timestamp_max_ms, end=file.range.end)

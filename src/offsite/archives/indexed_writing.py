@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 from blake3 import blake3
 
-from offsite.archives.archive import ArchiveTopic, FileReceipt, RangeWriter, Written
+from offsite.archives.archive import ArchiveTopic, FileReceipt, RangeReceipt, RangeWriter
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.record_groups import RecordGroups
@@ -40,14 +40,14 @@ class Losses:
     lossy: bool
     _counts: Counter[str] = field(default_factory=Counter, init=False)
 
-    def note(self, offset: int, what: str) -> None:
+    def note(self, offset: int, loss: str) -> None:
         """The record at `offset` has `what`, which the format cannot hold. Raises `NotRepresentable` unless lossy."""
         if not self.lossy:
             raise NotRepresentable(
-                f"{self.log_range.topic_partition} offset {offset}: {what}",
+                f"{self.log_range.topic_partition} offset {offset}: {loss}",
                 hint="leave it out with --lossy, or choose a format that holds it, such as avro without --plain",
             )
-        self._counts[what] += 1
+        self._counts[loss] += 1
 
     def counted(self) -> tuple[tuple[str, int], ...]:
         return tuple(sorted(self._counts.items()))
@@ -106,7 +106,7 @@ class IndexedWriter(ABC):
         )
 
     def finish(
-        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
+        self, written: Sequence[RangeReceipt], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
     ) -> tuple[str, ...]:
         """All of topics and groups has its place."""
         self._archive.finish(self._kind, written, topics, groups)
@@ -145,11 +145,11 @@ class _RangeFiles:
         for group in self._groups.add(columns):
             self._add(group)
 
-    def close(self) -> Written:
+    def close(self) -> RangeReceipt:
         for group in self._groups.rest():
             self._add(group)
         self._end_file(self._range.end)
-        return Written(
+        return RangeReceipt(
             range=self._range,
             files=tuple(self._receipts),
             records=sum(receipt.records for receipt in self._receipts),

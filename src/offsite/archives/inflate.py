@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from offsite.model.size import KIB, MIB
 from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 
-__all__ = ["GZIP", "ZSTD", "BadStream", "Part", "inflated"]
+__all__ = ["GZIP", "ZSTD", "BadStream", "PlainPart", "inflate"]
 
 GZIP, ZSTD = "gzip", "zstd"
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
@@ -24,7 +24,7 @@ _PART_BYTES = 64 * KIB
 _MAX_PART_BYTES = MIB
 
 
-class Part(NamedTuple):
+class PlainPart(NamedTuple):
     """Plain bytes, and where in the file the member begins that the first of them came from."""
 
     position: int
@@ -51,13 +51,13 @@ class _Inflater(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def inflated(
+def inflate(
     read: Callable[[int], bytes],
     compression: str,
     *,
     promised_bytes: int = 0,
     most_bytes: int = MAX_EXPANDED_BYTES,
-) -> Iterator[Part]:
+) -> Iterator[PlainPart]:
     """The plain bytes of what `read` gives (at most so many bytes; none at the end). Raises `BadStream` for bytes that
     are not `compression`, and for more plain ones than `most_bytes`, than an index promises, and than so many bytes of
     real data come to (`MAX_RATIO`)."""
@@ -76,23 +76,23 @@ class _Stream:
         self._member = self._fed = self._grown = 0
         self._begin, self._waiting, self._waiting_bytes = 0, list[bytes](), 0
 
-    def feed(self, step: bytes) -> Iterator[Part]:
+    def feed(self, step: bytes) -> Iterator[PlainPart]:
         self._fed += len(step)
         while step:
             try:
                 self._keep(self._inflater.decompress(step))
             except _errors() as error:
-                yield from self._given()
+                yield from self._drain()
                 raise BadStream(str(error), self._member) from error
             step = b""
             if self._inflater.eof:
                 step, self._inflater = self._inflater.unused_data, self._new_inflater()
                 self._member = self._fed - len(step)
         if self._waiting_bytes >= _PART_BYTES:
-            yield from self._given()
+            yield from self._drain()
 
-    def rest(self) -> Iterator[Part]:
-        yield from self._given()
+    def rest(self) -> Iterator[PlainPart]:
+        yield from self._drain()
         if self._member < self._fed:
             raise BadStream("the file is cut", self._member)
 
@@ -105,11 +105,11 @@ class _Stream:
             if self._grown > max(self._most_bytes, MAX_RATIO * self._fed):
                 raise ValueError(f"its first {self._fed} bytes decompress to {self._grown} and more")
 
-    def _given(self) -> Iterator[Part]:
+    def _drain(self) -> Iterator[PlainPart]:
         if self._waiting:
             data, self._waiting, self._waiting_bytes = b"".join(self._waiting), [], 0
             for start in range(0, len(data), _MAX_PART_BYTES):
-                yield Part(self._begin, data[start : start + _MAX_PART_BYTES])
+                yield PlainPart(self._begin, data[start : start + _MAX_PART_BYTES])
 
 
 def _new_inflater(compression: str) -> Callable[[], _Inflater]:

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offsite.archives.index import EarlierSettings, promised_limits
-from offsite.model.cleanup_policy import NO_LIMITS, UNLIMITED, Limits
+from offsite.model.cleanup_policy import NO_LIMITS, UNLIMITED, KeepLimits
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
 
-__all__ = ["Judgement", "MirrorRule", "OldestFiles", "TopicSettings"]
+__all__ = ["MirrorRule", "OldestFiles", "RetentionVerdict", "TopicSettings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,21 +40,21 @@ class TopicSettings:
     configs: Mapping[str, str] = field(default_factory=dict)
     earlier: Sequence[EarlierSettings] = ()
 
-    def promised(self, oldest: OldestFiles) -> Limits:
+    def promised(self, oldest: OldestFiles) -> KeepLimits:
         """How long these files were to be kept when they were exported."""
-        limits = Limits(keep_ms=0, keep_bytes=0)
+        limits = KeepLimits(keep_ms=0, keep_bytes=0)
         for start in oldest.starts:
-            limits = limits.with_those(self._promised(oldest.partition, start))
+            limits = limits.longer_of_both(self._promised(oldest.partition, start))
         return limits
 
-    def _promised(self, partition: int, start: int) -> Limits:
+    def _promised(self, partition: int, start: int) -> KeepLimits:
         """The first settings under which so much was there are those under which the file was written."""
-        promises = (then.configs for then in self.earlier if start < dict(then.ends).get(partition, 0))
+        promises = (settings.configs for settings in self.earlier if start < dict(settings.ends).get(partition, 0))
         return promised_limits(next(promises, tuple(self.configs.items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class RetentionVerdict:
     """Whether files go, and why they do or do not."""
 
     goes: bool
@@ -67,31 +67,31 @@ class MirrorRule:
     where no cluster was asked. `kept`: why nothing goes at all; else empty."""
 
     settings: TopicSettings
-    now: Limits = NO_LIMITS
+    now: KeepLimits = NO_LIMITS
     log_start: int | None = None
-    kept: str = ""
+    keep_reason: str = ""
 
-    def judge(self, oldest: OldestFiles, *, from_ms: int) -> Judgement:
+    def judge(self, oldest: OldestFiles, *, from_ms: int) -> RetentionVerdict:
         """Ages count back from `from_ms`."""
-        if self.kept:
-            return Judgement(goes=False, why=self.kept)
+        if self.keep_reason:
+            return RetentionVerdict(goes=False, why=self.keep_reason)
         if self.log_start is not None and oldest.end > self.log_start:
-            return Judgement(goes=False, why=f"the topic itself begins at offset {self.log_start}")
-        limits = self.now.with_those(self.settings.promised(oldest))
+            return RetentionVerdict(goes=False, why=f"the topic itself begins at offset {self.log_start}")
+        limits = self.now.longer_of_both(self.settings.promised(oldest))
         if limits.keep_ms != UNLIMITED and oldest.newest_ms < from_ms - limits.keep_ms:
-            return Judgement(goes=True, why=f"older than retention.ms, {format_duration(limits.keep_ms / 1000)}")
+            return RetentionVerdict(goes=True, why=f"older than retention.ms, {format_duration(limits.keep_ms / 1000)}")
         is_too_much = limits.keep_bytes != UNLIMITED and oldest.behind_bytes >= limits.keep_bytes
         if self.log_start is not None and is_too_much:
-            return Judgement(goes=True, why=f"beyond retention.bytes, {format_size(limits.keep_bytes)}")
-        return Judgement(goes=False, why=self._why_kept(limits))
+            return RetentionVerdict(goes=True, why=f"beyond retention.bytes, {format_size(limits.keep_bytes)}")
+        return RetentionVerdict(goes=False, why=self._why_kept(limits))
 
-    def _why_kept(self, limits: Limits) -> str:
+    def _why_kept(self, limits: KeepLimits) -> str:
         if limits.keep_ms != UNLIMITED:
-            kept = f"younger than retention.ms, {format_duration(limits.keep_ms / 1000)}"
+            reason = f"younger than retention.ms, {format_duration(limits.keep_ms / 1000)}"
         elif limits.keep_bytes == UNLIMITED:
-            kept = "its topic keeps it without end"
+            reason = "its topic keeps it without end"
         elif self.log_start is None:
-            kept = "how much its topic holds only the cluster tells"
+            reason = "how much its topic holds only the cluster tells"
         else:
-            kept = f"within retention.bytes, {format_size(limits.keep_bytes)}"
-        return kept if limits == self.now else f"{kept}, as it was when this was exported"
+            reason = f"within retention.bytes, {format_size(limits.keep_bytes)}"
+        return reason if limits == self.now else f"{reason}, as it was when this was exported"

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from offsite.archives.archive import MAX_DAMAGES, Damage, OnDamage, Piece
 from offsite.log.records.record import Record
 
-__all__ = ["Run", "clipped", "contradiction", "merged", "overlapping"]
+__all__ = ["SortedRun", "clip_to_piece", "describe_contradiction", "group_overlapping", "merge_runs"]
 
 ItemT = TypeVar("ItemT")
 
@@ -19,7 +19,7 @@ Batches = Iterator[Sequence[Record]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class SortedRun:
     """Records of one `file`, whose offsets rise from `start` on. `open` is not called before they are wanted."""
 
     file: str
@@ -27,7 +27,7 @@ class Run:
     open: Callable[[], Batches]
 
 
-def overlapping(items: Iterable[ItemT], ends: Callable[[ItemT], tuple[int, int]]) -> Iterator[list[ItemT]]:
+def group_overlapping(items: Iterable[ItemT], ends: Callable[[ItemT], tuple[int, int]]) -> Iterator[list[ItemT]]:
     """Runs of items that share offsets, in the order of their first ones; nearly always of one. `ends`: the first and
     the last offset of an item."""
     run: list[ItemT] = []
@@ -49,10 +49,10 @@ class _Head(NamedTuple):
     run: int
     batch: Sequence[Record]
     position: int
-    rest: Batches | None
+    remaining: Batches | None
 
 
-def merged(runs: Sequence[Run], on_damage: OnDamage) -> Batches:
+def merge_runs(runs: Sequence[SortedRun], on_damage: OnDamage) -> Batches:
     """The records of all runs by rising offset; of an offset that several have, the one of the earliest in `runs`.
 
     Where another one has a different record at that offset, or one below 0, `on_damage` is told. Runs that do not
@@ -74,9 +74,9 @@ def merged(runs: Sequence[Run], on_damage: OnDamage) -> Batches:
             if (last is None or record != last[0]) and (contradictions := contradictions + 1) <= MAX_DAMAGES:
                 on_damage(_not_taken(runs[head.run].file, record, last))
         if start < stop:
-            taken = head.batch if stop - start == len(head.batch) else head.batch[start:stop]
-            next_offset, last = taken[-1].offset + 1, (taken[-1], runs[head.run].file)
-            yield taken
+            accepted = head.batch if stop - start == len(head.batch) else head.batch[start:stop]
+            next_offset, last = accepted[-1].offset + 1, (accepted[-1], runs[head.run].file)
+            yield accepted
         position = max(start, stop)
         offset = head.batch[position].offset if position < len(head.batch) else head.batch[-1].offset + 1
         heappush(heads, head._replace(offset=offset, position=position))
@@ -85,33 +85,33 @@ def merged(runs: Sequence[Run], on_damage: OnDamage) -> Batches:
 def _not_taken(file: str, record: Record, last: tuple[Record, str] | None) -> Damage:
     if last is None:  # offsets begin at 0
         return Damage(file=file, position=0, problem=f"no record has offset {record.offset}")
-    return contradiction(file, record, *last)
+    return describe_contradiction(file, record, *last)
 
 
-def contradiction(file: str, record: Record, taken: Record, of_file: str, *, position: int = 0) -> Damage:
+def describe_contradiction(file: str, record: Record, accepted: Record, of_file: str, *, position: int = 0) -> Damage:
     """Told of a `record` of `file` that comes when `taken`, of the same offset, or a later one, was given."""
-    if record.offset < taken.offset:
-        problem = f"offset {record.offset} after {taken.offset} of {of_file}: offsets go backwards"
+    if record.offset < accepted.offset:
+        problem = f"offset {record.offset} after {accepted.offset} of {of_file}: offsets go backwards"
     else:
         where = "the same file" if file == of_file else of_file
         problem = f"offset {record.offset} is another record than in {where}, and only one of them can be right"
     return Damage(file=file, position=position, problem=problem)
 
 
-def clipped(piece: Piece, batches: Batches) -> Batches:
+def clip_to_piece(piece: Piece, batches: Batches) -> Batches:
     """What of rising `batches` the piece takes."""
     for batch in batches:
-        if batch and piece.takes(batch[0].offset) and piece.takes(batch[-1].offset):
+        if batch and piece.covers(batch[0].offset) and piece.covers(batch[-1].offset):
             yield batch
-        elif kept := [record for record in batch if piece.takes(record.offset)]:
-            yield kept
+        elif inside := [record for record in batch if piece.covers(record.offset)]:
+            yield inside
 
 
-def _push_next_batch(heads: list[_Head], head: _Head, runs: Sequence[Run]) -> None:
-    rest = runs[head.run].open() if head.rest is None else head.rest
-    batch = next((batch for batch in rest if batch), None)
+def _push_next_batch(heads: list[_Head], head: _Head, runs: Sequence[SortedRun]) -> None:
+    batches = runs[head.run].open() if head.remaining is None else head.remaining
+    batch = next((batch for batch in batches if batch), None)
     if batch is not None:
-        heappush(heads, _Head(batch[0].offset, head.run, batch, 0, rest))
+        heappush(heads, _Head(batch[0].offset, head.run, batch, 0, batches))
 
 
 def _span(head: _Head, next_offset: int, limit: int | None) -> tuple[int, int]:

@@ -49,8 +49,8 @@ class RecordGroups:
             start = end
         if start:
             self._lists = [column[start:] for column in self._lists]
-            rest = RecordColumns._make(self._lists)
-            self._waiting_bytes = blob_bytes(rest.keys) + blob_bytes(rest.values)
+            remaining = RecordColumns._make(self._lists)
+            self._waiting_bytes = blob_bytes(remaining.keys) + blob_bytes(remaining.values)
 
 
 def _group_ends(columns: RecordColumns, size_bytes: int) -> Sequence[int]:

@@ -20,15 +20,15 @@ from offsite.model.time import format_duration, format_time
 __all__ = [
     "ArchiveFile",
     "ExpiredObject",
-    "GoingFile",
+    "ExpiringFile",
     "KeptFiles",
     "LastMessage",
     "RetentionArchive",
     "RetentionLimits",
-    "aged_from_ms",
     "are_first",
-    "by_partition",
-    "chosen",
+    "choose_files",
+    "find_age_reference_ms",
+    "group_by_partition",
 ]
 
 
@@ -53,11 +53,11 @@ class ArchiveFile:
     end: int
     size_bytes: int
     keys: tuple[str, ...]
-    told: LastMessage | None = None
+    last_message: LastMessage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoingFile:
+class ExpiringFile:
     """A file that goes, and the rule by which: its newest record is of `last_message_ms` (epoch ms)."""
 
     file: ArchiveFile
@@ -96,7 +96,7 @@ class RetentionArchive(Protocol):
     def last_message(self, file: ArchiveFile) -> LastMessage:
         """What is known of the newest record of a file; may read all of it."""
 
-    def forget(self, going: Sequence[GoingFile], *, now_ms: int) -> Sequence[ExpiredObject]:
+    def forget(self, going: Sequence[ExpiringFile], *, now_ms: int) -> Sequence[ExpiredObject]:
         """Take the files out of whatever lists them, first of all. Gives the objects that may be deleted at once, in
         this order; all others are `expired` from now on. Raises `ArchiveBusy` where the archive is not as planned."""
 
@@ -120,14 +120,14 @@ class RetentionLimits:
     max_bytes: int | None = None
 
 
-def chosen(
+def choose_files(
     partitions: Sequence[Sequence[ArchiveFile]],
     last_message: Callable[[ArchiveFile], LastMessage],
     limits: RetentionLimits,
     *,
     from_ms: int,
     mirror: Mapping[TopicPartition, MirrorRule] | None = None,
-) -> tuple[tuple[GoingFile, ...], tuple[KeptFiles, ...]]:
+) -> tuple[tuple[ExpiringFile, ...], tuple[KeptFiles, ...]]:
     """The files that go by age, which counts back from `from_ms`, or by what the source let go (`mirror`), and beyond
     these by size, the oldest first; and what stays of each partition."""
     heads = [_Head(files=tuple(files), last_message=last_message) for files in partitions if files]
@@ -141,10 +141,10 @@ def chosen(
             head.follow(mirror[head.files[0].partition], from_ms=from_ms)
     if limits.max_bytes is not None:
         _drop_beyond(heads, limits.max_bytes)
-    return tuple(each for head in heads for each in head.going), tuple(head.kept() for head in heads)
+    return tuple(expiring for head in heads for expiring in head.going), tuple(head.kept() for head in heads)
 
 
-def aged_from_ms(
+def find_age_reference_ms(
     partitions: Sequence[Sequence[ArchiveFile]],
     last_message: Callable[[ArchiveFile], LastMessage],
     *,
@@ -165,17 +165,17 @@ def aged_from_ms(
 
 def _newest_ms(files: Sequence[ArchiveFile], last_message: Callable[[ArchiveFile], LastMessage]) -> int | None:
     """Of the newest file; of the one before where an export writes that one just now. None: it is not known."""
-    found = (file.told or last_message(file) for file in reversed(files[-2:]))
-    return next((each.at_ms for each in found if each.at_ms is not None), None)
+    messages = (file.last_message or last_message(file) for file in reversed(files[-2:]))
+    return next((message.at_ms for message in messages if message.at_ms is not None), None)
 
 
 def _drop_beyond(heads: Sequence[_Head], max_bytes: int) -> None:
-    left = sum(head.left_bytes for head in heads)
-    oldest = [(head.at_ms, number) for number, head in enumerate(heads) if left > max_bytes and head.can_go]
+    remaining_bytes = sum(head.left_bytes for head in heads)
+    oldest = [(head.at_ms, number) for number, head in enumerate(heads) if remaining_bytes > max_bytes and head.can_go]
     heapify(oldest)
-    while oldest and left > max_bytes:
+    while oldest and remaining_bytes > max_bytes:
         _, number = heappop(oldest)
-        left -= heads[number].drop("beyond --max-bytes")
+        remaining_bytes -= heads[number].drop("beyond --max-bytes")
         if heads[number].can_go:
             heappush(oldest, (heads[number].at_ms, number))
 
@@ -187,7 +187,7 @@ class _Head:
 
     files: tuple[ArchiveFile, ...]
     last_message: Callable[[ArchiveFile], LastMessage]
-    going: list[GoingFile] = field(default_factory=list)
+    going: list[ExpiringFile] = field(default_factory=list)
     left_bytes: int = 0
     _group: list[tuple[ArchiveFile, int]] = field(default_factory=list)
     _group_end: int = 0
@@ -195,7 +195,7 @@ class _Head:
     _stays: str = ""
 
     def __post_init__(self) -> None:
-        self.left_bytes = sum(each.size_bytes for each in self.files)
+        self.left_bytes = sum(file.size_bytes for file in self.files)
 
     @property
     def can_go(self) -> bool:
@@ -228,18 +228,18 @@ class _Head:
     def drop(self, why: str) -> int:
         """Let the next group go; how many bytes that frees."""
         freed = self._group_bytes
-        self.going += (GoingFile(file=file, last_message_ms=at_ms, why=why) for file, at_ms in self._group)
+        self.going += (ExpiringFile(file=file, last_message_ms=at_ms, why=why) for file, at_ms in self._group)
         self.left_bytes -= freed
         self._group, self._stays = [], ""
         return freed
 
     def kept(self) -> KeptFiles:
-        left = self.files[len(self.going) :]
+        remaining = self.files[len(self.going) :]
         return KeptFiles(
-            partition=left[0].partition,
-            start=left[0].start,
-            end=max(each.end for each in left),
-            files=len(left),
+            partition=remaining[0].partition,
+            start=remaining[0].start,
+            end=max(file.end for file in remaining),
+            files=len(remaining),
             size_bytes=self.left_bytes,
             why=self._why(),
         )
@@ -260,32 +260,32 @@ class _Head:
             file = self.files[number]
             if group and end <= file.start:
                 break
-            found = file.told or self.last_message(file)
-            if found.at_ms is None:
-                self._stops = f"{file.name}: {found.unknown}"
+            message = file.last_message or self.last_message(file)
+            if message.at_ms is None:
+                self._stops = f"{file.name}: {message.unknown}"
                 return
-            group.append((file, found.at_ms))
-            end = max(end, file.end, found.end)
+            group.append((file, message.at_ms))
+            end = max(end, file.end, message.end)
         if not group or end > self.files[len(self.going) + len(group)].start:
             self._stops = "the newest file of a partition stays" if not group else "it shares offsets with the newest"
             return
         self._group, self._group_end = group, end
 
 
-def by_partition(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFile, ...]]:
+def group_by_partition(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFile, ...]]:
     """The files of each partition, those of one beside each other, by offset."""
-    found: dict[TopicPartition, list[ArchiveFile]] = {}
-    for each in files:
-        found.setdefault(each.partition, []).append(each)
-    for partition in sorted(found):
-        yield tuple(sorted(found[partition], key=lambda each: (each.start, each.end)))
+    partitions: dict[TopicPartition, list[ArchiveFile]] = {}
+    for file in files:
+        partitions.setdefault(file.partition, []).append(file)
+    for partition in sorted(partitions):
+        yield tuple(sorted(partitions[partition], key=lambda file: (file.start, file.end)))
 
 
-def are_first(going: Sequence[GoingFile], partitions: Sequence[Sequence[ArchiveFile]]) -> bool:
+def are_first(going: Sequence[ExpiringFile], partitions: Sequence[Sequence[ArchiveFile]]) -> bool:
     """Whether the files that go are still the first ones of their partitions, and something stays behind them."""
     now = {files[0].partition: files for files in partitions if files}
     return all(
         len(gone) < len(now.get(gone[0].partition, ()))
-        and [each.name for each in gone] == [each.name for each in now[gone[0].partition][: len(gone)]]
-        for gone in by_partition([each.file for each in going])
+        and [file.name for file in gone] == [file.name for file in now[gone[0].partition][: len(gone)]]
+        for gone in group_by_partition([expiring.file for expiring in going])
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from offsite.cli.lazy_group import Entry, LazyGroup
+from offsite.cli.lazy_group import LazyCommand, LazyGroup
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.cli.streams import check_written
 from offsite.model.errors import BadOption, OffsiteError
@@ -21,55 +21,59 @@ class _Commands(LazyGroup):
     """All commands, in the order in which the help lists them."""
 
     entries = (
-        Entry(
+        LazyCommand(
             "demo",
             "local.demo:demo",
             "Start a real Kafka, write awkward data, back it up, delete it, restore it, and compare record by record.",
         ),
-        Entry(
+        LazyCommand(
             "doctor",
             "coordinator.doctor:doctor",
             "Look for what usually goes wrong: Java, Spark, brokers, rights, clocks, the store, this machine.",
         ),
-        Entry("init", "repository:init", "Make a new repository in an empty folder or prefix."),
-        Entry("list", "repository:list_", "List the backups of the repository."),
-        Entry("show", "repository:show", "Show what a backup holds: topics, offsets, holes, restore points."),
-        Entry(
+        LazyCommand("init", "repository:init", "Make a new repository in an empty folder or prefix."),
+        LazyCommand("list", "repository:list_", "List the backups of the repository."),
+        LazyCommand("show", "repository:show", "Show what a backup holds: topics, offsets, holes, restore points."),
+        LazyCommand(
             "status",
             "repository:status",
             "Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone.",
         ),
-        Entry("verify", "verify:verify", "Check a backup, and with --against a cluster."),
-        Entry("cat", "records:cat", "Show records of a backup, partition by partition in the order of offsets."),
-        Entry("search", "records:search", "Find records by key, value, header and time."),
-        Entry(
+        LazyCommand("verify", "verify:verify", "Check a backup, and with --against a cluster."),
+        LazyCommand("cat", "records:cat", "Show records of a backup, partition by partition in the order of offsets."),
+        LazyCommand("search", "records:search", "Find records by key, value, header and time."),
+        LazyCommand(
             "export",
             "export:export",
             "Write topics into an archive of another format, as of a restore point or straight from a cluster.",
         ),
-        Entry(
+        LazyCommand(
             "import",
             "import_:import_",
             "Make a normal backup out of an archive: records at their offsets, groups, and a list of what it lacks.",
         ),
-        Entry("serve", "coordinator.serve:serve", "Serve backups over HTTP: an API, and pages for a browser."),
-        Entry("backup", "backup:app", "Back up topics into the repository."),
-        Entry("checkpoint", "checkpoint:app", "Take checkpoints: restore points with ordered ids."),
-        Entry("restore", "restore:app", "Restore topics into a cluster."),
-        Entry("groups", "groups:app", "Put consumer groups where they were."),
-        Entry("compact", "compact:app", "Keep the latest record of each key of compacted topics."),
-        Entry("collect", "collect:app", "Delete what a roll-up replaced, and what killed runs left."),
-        Entry("retention", "retention:app", "Keep restore points by rules, and let go what none of them needs."),
-        Entry("generations", "generations:app", "Back up compacted topics in generations, by two instances in turn."),
-        Entry(
+        LazyCommand("serve", "coordinator.serve:serve", "Serve backups over HTTP: an API, and pages for a browser."),
+        LazyCommand("backup", "backup:app", "Back up topics into the repository."),
+        LazyCommand("checkpoint", "checkpoint:app", "Take checkpoints: restore points with ordered ids."),
+        LazyCommand("restore", "restore:app", "Restore topics into a cluster."),
+        LazyCommand("groups", "groups:app", "Put consumer groups where they were."),
+        LazyCommand("compact", "compact:app", "Keep the latest record of each key of compacted topics."),
+        LazyCommand("collect", "collect:app", "Delete what a roll-up replaced, and what killed runs left."),
+        LazyCommand("retention", "retention:app", "Keep restore points by rules, and let go what none of them needs."),
+        LazyCommand(
+            "generations", "generations:app", "Back up compacted topics in generations, by two instances in turn."
+        ),
+        LazyCommand(
             "metastore", "local.metastore:app", "Keep the command topic of ksqlDB as local files, and bring it back."
         ),
-        Entry("archive", "archive:app", "Look into archives of other tools, and let old files go."),
-        Entry("tokens", "coordinator.serve:tokens", "Who may ask a coordinator for what."),
-        Entry("jobs", "coordinator.jobs:app", "See what coordinators are doing, and end it."),
-        Entry("operator", "operator:app", "Keep backups as they are declared in a folder of YAML files."),
-        Entry("spark", "local.spark:app", "Get this offsite to the executors of a Spark cluster."),
-        Entry("sandbox", "local.sandbox:app", "Start and stop a real Kafka on this machine, of one broker or several."),
+        LazyCommand("archive", "archive:app", "Look into archives of other tools, and let old files go."),
+        LazyCommand("tokens", "coordinator.serve:tokens", "Who may ask a coordinator for what."),
+        LazyCommand("jobs", "coordinator.jobs:app", "See what coordinators are doing, and end it."),
+        LazyCommand("operator", "operator:app", "Keep backups as they are declared in a folder of YAML files."),
+        LazyCommand("spark", "local.spark:app", "Get this offsite to the executors of a Spark cluster."),
+        LazyCommand(
+            "sandbox", "local.sandbox:app", "Start and stop a real Kafka on this machine, of one broker or several."
+        ),
     )
 
 

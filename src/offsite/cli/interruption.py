@@ -35,7 +35,7 @@ class Interruption:
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
         self._tell_lost = sys.unraisablehook
-        self._heard = [each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN]
+        self._handled = [signum for signum in _ENDING if signal.getsignal(signum) is not signal.SIG_IGN]
 
     @property
     def exit_code(self) -> int:
@@ -48,8 +48,8 @@ class Interruption:
     def ignore(self) -> None:
         """From here on what has to be told is told, whatever signal comes."""
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for each in self._heard:
-            signal.signal(each, signal.SIG_IGN)
+        for signum in self._handled:
+            signal.signal(signum, signal.SIG_IGN)
 
     def raise_in_command(self) -> None:
         signal.signal(signal.SIGALRM, self._raise)
@@ -84,8 +84,8 @@ class Interruption:
         signal.setitimer(signal.ITIMER_REAL, RAISED_AGAIN_S)
 
     def _handle(self, handler: _Handler) -> None:
-        for each in self._heard:
-            signal.signal(each, handler)
+        for signum in self._handled:
+            signal.signal(signum, handler)
 
 
 def _is_amid_import(frame: FrameType | None) -> bool:

@@ -23,7 +23,7 @@ _ROOM = "offsite.cli.commands"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LazyCommand:
     """`place` is `MODULE:NAME` of a function or of a `Typer` below `cli/commands`. `help` is the first sentence of its
     own help: a test compares them."""
 
@@ -35,7 +35,7 @@ class Entry:
 class LazyGroup(TyperGroup):
     """The group that a `Typer` makes of itself; a subclass says of what."""
 
-    entries: ClassVar[tuple[Entry, ...]] = ()
+    entries: ClassVar[tuple[LazyCommand, ...]] = ()
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # whatever typer has found
         super().__init__(**settings)
@@ -46,13 +46,13 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:  # noqa: ARG002  # the same
         """What there is to say of a command in a list. It cannot be called."""
-        found = next((each for each in self.entries if each.name == cmd_name), None)
-        return None if found is None else TyperCommand(found.name, help=found.help)
+        listed = next((entry for entry in self.entries if entry.name == cmd_name), None)
+        return None if listed is None else TyperCommand(listed.name, help=listed.help)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
         """The command itself: it is about to be called, or its own words are to be completed."""
-        name, listed, rest = super().resolve_command(ctx, args)
-        return name, None if listed is None else self.commands[str(listed.name)], rest
+        name, listed, arguments = super().resolve_command(ctx, args)
+        return name, None if listed is None else self.commands[str(listed.name)], arguments
 
 
 _QUOTE = "Quote patterns, or the shell makes names of files of them: --topics '*'"
@@ -98,8 +98,8 @@ def _of_this_machine(convert: Callable[..., Any]) -> Callable[..., Any]:
 class _Commands(Mapping[str, Any]):
     """The commands themselves, each imported when it is looked at."""
 
-    def __init__(self, entries: tuple[Entry, ...]) -> None:
-        self._entries = {each.name: each for each in entries}
+    def __init__(self, entries: tuple[LazyCommand, ...]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401  # typer's own type has changed its place
         return _imported(self._entries[name])
@@ -112,15 +112,15 @@ class _Commands(Mapping[str, Any]):
 
 
 @cache  # the options of the log are put to a command once
-def _imported(entry: Entry) -> Any:  # noqa: ANN401  # the same
+def _imported(entry: LazyCommand) -> Any:  # noqa: ANN401  # the same
     module, _, name = entry.place.partition(":")
-    found = getattr(import_module(f"{_ROOM}.{module}"), name)
+    command = getattr(import_module(f"{_ROOM}.{module}"), name)
     holder = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     holder.callback()(_nothing)  # so that it is a group, although it has one command
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=entry.name)
+    if isinstance(command, typer.Typer):
+        holder.add_typer(command, name=entry.name)
     else:
-        holder.command(name=entry.name)(found)
+        holder.command(name=entry.name)(command)
     log_everywhere(holder)
     _explain_everywhere(holder)
     return typer.main.get_command(holder).commands[entry.name]  # type: ignore[attr-defined]  # a group

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from offsite.cli.log_file import LogFile
-from offsite.cli.output import ending_with_damage, note
+from offsite.cli.output import exit_on_damage, note
 from offsite.model.errors import BadOption, OffsiteError, UserError
 from offsite.model.journal import failed, noted, safe_line, safe_trace
 from offsite.model.time import format_time
@@ -68,7 +68,7 @@ def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:
 
 
 @contextmanager
-def logs(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None]:
+def log_command(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None]:
     """A block whose journal goes to stderr and to the log file, as the options say. Warnings go to stderr in any case.
     Raises `BadOption`."""
     verbose = verbose or (command == _TELLS_WHO and log_file is None)
@@ -80,7 +80,7 @@ def logs(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None
         handler.setFormatter(_Form())
         _ROOT.addHandler(handler)
     try:
-        with _told(command), ending_with_damage():
+        with _log_outcome(command), exit_on_damage():
             yield
     finally:
         for handler in handlers:
@@ -94,7 +94,7 @@ class _Form(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = f"{format_time(int(record.created * 1000))} {record.levelname} {printable(record.getMessage())}"
         trace = (record.exc_text or "").splitlines()
-        return "\n".join([line, *(f"    {printable(each)}" for each in trace)])
+        return "\n".join([line, *(f"    {printable(trace_line)}" for trace_line in trace)])
 
 
 class _Terminal(logging.Handler):
@@ -127,7 +127,7 @@ _OTHERS = _Others()
 
 
 @contextmanager
-def _told(command: str) -> Iterator[None]:
+def _log_outcome(command: str) -> Iterator[None]:
     """The begin and the end of a command, as lines. Its arguments are not: names of places may be nobody's business."""
     began_s = time.monotonic()
     noted("began", command=command, version=__version__, pid=os.getpid())
@@ -165,23 +165,25 @@ def _logged(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         verbose: bool,
         log_file: Path | None,
         allow_http: bool,
-        **given: Any,  # noqa: ANN401  # whatever typer parsed
+        **arguments: Any,  # noqa: ANN401  # whatever typer parsed
     ) -> None:
         if allow_http:
             from offsite.stores.open_store import ALLOW_HTTP
 
             os.environ[ALLOW_HTTP] = "1"  # of what is begun from here, too
-        with logs(name, verbose=verbose, log_file=log_file):
-            command(**given)
+        with log_command(name, verbose=verbose, log_file=log_file):
+            command(**arguments)
 
-    own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in _parameters_of(command)]
+    command_parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in _parameters_of(command)
+    ]
     added = [
         _parameter("verbose", Verbose, default=False),
         _parameter("log_file", LogFileOption, default=None),
         _parameter("allow_http", AllowHttp, default=False),
     ]
-    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # read by inspect
-    run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    run.__signature__ = inspect.Signature([*command_parameters, *added])  # type: ignore[attr-defined]  # read by inspect
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*command_parameters, *added)}
     del run.__wrapped__  # its parameters are not all of the command's
     return run
 

@@ -58,9 +58,9 @@ def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, li
     texts: Iterable[str]
     match output:
         case OutputFormat.TABLE:
-            texts = (f"{printable(line(each))}\n" for each in results)
+            texts = (f"{printable(line(result))}\n" for result in results)
         case OutputFormat.JSONL:
-            texts = (f"{json.dumps(plain(each))}\n" for each in results)
+            texts = (f"{json.dumps(plain(result))}\n" for result in results)
         case OutputFormat.JSON:
             texts = _document(results, name)
     emit_bytes(text.encode() for text in texts)
@@ -108,8 +108,8 @@ def note(text: str) -> None:
 
 def _document(results: Iterable[ResultT], name: str) -> Iterator[str]:
     yield f"{{{json.dumps(name)}: ["
-    for number, each in enumerate(results):
-        yield f"{',' if number else ''}\n  {json.dumps(plain(each))}"
+    for number, result in enumerate(results):
+        yield f"{',' if number else ''}\n  {json.dumps(plain(result))}"
     yield "\n]}\n"
 
 
@@ -123,23 +123,23 @@ def console() -> Console:
     return SafeConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 
 
-_told_damage: list[str] = []
+_reported_damage: list[str] = []
 
 
-def tell_damage(problem: str) -> None:
+def report_damage(problem: str) -> None:
     """Tell people of `problem`, and let the command end with the exit code of damage."""
-    if problem not in _told_damage:
-        _told_damage.append(problem)
+    if problem not in _reported_damage:
+        _reported_damage.append(problem)
         note(f"warning: {problem}")
 
 
 @contextmanager
-def ending_with_damage() -> Iterator[None]:
+def exit_on_damage() -> Iterator[None]:
     """A block that ends with the exit code of damage if any was told in it, unless it raises an exit code of its own.
 
     A command that met damage and did what can be done with what is sound must not end as if nothing were wrong.
     """
-    _told_damage.clear()
+    _reported_damage.clear()
     yield
-    if _told_damage:
+    if _reported_damage:
         raise typer.Exit(Damaged.exit_code)

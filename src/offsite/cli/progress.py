@@ -22,25 +22,25 @@ LINE_EVERY_S = 30.0
 
 
 OnLabelled = Callable[[str, RunProgress], None]
-_hearer: ContextVar[OnLabelled | None] = ContextVar("hearer", default=None)
+_listener: ContextVar[OnLabelled | None] = ContextVar("hearer", default=None)
 
 
 @contextmanager
-def told_to(hearer: OnLabelled) -> Iterator[None]:
+def report_progress_to(listener: OnLabelled) -> Iterator[None]:
     """A block in which `hearer` is told how far each run is, by its label, instead of people."""
-    before = _hearer.set(hearer)
+    before = _listener.set(listener)
     try:
         yield
     finally:
-        _hearer.reset(before)
+        _listener.reset(before)
 
 
 @contextmanager
 def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
     """A callback for `Runner.run`. `total_bytes` is an estimate: the bar follows tasks when it proves wrong."""
     label = printable(label)
-    if (hearer := _hearer.get()) is not None:
-        yield partial(hearer, label)
+    if (listener := _listener.get()) is not None:
+        yield partial(listener, label)
     elif sys.stderr.isatty():
         with _bar() as bar:
             yield _BarUpdate(bar, bar.add_task(label, total=max(1, total_bytes), records=""))
@@ -51,8 +51,8 @@ def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
 @contextmanager
 def progress_of_two(first: str, second: str, *, total_bytes: int) -> Iterator[tuple[OnProgress, OnProgress]]:
     """Callbacks for two runs, one after the other, over the same bytes."""
-    if (hearer := _hearer.get()) is not None:
-        yield partial(hearer, printable(first)), partial(hearer, printable(second))
+    if (listener := _listener.get()) is not None:
+        yield partial(listener, printable(first)), partial(listener, printable(second))
     elif sys.stderr.isatty():
         with _bar() as bar:
             tasks = [

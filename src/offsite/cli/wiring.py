@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offsite.cli.output import note, tell_damage
+from offsite.cli.output import note, report_damage
 
 if TYPE_CHECKING:
     from offsite.repository.repository import Repository
@@ -23,13 +23,13 @@ def open_repository(url: str, *, looks: bool = False, records: str | None = None
     `records`: where records of restores lie, if not there. Raises `RepositoryNotFound`, `BadRepositoryUrl`,
     `FormatTooNew`."""
     from offsite.repository.repository import Repository
-    from offsite.stores.looking_store import LookingStore
+    from offsite.stores.looking_store import ClockFallbackStore
     from offsite.stores.open_store import open_store
 
     store = open_store(url)
     return Repository.open(
-        LookingStore(store) if looks else store,
-        on_damage=tell_damage,
+        ClockFallbackStore(store) if looks else store,
+        on_damage=report_damage,
         records_at=None if records is None else open_store(records),
     )
 

@@ -21,7 +21,7 @@ from offsite.cli.streams import open_streams
 from offsite.services.jobs.workers import SECRET
 
 if TYPE_CHECKING:
-    from offsite.services.jobs.work import Work
+    from offsite.services.jobs.work import JobWork
 
 _STDOUT, _STDERR = 1, 2
 
@@ -37,31 +37,31 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     from offsite.cli.wiring import open_repository
     from offsite.model.clock import SystemClock
-    from offsite.services.jobs.work import working
+    from offsite.services.jobs.work import work_on
 
     def end() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     with (
-        _into_files() as (printed, said),
-        working(
+        _into_files() as (printed, messages),
+        work_on(
             open_repository(os.environ["OFFSITE_REPO"]).store, job, cancel=end, clock=SystemClock(), secret=secret
-        ) as doing,
+        ) as work,
     ):
-        if doing.is_over:
+        if work.is_over:
             return
-        exit_code = _interruptible(interruption, doing, [*arguments, "-o", "json"])
-        doing.ended(exit_code=exit_code, result=_text(printed), said=_text(said))
+        exit_code = _interruptible(interruption, work, [*arguments, "-o", "json"])
+        work.record_end(exit_code=exit_code, result=_text(printed), said=_text(messages))
 
 
-def _interruptible(interruption: Interruption, doing: Work, arguments: list[str]) -> int:
+def _interruptible(interruption: Interruption, work: JobWork, arguments: list[str]) -> int:
     """The exit code of the command; a signal ends it as it ends any command, and nothing behind it."""
-    from offsite.cli.progress import told_to
+    from offsite.cli.progress import report_progress_to
 
     try:
         try:
             interruption.raise_in_command()
-            with told_to(doing.progress):
+            with report_progress_to(work.report_progress):
                 return _carried_out(arguments)
         finally:
             interruption.ignore()
@@ -87,10 +87,10 @@ def _carried_out(arguments: list[str]) -> int:
 @contextmanager
 def _into_files() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """A block in which this process, and those that it begins, print into files, to be read at its end."""
-    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
-        for stream, file in ((_STDOUT, printed), (_STDERR, said)):
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as messages:
+        for stream, file in ((_STDOUT, printed), (_STDERR, messages)):
             os.dup2(file.fileno(), stream)
-        yield printed, said
+        yield printed, messages
 
 
 def _text(file: IO[bytes]) -> str:

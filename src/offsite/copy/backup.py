@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from offsite.copy.plan import NO_WINDOW, CopyTask
-from offsite.copy.stamps import SeenStamps, fold_of
+from offsite.copy.stamps import ObservedStamps, stamp_fold
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.fetch_pace import Unlimited
 from offsite.kafka.fetch_size import FETCH_BYTES
@@ -22,7 +22,7 @@ from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced
 from offsite.model.size import MIB
 from offsite.repository.layout import BackupLayout
-from offsite.repository.segments.open_segment import Objects
+from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
@@ -56,7 +56,7 @@ class BackupReceipt:
     gaps: tuple[Gap, ...] = ()
     last_batch: LastBatch | None = None
     tail: StretchTail | None = None
-    stamps: SeenStamps | None = None
+    stamps: ObservedStamps | None = None
 
 
 class RangeReads:
@@ -65,7 +65,7 @@ class RangeReads:
 
     def __init__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> None:
         _, target_bytes = _destination(ends.store, pack)
-        self._lease = rate_lease.reads()
+        self._lease = rate_lease.read_lease()
         pace = self._lease or Unlimited(_chunk_bytes(target_bytes))
         self._reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle, pace=pace)
         reading = _reading(task)
@@ -77,12 +77,12 @@ class RangeReads:
         if self._lease is None:
             self._begun = self._reader.begin_task(self._first)
 
-    def __call__(self, asked: ReadTask) -> Iterator[Item]:
-        begun, self._begun = self._begun, None
-        return begun if begun is not None and asked == self._first else self._reader.read_task(asked)
+    def __call__(self, task: ReadTask) -> Iterator[Item]:
+        started, self._begun = self._begun, None
+        return started if started is not None and task == self._first else self._reader.read_task(task)
 
 
-def begun_reads(task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeReads:
+def start_reads(task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeReads:
     """The reads of one of many ranges, started before the turn of the range."""
     reads = RangeReads(task, ends=ends, pack=pack)
     reads.begin()
@@ -97,13 +97,15 @@ def copy_range(
 
     Raises the errors of the reader and the store; nothing of the range is committed in such a case.
     """
-    return copy_read(task, reads or RangeReads(task, ends=ends, pack=pack), ends=ends, pack=pack)
+    return copy_range_with(task, reads or RangeReads(task, ends=ends, pack=pack), ends=ends, pack=pack)
 
 
-Read = Callable[[ReadTask], Iterator[Item]]
+TaskReader = Callable[[ReadTask], Iterator[Item]]
 
 
-def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+def copy_range_with(
+    task: CopyTask, read: TaskReader, *, ends: BackupEnds, pack: PackWriter | None = None
+) -> BackupReceipt:
     """As `copy_range`, with `read` as the function that reads a task."""
     objects, target_bytes = _destination(ends.store, pack)
     reading = _reading(task)
@@ -111,7 +113,7 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
         check_border(read, reading, task.border)
     last_batch: LastBatch | None = None
     fold = None if task.window_start == NO_WINDOW else TailFold(window_start=task.window_start)
-    stamps = fold_of(task)
+    stamps = stamp_fold(task)
     writer = SegmentWriter(
         store=objects,
         target_bytes=target_bytes,
@@ -124,7 +126,7 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
     holes: list[Hole] = []
     gaps: list[Gap] = []
     with writer:
-        for item in meter.counted(read(reading)):
+        for item in meter.count_items(read(reading)):
             match item:
                 case Hole():
                     holes.append(item)
@@ -134,34 +136,34 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
                 case Chunk():
                     writer.append(item)
                     if fold is not None:
-                        fold.look(item.batches)
+                        fold.observe(item.batches)
                     if stamps is not None:
-                        stamps.look(item.data, item.batches)
+                        stamps.observe(item.data, item.batches)
                     last_batch = LastBatch.of(item.batches[-1])
-        segments = pack.placed(writer.close()) if pack else writer.close()
+        segments = pack.with_places(writer.close()) if pack else writer.close()
     outside = tuple(_outside(gaps, segments))
     return BackupReceipt(
         segments=segments,
         holes=tuple(holes),
         gaps=outside,
         last_batch=last_batch,
-        tail=_told(fold),
-        stamps=None if stamps is None else stamps.seen,
+        tail=_tail_or_none(fold),
+        stamps=None if stamps is None else stamps.observed,
     )
 
 
-def _told(fold: TailFold | None) -> StretchTail | None:
-    tail = StretchTail() if fold is None else fold.of_stretch()
+def _tail_or_none(fold: TailFold | None) -> StretchTail | None:
+    tail = StretchTail() if fold is None else fold.stretch_tail()
     return None if tail.is_empty else tail
 
 
-def _destination(store: Store, pack: PackWriter | None) -> tuple[Objects, int]:
-    return (pack, TARGET_SEGMENT_BYTES) if pack else paced(store)
+def _destination(store: Store, pack: PackWriter | None) -> tuple[ObjectSink, int]:
+    return (pack, TARGET_SEGMENT_BYTES) if pack else paced_destination(store)
 
 
-def paced(store: Store) -> tuple[Objects, int]:
+def paced_destination(store: Store) -> tuple[ObjectSink, int]:
     """The destination of segments at the write rate of the running task, and the target size of a segment."""
-    if (pace := rate_lease.writes()) is None:
+    if (pace := rate_lease.write_lease()) is None:
         return store, TARGET_SEGMENT_BYTES
     return PacedStore(store, pace), object_bytes(store, pace.bytes_per_s, most=TARGET_SEGMENT_BYTES)
 
@@ -190,7 +192,7 @@ def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
             yield gap
 
 
-def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:
+def check_border(read: TaskReader, task: ReadTask, border: LastBatch) -> None:
     """Check that the log still holds the batch `border`, the last batch in the backup, before the copy continues.
 
     Leader epochs reveal a log that a new leader has cut back (see `services.backup.log_truncation`). Leader epochs do

@@ -16,8 +16,8 @@ from functools import partial
 from itertools import accumulate
 from typing import Protocol
 
-from offsite.copy.backup import BackupEnds, BackupReceipt, RangeReads, begun_reads, copy_range, paced
-from offsite.copy.plan import OF_ONE_PARTITION, CopyTask
+from offsite.copy.backup import BackupEnds, BackupReceipt, RangeReads, copy_range, paced_destination, start_reads
+from offsite.copy.plan import PARTITION_ERRORS, CopyTask
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable
 from offsite.model.ids import random_id
@@ -41,7 +41,7 @@ AHEAD = 2
 SILENT_MAX = 2
 """Partitions of a bundle that may end in minutes of waiting for their brokers."""
 
-Copied = Done[BackupReceipt] | Failed
+CopyOutcome = Done[BackupReceipt] | Failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class CopyBundle:
         return named([str(task.range.topic_partition) for task in self.tasks], most=1, of="ranges")
 
 
-def bundled(tasks: Sequence[CopyTask], *, slots: int, packed_from: int) -> tuple[CopyBundle, ...]:
+def bundle_copies(tasks: Sequence[CopyTask], *, slots: int, packed_from: int) -> tuple[CopyBundle, ...]:
     """`tasks` as bundles, the large ranges first and in their order. `slots`: number of bundles that can run at once;
     `packed_from`: number of small ranges from which on small ranges share objects."""
     small = [number for number, task in enumerate(tasks) if is_small(task)]
@@ -98,7 +98,7 @@ def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Itera
         begin = end
 
 
-class CopyOne(Protocol):
+class CopyRange(Protocol):
     """The copy of one range, such as `copy_range`."""
 
     def __call__(
@@ -106,28 +106,28 @@ class CopyOne(Protocol):
     ) -> BackupReceipt: ...
 
 
-class BeginOne(Protocol):
+class StartReads(Protocol):
     """Starts the reads of one range, such as `start_reads`."""
 
     def __call__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeReads | None: ...
 
 
 def copy_bundle(
-    bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOne = copy_range, begin: BeginOne = begun_reads
-) -> tuple[Copied, ...]:
+    bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyRange = copy_range, begin: StartReads = start_reads
+) -> tuple[CopyOutcome, ...]:
     """Copy the ranges, and return the outcomes in order. `base`: the newest commit when the run began. Raises errors
     that do not concern one range; nothing of the bundle counts in such a case."""
     if not bundle.packed:
         return tuple(Done(value=copy(task, ends=ends)) for task in bundle.tasks)
-    with PackWriter(paced(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
+    with PackWriter(paced_destination(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
         outcomes = tuple(_all_copied(bundle, ends, pack, copy, begin))
         pack.close()
     return outcomes
 
 
 def _all_copied(
-    bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, copy: CopyOne, begin: BeginOne
-) -> Iterator[Copied]:
+    bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, copy: CopyRange, begin: StartReads
+) -> Iterator[CopyOutcome]:
     """A broker that dies during a round affects hundreds of ranges, and every range would wait for minutes. After
     `SILENT_MAX` silent partitions the rest is left to the next run: it knows the missing brokers before it begins."""
     silent: set[TopicPartition] = set()
@@ -162,8 +162,10 @@ def _begun_ahead(
     yield from ahead
 
 
-def _copied(task: CopyTask, ends: BackupEnds, pack: PackWriter, copy: CopyOne, reads: RangeReads | None) -> Copied:
+def _copied(
+    task: CopyTask, ends: BackupEnds, pack: PackWriter, copy: CopyRange, reads: RangeReads | None
+) -> CopyOutcome:
     try:
         return Done(value=copy(task, ends=ends, pack=pack, reads=reads))
-    except (*OF_ONE_PARTITION, Denied) as error:
+    except (*PARTITION_ERRORS, Denied) as error:
         return Failed(error=error, trace=safe_trace(error))

@@ -80,10 +80,10 @@ class SelectedChains:
         selected."""
         if not self.topics:
             raise NoSuchTopic(f"no topic of backup {self.backup} is selected", hint=_hint(self.backup))
-        kept = [topic for topic in self.topics if topic.topic not in PROTECTED_TOPICS]
+        unprotected = [topic for topic in self.topics if topic.topic not in PROTECTED_TOPICS]
         return replace(
             self,
-            topics=tuple(sorted(kept, key=lambda topic: not topic.shape.holds_schemas)),
+            topics=tuple(sorted(unprotected, key=lambda topic: not topic.shape.holds_schemas)),
             holes=tuple(hole for hole in self.holes if hole.partition_id.topic not in PROTECTED_TOPICS),
             skipped=tuple((name, "owned by the brokers") for name in sorted(self.names & PROTECTED_TOPICS)),
         )
@@ -92,20 +92,20 @@ class SelectedChains:
 def select_chains(point: PointInTime, selection: TopicSelection) -> SelectedChains:
     """The chains of the topics that match `selection`, sorted by name; may be empty. Raises `NoSuchTopic` for a full
     name that the restore point does not know."""
-    known = point.state.latest_shapes()
-    if missing := selection.missing(known):
+    shapes = point.state.latest_shapes()
+    if missing := selection.missing(shapes):
         raise NoSuchTopic(
             f"backup {point.state.backup} has no topic {', '.join(missing)} at commit {point.state.seq}",
             hint=_hint(point.state.backup),
         )
-    return chains_of(point, selection.select(known, internal=PROTECTED_TOPICS))
+    return chains_of(point, selection.select(shapes, internal=PROTECTED_TOPICS))
 
 
 def chains_of(point: PointInTime, topics: Iterable[str]) -> SelectedChains:
     """The chains of the latest incarnations of `topics`, sorted by name. Names unknown to the restore point are
     ignored."""
-    state, known = point.state, point.state.latest_shapes()
-    shapes = [known[topic] for topic in sorted(set(topics) & known.keys())]
+    state, latest = point.state, point.state.latest_shapes()
+    shapes = [latest[topic] for topic in sorted(set(topics) & latest.keys())]
     incarnations = {shape.incarnation for shape in shapes}
     holes = tuple(hole for hole in state.holes if hole.partition_id.incarnation in incarnations)
     starts = hole_starts(holes)
@@ -122,7 +122,7 @@ def hole_starts(holes: Iterable[RecordedHole]) -> dict[PartitionId, tuple[int, .
     starts: defaultdict[PartitionId, set[int]] = defaultdict(set)
     for hole in holes:
         starts[hole.partition_id].add(hole.start)
-    return {partition_id: tuple(sorted(found)) for partition_id, found in starts.items()}
+    return {partition_id: tuple(sorted(offsets)) for partition_id, offsets in starts.items()}
 
 
 def _chains(

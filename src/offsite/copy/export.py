@@ -15,9 +15,9 @@ from functools import partial
 from typing import Protocol
 from uuid import UUID
 
-from offsite.archives.archive import ArchiveWriter, Written
+from offsite.archives.archive import ArchiveWriter, RangeReceipt
 from offsite.copy.chain import PartitionChain
-from offsite.copy.plan import OF_ONE_PARTITION
+from offsite.copy.plan import PARTITION_ERRORS
 from offsite.copy.source_view import SourceView, committed_view, undecided_batches
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
@@ -62,7 +62,7 @@ class RecordSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackupRecords:
+class BackupRecordSource:
     """Records of a backup. Raises `DamagedObject`, and the errors of the store."""
 
     store: Store
@@ -85,7 +85,7 @@ class BackupRecords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRecords:
+class ClusterRecordSource:
     """Records of a cluster. Raises the errors of `PartitionReader`. With `read_committed` ranges end at the last stable
     offset: every transaction in a range has an outcome, maybe behind the range."""
 
@@ -97,7 +97,7 @@ class ClusterRecords:
 
     def records(self, task: ExportTask, log_range: LogRange) -> Iterator[RecordColumns | Hole]:
         view: CommittedView | None = None
-        for item in meter.counted(self._read(task, log_range)):
+        for item in meter.count_items(self._read(task, log_range)):
             if isinstance(item, Hole):
                 log_range = replace(log_range, start=item.end)  # of a batch cut by the hole, only the rest counts
                 yield item
@@ -159,7 +159,7 @@ class ExportReceipt:
     reason why the cluster did not allow the read."""
 
     range: LogRange
-    written: Written | None
+    written: RangeReceipt | None
     holes: tuple[Hole, ...] = ()
     undecided_from: int = -1
     failed: OffsiteError | None = None
@@ -174,7 +174,7 @@ def export_range(task: ExportTask, *, ends: ExportEnds) -> ExportReceipt:
     try:
         with rare_collections():
             return _export(task, ends)
-    except OF_ONE_PARTITION as error:
+    except PARTITION_ERRORS as error:
         if task.chain is not None:  # in a backup the error means damage
             raise
         return ExportReceipt(range=task.range, written=None, failed=error)

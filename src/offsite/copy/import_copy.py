@@ -14,18 +14,18 @@ from offsite.log.batch import scan
 from offsite.log.chunk import Chunk
 from offsite.log.codecs.codec import ZSTD
 from offsite.log.range import LogRange
-from offsite.log.records.batch_records import batches_of
+from offsite.log.records.batch_records import encode_batches
 from offsite.log.records.record import Record
 from offsite.model.errors import UnfitArchive
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
-from offsite.spark.meter import counted
+from offsite.spark.meter import count_items
 from offsite.stores.store import Store
 
 
-class Taken(NamedTuple):
+class ImportedSpan(NamedTuple):
     """Offsets `[start, end)` from which earlier imports took `records` records. None: the records are not compared."""
 
     start: int
@@ -34,11 +34,11 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
+class EarlierImports:
     """The earlier imports of a piece that no index lists. The files of the piece begin at `start` now. `spans` rise."""
 
     start: int
-    spans: tuple[Taken, ...]
+    spans: tuple[ImportedSpan, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class ImportTask:
     piece: Piece
     is_first: bool
     lost_at: tuple[int, ...] = ()
-    earlier: Earlier | None = None
+    earlier: EarlierImports | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class ImportEnds:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostSpan:
     """Offsets `[start, end)` lost to damage: from behind the last record before the damage to the first record
     after."""
 
@@ -83,7 +83,7 @@ class ImportReceipt:
     end: int
     segments: tuple[Segment, ...]
     damages: tuple[Damage, ...]
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[LostSpan, ...] = ()
 
 
 def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
@@ -113,7 +113,7 @@ def _new_records(reader: ArchiveReader, task: ImportTask, on_damage: OnDamage) -
     if task.earlier is None:
         yield from reader.read(task.piece, on_damage)
         return
-    counted_taken = _CountedTaken(task.piece, task.earlier.spans)
+    counted_taken = _ImportedCounter(task.piece, task.earlier.spans)
     for run in reader.read(replace(task.piece, start=task.earlier.start), on_damage):
         old = bisect_left(run, task.piece.start, key=_offset)
         counted_taken.count(run[:old])
@@ -121,10 +121,10 @@ def _new_records(reader: ArchiveReader, task: ImportTask, on_damage: OnDamage) -
             yield run[old:] if old else run
 
 
-class _CountedTaken:
+class _ImportedCounter:
     """Counts the records of the archive where earlier imports took some."""
 
-    def __init__(self, piece: Piece, spans: Sequence[Taken]) -> None:
+    def __init__(self, piece: Piece, spans: Sequence[ImportedSpan]) -> None:
         self._piece, self._spans = piece, spans
         self._span = self._records = 0
 
@@ -158,24 +158,24 @@ def _offset(record: Record) -> int:
 
 def _with_lost(
     runs: Iterator[Sequence[Record]], task: ImportTask, damages: Sequence[Damage]
-) -> Iterator[Sequence[Record] | Lost]:
+) -> Iterator[Sequence[Record] | LostSpan]:
     """The `runs`, with a `LostSpan` wherever offsets are missing and damage was reported meanwhile or before. `damages`
     grow while `runs` are read."""
-    piece, told = task.piece, 0
+    piece, reported_count = task.piece, 0
     position = piece.start
     for run in runs:
         if run:
-            if _is_lost(position, run[0].offset, task, damages[told:]):
-                yield Lost(position, run[0].offset)
-            position, told = run[-1].offset + 1, len(damages)
+            if _is_lost(position, run[0].offset, task, damages[reported_count:]):
+                yield LostSpan(position, run[0].offset)
+            position, reported_count = run[-1].offset + 1, len(damages)
             yield run
-    if piece.end is not None and _is_lost(position, piece.end, task, damages[told:]):
-        yield Lost(position, piece.end)
+    if piece.end is not None and _is_lost(position, piece.end, task, damages[reported_count:]):
+        yield LostSpan(position, piece.end)
 
 
-def _is_lost(start: int, end: int, task: ImportTask, told: Sequence[Damage]) -> bool:
-    was_told = not all(damage.is_note for damage in told)
-    return start < end and (was_told or any(start <= offset < end for offset in task.lost_at))
+def _is_lost(start: int, end: int, task: ImportTask, damages: Sequence[Damage]) -> bool:
+    has_damage = not all(damage.is_note for damage in damages)
+    return start < end and (has_damage or any(start <= offset < end for offset in task.lost_at))
 
 
 class _Copy:
@@ -185,27 +185,27 @@ class _Copy:
         piece = task.piece
         self.start, self.end = piece.start, piece.start if piece.end is None else piece.end
         self.segments: tuple[Segment, ...] = ()
-        self.lost: list[Lost] = []
+        self.lost: list[LostSpan] = []
         self._task, self._ends = task, ends
         self._writer: SegmentWriter | None = None
 
-    def run(self, items: Iterator[Sequence[Record] | Lost]) -> None:
+    def run(self, items: Iterator[Sequence[Record] | LostSpan]) -> None:
         with ExitStack() as stack:
             for lost, group in groupby(items, key=_lost_of):
                 if lost is not None:
                     self._lose(lost)
                 else:
-                    self._take(batches_of(_runs(group), codec=ZSTD), stack)
+                    self._take(encode_batches(_runs(group), codec=ZSTD), stack)
             if self._writer is not None:
                 self.segments = self._writer.close(end=self.end)
 
-    def _lose(self, lost: Lost) -> None:
+    def _lose(self, lost: LostSpan) -> None:
         self.lost.append(lost)
         if self._writer is not None:
             self._writer.skip_to(lost.end)
 
     def _take(self, batches: Iterator[bytearray], stack: ExitStack) -> None:
-        for chunk in counted(Chunk(data=memoryview(batch), batches=scan(batch)) for batch in batches):
+        for chunk in count_items(Chunk(data=memoryview(batch), batches=scan(batch)) for batch in batches):
             (header,) = chunk.batches
             if self._writer is None:
                 self._writer = stack.enter_context(self._begin(header.base_offset))
@@ -228,9 +228,9 @@ class _Copy:
         )
 
 
-def _lost_of(item: Sequence[Record] | Lost) -> Lost | None:
-    return item if isinstance(item, Lost) else None
+def _lost_of(run_or_lost: Sequence[Record] | LostSpan) -> LostSpan | None:
+    return run_or_lost if isinstance(run_or_lost, LostSpan) else None
 
 
-def _runs(items: Iterable[Sequence[Record] | Lost]) -> Iterator[Sequence[Record]]:
-    return (item for item in items if not isinstance(item, Lost))
+def _runs(items: Iterable[Sequence[Record] | LostSpan]) -> Iterator[Sequence[Record]]:
+    return (run for run in items if not isinstance(run, LostSpan))

@@ -37,7 +37,7 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownIncarnation:
+class IncarnationSummary:
     """One of the `of` incarnations of a topic known to a point; `number` counts from the oldest. Only one is `taken`;
     `because` is the reason for the taken one.
 
@@ -78,7 +78,7 @@ class KnownIncarnation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class IncarnationCriteria:
     """The criteria for an incarnation, in order: `ids` (topic → id, for the reason `ids_because`), `named` (see
     `parse_incarnations`), and the time `until_ms`. Retention has removed all data of the incarnations in `emptied`:
     missing data of such an incarnation proves nothing."""
@@ -90,53 +90,66 @@ class Wanted:
     emptied: Collection[TopicIncarnation] = ()
 
 
-def several(state: BackupState, topics: Collection[str]) -> set[str]:
+def topics_with_several_incarnations(state: BackupState, topics: Collection[str]) -> set[str]:
     """The topics out of `topics` with more than one incarnation in `state`."""
     counts = Counter(incarnation.topic for incarnation in state.topics)
     return {topic for topic in topics if counts[topic] > 1}
 
 
-def emptied(state: BackupState, head: BackupState) -> frozenset[TopicIncarnation]:
+def emptied_incarnations(state: BackupState, head: BackupState) -> frozenset[TopicIncarnation]:
     """The incarnations of restore point `state` without data, because retention removed the data, as recorded by
     `head`, the newest state."""
-    let_go = {each.incarnation for each in state.positions if head.let_go_at(state.seq, each)}
-    return frozenset(let_go - {each.incarnation for each in state.segments})
+    let_go = {partition_id.incarnation for partition_id in state.positions if head.expired_at(state.seq, partition_id)}
+    return frozenset(let_go - {partition_id.incarnation for partition_id in state.segments})
 
 
 def find_incarnations(
-    backup: Backup, state: BackupState, topics: Collection[str], wanted: Wanted
-) -> tuple[KnownIncarnation, ...]:
+    backup: Backup, state: BackupState, topics: Collection[str], criteria: IncarnationCriteria
+) -> tuple[IncarnationSummary, ...]:
     """The incarnations of all `topics` with several incarnations in `state`, one of every topic `taken`. Reads the
     commits only when such topics exist.
 
     Raises `IncarnationUnclear`, `BadOption` for a name that fits no incarnation or several, and `DamagedCommit`.
     """
-    if others := sorted(set(wanted.named) - set(topics)):
-        raise BadOption(f"--incarnation names {', '.join(others)}, which is not selected", hint="name it with --topics")
-    asked = several(state, topics) | set(wanted.named)
-    if not asked:
+    if unselected := sorted(set(criteria.named) - set(topics)):
+        raise BadOption(
+            f"--incarnation names {', '.join(unselected)}, which is not selected", hint="name it with --topics"
+        )
+    ambiguous = topics_with_several_incarnations(state, topics) | set(criteria.named)
+    if not ambiguous:
         return ()
-    sightings = read_sightings(backup.log, asked, upto=state.seq)
+    sightings = read_sightings(backup.log, ambiguous, upto=state.seq)
     if backup.descriptor.is_import:  # the time of an import says nothing about the lifetime
-        sightings = {each: replace(seen, alive_ms=UNKNOWN_MS) for each, seen in sightings.items()}
-    if unseen := [each for each in state.topics if each.topic in asked and each not in sightings]:
+        sightings = {incarnation: replace(sighting, alive_ms=UNKNOWN_MS) for incarnation, sighting in sightings.items()}
+    if unseen := [
+        incarnation for incarnation in state.topics if incarnation.topic in ambiguous and incarnation not in sightings
+    ]:
         raise damaged_commit(
             f"no commit of {state.backup} to {state.seq} saw topic {unseen[0].topic} with one of its ids"
         )
-    found = [each for each in choose(known_incarnations(state, asked, sightings), wanted) if each.of > 1]
-    for each in found:
-        event = "incarnation_taken" if each.taken else "incarnation_left_aside"
-        decided(event, why=each.because or "another one was taken", topic=each.topic, topic_id=each.topic_id)
-    return tuple(found)
+    incarnations = [
+        incarnation
+        for incarnation in choose_incarnations(summarize_incarnations(state, ambiguous, sightings), criteria)
+        if incarnation.of > 1
+    ]
+    for incarnation in incarnations:
+        event = "incarnation_taken" if incarnation.taken else "incarnation_left_aside"
+        decided(
+            event,
+            why=incarnation.because or "another one was taken",
+            topic=incarnation.topic,
+            topic_id=incarnation.topic_id,
+        )
+    return tuple(incarnations)
 
 
-def known_incarnations(
+def summarize_incarnations(
     state: BackupState, topics: Collection[str], sightings: Mapping[TopicIncarnation, Sighting]
-) -> dict[str, list[KnownIncarnation]]:
+) -> dict[str, list[IncarnationSummary]]:
     """All incarnations of `topics`, the oldest first."""
     return {
         topic: [
-            _known(state, shape, sightings[shape.incarnation], number=number, of=len(shapes))
+            _summarize(state, shape, sightings[shape.incarnation], number=number, of=len(shapes))
             for number, shape in enumerate(shapes, 1)
         ]
         for topic in sorted(topics)
@@ -144,54 +157,68 @@ def known_incarnations(
     }
 
 
-def choose(known: Mapping[str, Sequence[KnownIncarnation]], wanted: Wanted) -> tuple[KnownIncarnation, ...]:
+def choose_incarnations(
+    by_topic: Mapping[str, Sequence[IncarnationSummary]], criteria: IncarnationCriteria
+) -> tuple[IncarnationSummary, ...]:
     """All incarnations of `by_topic`, one of every topic `taken`. Raises `IncarnationUnclear`, and `BadOption` for a
     name that fits none or several."""
-    return tuple(each for of_topic in known.values() for each in _one_taken(of_topic, wanted))
+    return tuple(incarnation for of_topic in by_topic.values() for incarnation in _mark_taken(of_topic, criteria))
 
 
-def without_others(state: BackupState, known: Collection[KnownIncarnation]) -> BackupState:
+def drop_other_incarnations(state: BackupState, incarnations: Collection[IncarnationSummary]) -> BackupState:
     """`state` as if the incarnations not taken had never existed."""
-    left = {each.incarnation for each in known if not each.taken}
-    if not left:
+    not_taken = {incarnation.incarnation for incarnation in incarnations if not incarnation.taken}
+    if not not_taken:
         return state
     return replace(
         state,
-        topics={each: shape for each, shape in state.topics.items() if each not in left},
-        positions={each: found for each, found in state.positions.items() if each.incarnation not in left},
-        segments={each: found for each, found in state.segments.items() if each.incarnation not in left},
-        holes=tuple(hole for hole in state.holes if hole.partition_id.incarnation not in left),
+        topics={incarnation: shape for incarnation, shape in state.topics.items() if incarnation not in not_taken},
+        positions={
+            partition_id: position
+            for partition_id, position in state.positions.items()
+            if partition_id.incarnation not in not_taken
+        },
+        segments={
+            partition_id: segments
+            for partition_id, segments in state.segments.items()
+            if partition_id.incarnation not in not_taken
+        },
+        holes=tuple(hole for hole in state.holes if hole.partition_id.incarnation not in not_taken),
     )
 
 
-def incarnation_notes(known: Collection[KnownIncarnation], *, option: str = "--incarnation ") -> Iterator[str]:
+def incarnation_notes(incarnations: Collection[IncarnationSummary], *, option: str = "--incarnation ") -> Iterator[str]:
     """Sentences for a person: the taken incarnation of every topic, and the option for another incarnation."""
-    for taken in (each for each in known if each.taken):
-        yield f"{taken.topic} was deleted and made anew: this is {taken}, because {taken.because}"
-        for other in (each for each in known if each.topic == taken.topic and not each.taken):
+    for chosen in (candidate for candidate in incarnations if candidate.taken):
+        yield f"{chosen.topic} was deleted and made anew: this is {chosen}, because {chosen.because}"
+        for other in (
+            candidate for candidate in incarnations if candidate.topic == chosen.topic and not candidate.taken
+        ):
             yield f"left aside: {other}; to take it: {option}{other.topic}={other.number}"
 
 
-def _known(state: BackupState, shape: TopicShape, seen: Sighting, *, number: int, of: int) -> KnownIncarnation:
+def _summarize(
+    state: BackupState, shape: TopicShape, sighting: Sighting, *, number: int, of: int
+) -> IncarnationSummary:
     ids = list(shape.partition_ids)
-    segments = [segment for each in ids for segment in state.segments.get(each, ())]
+    segments = [segment for partition_id in ids for segment in state.segments.get(partition_id, ())]
     dated = [segment for segment in segments if segment.records]
     by_broker = [segment for segment in dated if segment.timestamp_types == (LOG_APPEND_TIME,)]
-    return KnownIncarnation(
+    return IncarnationSummary(
         topic=shape.topic,
         topic_id=shape.topic_id,
         number=number,
         of=of,
         partitions=shape.partitions,
         records=sum(segment.records for segment in segments),
-        ranges=tuple(_range(state, each) for each in ids),
+        ranges=tuple(_range(state, partition_id) for partition_id in ids),
         oldest_ms=min((_oldest_ms(segment) for segment in dated), default=None),
         newest_ms=max((segment.timestamp_max_ms for segment in dated), default=-1),
-        first_commit=seen.first_commit,
-        last_commit=seen.last_commit,
-        last_seen_ms=seen.last_ms,
-        lived_from_ms=min((seen.first_ms, *map(_oldest_ms, by_broker))),
-        lived_to_ms=max((seen.alive_ms, *(segment.timestamp_max_ms for segment in by_broker))),
+        first_commit=sighting.first_commit,
+        last_commit=sighting.last_commit,
+        last_seen_ms=sighting.last_ms,
+        lived_from_ms=min((sighting.first_ms, *map(_oldest_ms, by_broker))),
+        lived_to_ms=max((sighting.alive_ms, *(segment.timestamp_max_ms for segment in by_broker))),
     )
 
 
@@ -205,49 +232,53 @@ def _range(state: BackupState, partition: PartitionId) -> OffsetRange:
     return OffsetRange(partition=partition.partition, start=start, end=end)
 
 
-def _one_taken(known: Sequence[KnownIncarnation], wanted: Wanted) -> Iterator[KnownIncarnation]:
-    taken, because = _chosen(known, wanted)
-    for each in known:
-        is_it = each is taken
-        yield replace(each, taken=is_it, because=because if is_it else "")
+def _mark_taken(
+    incarnations: Sequence[IncarnationSummary], criteria: IncarnationCriteria
+) -> Iterator[IncarnationSummary]:
+    chosen, because = _choose_one(incarnations, criteria)
+    for incarnation in incarnations:
+        is_it = incarnation is chosen
+        yield replace(incarnation, taken=is_it, because=because if is_it else "")
 
 
-def _chosen(known: Sequence[KnownIncarnation], wanted: Wanted) -> tuple[KnownIncarnation, str]:
-    topic = known[0].topic
-    if topic in wanted.ids:
-        found = [each for each in known if each.topic_id == wanted.ids[topic]]
-        if found:
-            return found[0], wanted.ids_because
-    if topic in wanted.named:
-        return _named(known, wanted.named[topic]), f"{wanted.named[topic]} was asked for"
-    if wanted.until_ms is None:
-        return known[-1], "it is the newest of that commit"
-    return incarnation_at(known, wanted.until_ms, emptied=wanted.emptied)
+def _choose_one(
+    incarnations: Sequence[IncarnationSummary], criteria: IncarnationCriteria
+) -> tuple[IncarnationSummary, str]:
+    topic = incarnations[0].topic
+    if topic in criteria.ids:
+        matching = [incarnation for incarnation in incarnations if incarnation.topic_id == criteria.ids[topic]]
+        if matching:
+            return matching[0], criteria.ids_because
+    if topic in criteria.named:
+        return _named(incarnations, criteria.named[topic]), f"{criteria.named[topic]} was asked for"
+    if criteria.until_ms is None:
+        return incarnations[-1], "it is the newest of that commit"
+    return incarnation_at(incarnations, criteria.until_ms, emptied=criteria.emptied)
 
 
-def _named(known: Sequence[KnownIncarnation], name: str) -> KnownIncarnation:
+def _named(incarnations: Sequence[IncarnationSummary], name: str) -> IncarnationSummary:
     if name in {OLDEST, NEWEST}:
-        return known[0] if name == OLDEST else known[-1]
-    found = [each for each in known if _is_named(each, name)]
-    if len(found) != 1:
+        return incarnations[0] if name == OLDEST else incarnations[-1]
+    matching = [incarnation for incarnation in incarnations if _is_named(incarnation, name)]
+    if len(matching) != 1:
         raise BadOption(
-            f"--incarnation {known[0].topic}={name} fits {len(found)} of {len(known)} incarnations",
-            hint=f"there are: {'; '.join(map(_with_option, known))}",
+            f"--incarnation {incarnations[0].topic}={name} fits {len(matching)} of {len(incarnations)} incarnations",
+            hint=f"there are: {'; '.join(map(_with_option, incarnations))}",
         )
-    return found[0]
+    return matching[0]
 
 
-def _is_named(known: KnownIncarnation, name: str) -> bool:
-    return known.number == int(name) if is_number(name) else known.topic_id.startswith(name)
+def _is_named(incarnation: IncarnationSummary, name: str) -> bool:
+    return incarnation.number == int(name) if is_number(name) else incarnation.topic_id.startswith(name)
 
 
 def incarnation_at(
-    known: Sequence[KnownIncarnation], time_ms: int, *, emptied: Collection[TopicIncarnation] = ()
-) -> tuple[KnownIncarnation, str]:
+    incarnations: Sequence[IncarnationSummary], time_ms: int, *, emptied: Collection[TopicIncarnation] = ()
+) -> tuple[IncarnationSummary, str]:
     """The incarnation of `incarnations` (the oldest first) that lived at `time_ms`, and the evidence. Before all
     evidence the oldest incarnation: no other can have lived at such a time. Raises `IncarnationUnclear`."""
     because = ""
-    for older, newer in zip(reversed(known[:-1]), reversed(known[1:]), strict=True):
+    for older, newer in zip(reversed(incarnations[:-1]), reversed(incarnations[1:]), strict=True):
         verdict, because = _verdict(older, newer, time_ms, is_emptied=older.incarnation in emptied)
         if verdict is _Verdict.NEWER:
             return newer, because
@@ -257,7 +288,7 @@ def incarnation_at(
                 f"{format_time(time_ms)} ({because}): {older}, or {newer}",
                 hint=f"choose one: {_with_option(older)}; {_with_option(newer)}",
             )
-    return known[0], because
+    return incarnations[0], because
 
 
 class _Verdict(Enum):
@@ -267,7 +298,7 @@ class _Verdict(Enum):
 
 
 def _verdict(
-    older: KnownIncarnation, newer: KnownIncarnation, time_ms: int, *, is_emptied: bool
+    older: IncarnationSummary, newer: IncarnationSummary, time_ms: int, *, is_emptied: bool
 ) -> tuple[_Verdict, str]:
     """Judges two consecutive incarnations. The time is one of records: the dates of records are compared first.
 
@@ -290,5 +321,7 @@ def _verdict(
     return (_Verdict.NEWER if is_newer else _Verdict.OLDER), f"it lived at {at}"
 
 
-def _with_option(known: KnownIncarnation) -> str:
-    return f"--incarnation {known.topic}={known.number} (from commit {known.first_commit} to {known.last_commit})"
+def _with_option(summary: IncarnationSummary) -> str:
+    return (
+        f"--incarnation {summary.topic}={summary.number} (from commit {summary.first_commit} to {summary.last_commit})"
+    )

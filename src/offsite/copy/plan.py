@@ -24,7 +24,7 @@ from offsite.model.size import MIB
 from offsite.participant.number import Form
 from offsite.repository.commit import PartitionId
 
-OF_ONE_PARTITION = (
+PARTITION_ERRORS = (
     NoEvidence,
     LeaderUnavailable,
     SourceTruncated,
@@ -197,9 +197,12 @@ def _to_check(bounds: PartitionBounds, border: LastBatch | None) -> LastBatch | 
     return border if is_there and not bounds.was_compacted else None
 
 
-def without(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
+def without_partitions(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
     """The plan `plan` without the partitions of `sick`; names every sick partition once."""
-    left_out = {(each.topic, each.partition): each for each in (*plan.sick, *reversed(sick))}
+    left_out = {
+        (sick_partition.topic, sick_partition.partition): sick_partition
+        for sick_partition in (*plan.sick, *reversed(sick))
+    }
     return replace(
         plan,
         tasks=tuple(t for t in plan.tasks if (t.range.topic, t.range.partition) not in left_out),
@@ -224,8 +227,8 @@ def _pending(bounds: PartitionBounds, committed: int) -> tuple[LogRange, Hole | 
     start = max(committed, bounds.log_start)
     hole = _hole(bounds, committed, start) if start > committed else None
     pending = LogRange(topic=bounds.topic, partition=bounds.partition, start=start, end=bounds.end)
-    held = max(1, bounds.end - bounds.log_start)
-    return pending, hole, bounds.size_bytes * len(pending) // held
+    log_offsets = max(1, bounds.end - bounds.log_start)
+    return pending, hole, bounds.size_bytes * len(pending) // log_offsets
 
 
 def _hole(bounds: PartitionBounds, start: int, end: int) -> Hole:

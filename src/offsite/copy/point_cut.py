@@ -89,22 +89,28 @@ class PointCut:
         """The offsets of commit markers in `partition` that count as aborts; None: the partition is read as copied."""
         if self.used is None:
             return None
-        found = self._partitions.get(partition)
-        return () if found is None else found.markers
+        cut_partition = self._partitions.get(partition)
+        return () if cut_partition is None else cut_partition.markers
 
     def ends(self) -> dict[PartitionId, int]:
         """The ends of partitions that the cut defines."""
-        return {each: found.end for each, found in self._partitions.items()}
+        return {partition_id: cut_partition.end for partition_id, cut_partition in self._partitions.items()}
 
     def unsettled(self, partition: PartitionId) -> Span | None:
         """The offsets from the first record that may be left out to the end; None: no record is left out. A record in
         this span must not be removed because a later record replaced it: the later record may be left out."""
-        found = self._partitions.get(partition)
-        return None if found is None or found.floor == found.end else (found.floor, found.end)
+        cut_partition = self._partitions.get(partition)
+        return (
+            None
+            if cut_partition is None or cut_partition.floor == cut_partition.end
+            else (cut_partition.floor, cut_partition.end)
+        )
 
     @cached_property
     def _partitions(self) -> Mapping[PartitionId, CutPartition]:
-        return {each.partition_id: each for each in self.used.partitions} if self.used else {}
+        return (
+            {cut_partition.partition_id: cut_partition for cut_partition in self.used.partitions} if self.used else {}
+        )
 
 
 AS_COPIED = PointCut()
@@ -113,30 +119,30 @@ AS_COPIED = PointCut()
 def newest_with_cut(store: Store, head: BackupState) -> PointWithCut | None:
     """The newest restore point of `head` with a usable cut, out of the cuts remembered by a state. Every cut costs at
     most one read. Raises `DamagedObject` for a missing or damaged cut."""
-    for known in reversed(head.cuts):
-        line = next(iter(head.history.upto(known.last)[-1:]), None)
-        if line is not None and line.seq >= known.first and not get_commit_cut(store, known.ref).refused:
-            return PointWithCut(commit=line.seq, complete_ms=min(known.completed_at_ms, line.committed_at_ms))
+    for cut in reversed(head.cuts):
+        line = next(iter(head.history.upto(cut.last)[-1:]), None)
+        if line is not None and line.seq >= cut.first and not get_commit_cut(store, cut.ref).refused:
+            return PointWithCut(commit=line.seq, complete_ms=min(cut.completed_at_ms, line.committed_at_ms))
     return None
 
 
 def default_point(store: Store, head: BackupState) -> DefaultPoint:
     """The default commit of a restore when `head` is the newest state: the newest commit with a cut, or the newest
     commit when no recent commit has a cut. Raises as `newest_with_cut`."""
-    found, newest = newest_with_cut(store, head), DefaultPoint.newest(head)
-    if found is None or newest.complete_ms - found.complete_ms > RECENT_MS:
+    cut_point, newest = newest_with_cut(store, head), DefaultPoint.newest(head)
+    if cut_point is None or newest.complete_ms - cut_point.complete_ms > RECENT_MS:
         return newest
-    if found.commit == head.seq:
-        return DefaultPoint(commit=found.commit, complete_ms=found.complete_ms)
+    if cut_point.commit == head.seq:
+        return DefaultPoint(commit=cut_point.commit, complete_ms=cut_point.complete_ms)
     # After a complete pass, the time of a commit of retention or of a pin says nothing.
-    is_complete = head.completed_at_ms > found.complete_ms and not head.incomplete
+    is_complete = head.completed_at_ms > cut_point.complete_ms and not head.incomplete
     newer = NewerCommit(
         commit=head.seq,
-        more_ms=(head.completed_at_ms if is_complete else head.committed_at_ms) - found.complete_ms,
+        more_ms=(head.completed_at_ms if is_complete else head.committed_at_ms) - cut_point.complete_ms,
         is_amid=head.incomplete,
         at_most=not is_complete and not head.incomplete,
     )
-    return DefaultPoint(commit=found.commit, complete_ms=found.complete_ms, newer=newer)
+    return DefaultPoint(commit=cut_point.commit, complete_ms=cut_point.complete_ms, newer=newer)
 
 
 def choose_cut(  # noqa: PLR0913  # keyword-only: what else speaks for or against a cut
@@ -157,11 +163,11 @@ def choose_cut(  # noqa: PLR0913  # keyword-only: what else speaks for or agains
     """
     if choice is CutChoice.AS_COPIED:
         return PointCut(why=unasked or "that was asked for")
-    known = None if ends_elsewhere or commit.cut is None else get_commit_cut(store, commit.cut)
-    if known is not None and not known.refused:
-        _check_is_of(known, commit)
-        return PointCut(used=known)
-    refused = "" if known is None else known.refused
+    recorded = None if ends_elsewhere or commit.cut is None else get_commit_cut(store, commit.cut)
+    if recorded is not None and not recorded.refused:
+        _check_is_of(recorded, commit)
+        return PointCut(used=recorded)
+    refused = "" if recorded is None else recorded.refused
     why = ends_elsewhere or (f"its cut must not be used: {refused}" if refused else _unknown(commit))
     if not ends_elsewhere and head is not None:
         why += _other(store, head)
@@ -191,11 +197,11 @@ def _other(store: Store, head: BackupState) -> str:
 
 def _check_is_of(cut: CommitCut, commit: BackupState) -> None:
     """A cut removes records of a commit, and adds none."""
-    for each in cut.partitions:
-        position = commit.positions.get(each.partition_id)
-        if position is not None and each.end > position.end:
+    for part in cut.partitions:
+        position = commit.positions.get(part.partition_id)
+        if position is not None and part.end > position.end:
             raise DamagedObject(
-                f"the consistent cut of commit {commit.seq} ends {each.partition_id} at offset {each.end}, and the "
+                f"the consistent cut of commit {commit.seq} ends {part.partition_id} at offset {part.end}, and the "
                 f"backup holds it to {position.end}",
                 hint=HINT,
             )

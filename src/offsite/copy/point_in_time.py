@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offsite.copy.incarnations import KnownIncarnation, without_others
+from offsite.copy.incarnations import IncarnationSummary, drop_other_incarnations
 from offsite.copy.point_cut import AS_COPIED, PointCut
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.selections.topic_choices import PartitionSelection
@@ -41,27 +41,29 @@ class PointInTime:
     commit: BackupState
     state: BackupState
     until_ms: int | None = None
-    incarnations: tuple[KnownIncarnation, ...] = ()
+    incarnations: tuple[IncarnationSummary, ...] = ()
     partitions: PartitionSelection = field(default_factory=PartitionSelection)
     cut: PointCut = AS_COPIED
 
     def cuts(self) -> tuple[PartitionCut, ...]:
         """The partitions that are not taken whole, sorted."""
-        found = (self._cut(partition) for partition in sorted(self.commit.segments))
-        return tuple(cut for cut in found if cut.edge_segments or cut.left_out_segments)
+        cuts = (self._cut(partition) for partition in sorted(self.commit.segments))
+        return tuple(cut for cut in cuts if cut.edge_segments or cut.left_out_segments)
 
     def _cut(self, partition: PartitionId) -> PartitionCut:
         position = self.state.positions[partition]
-        taken = self.state.segments.get(partition, ())
+        segments = self.state.segments.get(partition, ())
         commit_end = self.commit.positions[partition].end  # a roll-up may join later records with older ones
-        edges = sum(position.end < min(segment.end, commit_end) or is_open(segment, self.until_ms) for segment in taken)
+        edges = sum(
+            position.end < min(segment.end, commit_end) or is_open(segment, self.until_ms) for segment in segments
+        )
         return PartitionCut(
             partition=partition,
             end=position.end,
             commit_end=commit_end,
-            whole_segments=len(taken) - edges,
+            whole_segments=len(segments) - edges,
             edge_segments=edges,
-            left_out_segments=len(self.commit.segments[partition]) - len(taken),
+            left_out_segments=len(self.commit.segments[partition]) - len(segments),
         )
 
 
@@ -71,11 +73,11 @@ def point_in_time(
     ends: Mapping[PartitionId, int] | None = None,
     until_ms: int | None = None,
     partitions: PartitionSelection | None = None,
-    incarnations: Sequence[KnownIncarnation] = (),
+    incarnations: Sequence[IncarnationSummary] = (),
 ) -> PointInTime:
     """The point of `commit` with the ends `ends` where given, with the records dated `until_ms` or before, of
     `partitions`. Incarnations in `incarnations` that were not taken are left out."""
-    commit = without_others(commit, incarnations)
+    commit = drop_other_incarnations(commit, incarnations)
     state = _ended(commit, ends or {})
     partitions = partitions or PartitionSelection()
     segments = dict(_chosen(state, partitions, until_ms))
@@ -95,12 +97,14 @@ def is_open(segment: Segment, until_ms: int | None) -> bool:
 
 def _ended(state: BackupState, ends: Mapping[PartitionId, int]) -> BackupState:
     positions = {
-        known: replace(position, end=min(position.end, ends.get(known, position.end)))
-        for known, position in state.positions.items()
+        partition_id: replace(position, end=min(position.end, ends.get(partition_id, position.end)))
+        for partition_id, position in state.positions.items()
     }
     segments = {
-        known: SegmentList(s for s in found if s.start < positions[known].end) if known in ends else found
-        for known, found in state.segments.items()
+        partition_id: SegmentList(s for s in segment_list if s.start < positions[partition_id].end)
+        if partition_id in ends
+        else segment_list
+        for partition_id, segment_list in state.segments.items()
     }
     holes = (hole for hole in state.holes if hole.start < ends.get(hole.partition_id, hole.end))
     return replace(state, positions=positions, segments=segments, holes=tuple(holes))
@@ -109,12 +113,12 @@ def _ended(state: BackupState, ends: Mapping[PartitionId, int]) -> BackupState:
 def _chosen(
     state: BackupState, partitions: PartitionSelection, until_ms: int | None
 ) -> Iterator[tuple[PartitionId, SegmentList]]:
-    for known, found in state.segments.items():
-        if not partitions.includes(known.topic, known.partition):
+    for partition_id, segments in state.segments.items():
+        if not partitions.includes(partition_id.topic, partition_id.partition):
             continue
-        kept = found if until_ms is None else SegmentList(s for s in found if not _is_later(s, until_ms))
-        if kept:
-            yield known, kept
+        selected = segments if until_ms is None else SegmentList(s for s in segments if not _is_later(s, until_ms))
+        if selected:
+            yield partition_id, selected
 
 
 def _is_later(segment: Segment, until_ms: int) -> bool:

@@ -12,7 +12,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.copy.compaction.exactness import check_exact
-from offsite.copy.incarnations import KnownIncarnation, Wanted, emptied, find_incarnations, without_others
+from offsite.copy.incarnations import (
+    IncarnationCriteria,
+    IncarnationSummary,
+    drop_other_incarnations,
+    emptied_incarnations,
+    find_incarnations,
+)
 from offsite.copy.point_cut import choose_cut, default_point
 from offsite.copy.point_in_time import PointInTime, point_in_time
 from offsite.log.offset_vector import OffsetVector
@@ -25,7 +31,7 @@ from offsite.model.time import parse_time
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Checkpoint, PartitionId, TopicIncarnation, TopicShape
-from offsite.repository.coverage import let_go_of_needed
+from offsite.repository.coverage import find_needed_but_expired
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.state import BackupState
 
@@ -70,7 +76,7 @@ class PointRequest:
     def means_cut(self, choice: CutChoice) -> bool:
         """Whether the request leaves the choice of the commit to the consistent cut."""
         names = (self.commit, self.committed_at, self.checkpoint, self.at)
-        is_open = all(each is None for each in names) and not self.ends and not self.before
+        is_open = all(name is None for name in names) and not self.ends and not self.before
         return is_open and choice is not CutChoice.AS_COPIED and not _reads_all(self, choice)
 
 
@@ -109,41 +115,43 @@ def find_point(
     Raises `NoSuchRestorePoint`, `NoConsistentCut`, `IncarnationUnclear`, `DamagedObject` for a damaged cut, and
     `BadOption` for an invalid time or for missing partitions.
     """
-    backup = backup.reading(is_named=request.is_named or fixed is not None, as_of=request.as_of_head)
+    backup = backup.for_reading(is_named=request.is_named or fixed is not None, as_of=request.as_of_head)
     # 1. The commit: fixed before, named by the request, or the default with a consistent cut.
     head = backup.sound_state()
     default = default_point(backup.store, head) if fixed is None and request.means_cut(cut) else None
     fixed = fixed or (fix_point(backup, request, head) if default is None else FixedPoint(commit=default.commit))
-    known = backup.state_at(fixed.commit, head=head)
+    commit_state = backup.state_at(fixed.commit, head=head)
     # 2. One incarnation of every topic; earlier ones may lack data that retention removed.
-    incarnations = _incarnations(backup, known, request, head, fixed)
-    latest = {shape.incarnation for shape in known.latest_shapes().values()}
-    earlier = {each.incarnation for each in incarnations if each.taken} - latest
-    lost = let_go_of_needed(known, head=head, of=earlier)  # the point itself needs no data of earlier incarnations
-    state = without_others(replace(known, holes=(*known.holes, *lost)), incarnations)
+    incarnations = _incarnations(backup, commit_state, request, head, fixed)
+    latest = {shape.incarnation for shape in commit_state.latest_shapes().values()}
+    earlier = {incarnation.incarnation for incarnation in incarnations if incarnation.taken} - latest
+    lost = find_needed_but_expired(
+        commit_state, head=head, incarnations=earlier
+    )  # the point itself needs no data of earlier incarnations
+    state = drop_other_incarnations(replace(commit_state, holes=(*commit_state.holes, *lost)), incarnations)
     shapes = state.latest_shapes()
     for topic in request.partitions.chosen if partitions_exist else ():
         request.partitions.check_exists(topic, shapes[topic].partitions if topic in shapes else 0)
     # 3. The ends of partitions, and the cut.
     ends = _ends(state, request, head, incarnations)
     choice = fixed.cut or cut
-    taken = choose_cut(
+    chosen_cut = choose_cut(
         backup.store,
-        known,
+        commit_state,
         choice,
         head=head,
-        ends_elsewhere=_ends_elsewhere(known, request, ends) or _reads_all(request, choice),
+        ends_elsewhere=_ends_elsewhere(commit_state, request, ends) or _reads_all(request, choice),
         unasked="" if choice is cut else "the restore that goes on began so",
     )
     # 4. The point, refused if it lies inside a compacted range.
     point = point_in_time(
         state,
-        ends={**ends, **taken.ends()},
+        ends={**ends, **chosen_cut.ends()},
         until_ms=fixed.until_ms,
         partitions=request.partitions,
         incarnations=incarnations,
     )
-    point = replace(point, cut=taken if default is None else replace(taken, newer=default.newer))
+    point = replace(point, cut=chosen_cut if default is None else replace(chosen_cut, newer=default.newer))
     check_exact(point, head, request.selection.select(shapes, internal=PROTECTED_TOPICS))
     return point
 
@@ -151,10 +159,10 @@ def find_point(
 def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:
     """The point that `request` means now without a cut, when `head` is the newest state. Raises `NoSuchRestorePoint`,
     `DamagedCommit`, `BadOption` for an invalid time."""
-    commit = commit_meant(backup, request, head)
+    commit = find_commit(backup, request, head)
     if request.commit is not None:  # without any commit there is no newest one: the reader of the backup reports that
         backup.check_point(commit, head=head)
-    until_ms = None if request.at is None else parse_time(request.at, now_ms=backup.asked_now_ms())
+    until_ms = None if request.at is None else parse_time(request.at, now_ms=backup.reference_now_ms())
     return FixedPoint(commit=commit, until_ms=until_ms)
 
 
@@ -164,8 +172,8 @@ def _ends_elsewhere(commit: BackupState, request: PointRequest, ends: Mapping[Pa
         return "--at takes records by their dates, and dates make no consistent cut"
     named = {"--checkpoint": request.checkpoint, "--offsets-file": request.ends, "--before": request.before}
     options = [option for option, value in named.items() if value]
-    known = {each: position.end for each, position in commit.positions.items()}
-    if not options or all(known.get(each, 0) == end for each, end in ends.items()):
+    commit_ends = {partition_id: position.end for partition_id, position in commit.positions.items()}
+    if not options or all(commit_ends.get(partition_id, 0) == end for partition_id, end in ends.items()):
         return ""
     return f"{options[0]} says itself where partitions end, and the commit's cut is another"
 
@@ -176,7 +184,7 @@ def _reads_all(request: PointRequest, choice: CutChoice) -> str:
     return "--isolation read_uncommitted brings back what no transaction has decided, too" if is_all else ""
 
 
-def commit_meant(
+def find_commit(
     backup: Backup, request: PointRequest, head: BackupState, *, cut: CutChoice = CutChoice.AS_COPIED
 ) -> int:
     """The number of the commit that `request` means now. Does not check whether a commit named by number exists. Raises
@@ -184,51 +192,59 @@ def commit_meant(
     if request.commit is not None:
         return request.commit
     if request.committed_at is not None:
-        return backup.commit_at_time(parse_time(request.committed_at, now_ms=backup.asked_now_ms()), head=head)
+        return backup.commit_at_time(parse_time(request.committed_at, now_ms=backup.reference_now_ms()), head=head)
     if request.checkpoint is not None:
-        taken = _checkpoint(head, request.checkpoint)
-        if backup.store.head(backup.layout.checkpoint_key(taken.id, "deleted")) is not None:
+        checkpoint = _checkpoint(head, request.checkpoint)
+        if backup.store.head(backup.layout.checkpoint_key(checkpoint.id, "deleted")) is not None:
             raise NoSuchRestorePoint(
-                f"checkpoint {taken.id} of backup {head.backup} was deleted",
+                f"checkpoint {checkpoint.id} of backup {head.backup} was deleted",
                 hint="see those that are left with: offsite checkpoint list",
             )
-        found = next((each.seq for each in head.history if each.checkpoint == taken.id), None)
-        if found is None:
+        seq = next((commit.seq for commit in head.history if commit.checkpoint == checkpoint.id), None)
+        if seq is None:
             raise NoSuchRestorePoint(
-                f"checkpoint {taken.id} of backup {head.backup} is no restore point any more: retention let it go",
+                f"checkpoint {checkpoint.id} of backup {head.backup} is no restore point any more: retention let it go",
                 hint=f"see its commits with: offsite show {head.backup}",
             )
-        return found
+        return seq
     return default_point(backup.store, head).commit if request.means_cut(cut) else head.seq
 
 
 def _incarnations(
     backup: Backup, state: BackupState, request: PointRequest, head: BackupState, fixed: FixedPoint
-) -> tuple[KnownIncarnation, ...]:
-    topics = request.selection.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS)
-    wanted = Wanted(named=request.incarnations, until_ms=fixed.until_ms, emptied=emptied(state, head))
+) -> tuple[IncarnationSummary, ...]:
+    topics = request.selection.select({incarnation.topic for incarnation in state.topics}, internal=PROTECTED_TOPICS)
+    criteria = IncarnationCriteria(
+        named=request.incarnations, until_ms=fixed.until_ms, emptied=emptied_incarnations(state, head)
+    )
     if fixed.incarnations is not None:
-        newest = {each.topic: each.topic_id for each in state.topics}  # as older versions chose
-        wanted = replace(wanted, ids=newest | dict(fixed.incarnations), ids_because="the restore began with it")
+        newest = {incarnation.topic: incarnation.topic_id for incarnation in state.topics}  # as older versions chose
+        criteria = replace(criteria, ids=newest | dict(fixed.incarnations), ids_because="the restore began with it")
     elif request.checkpoint is not None:
         ends = _checkpoint(head, request.checkpoint).ends
         latest = state.latest_shapes().values()
-        cut = {each.topic: each.topic_id for each in ([known for known, _ in ends] if ends else latest)}
+        cut = {
+            incarnation.topic: incarnation.topic_id
+            for incarnation in ([partition_id for partition_id, _ in ends] if ends else latest)
+        }
         ids = {topic: topic_id for topic, topic_id in cut.items() if topic not in request.incarnations}
-        wanted = replace(wanted, ids=ids, ids_because=f"checkpoint {request.checkpoint} is of it")
-    return find_incarnations(backup, state, topics, wanted)
+        criteria = replace(criteria, ids=ids, ids_because=f"checkpoint {request.checkpoint} is of it")
+    return find_incarnations(backup, state, topics, criteria)
 
 
 def _ends(
-    state: BackupState, request: PointRequest, head: BackupState, incarnations: Sequence[KnownIncarnation]
+    state: BackupState, request: PointRequest, head: BackupState, incarnations: Sequence[IncarnationSummary]
 ) -> dict[PartitionId, int]:
     if request.checkpoint is not None:
         ends = dict(_checkpoint(head, request.checkpoint).ends)
-        return {each: ends.get(each, 0) if ends else position.end for each, position in state.positions.items()}
+        return {
+            partition_id: ends.get(partition_id, 0) if ends else position.end
+            for partition_id, position in state.positions.items()
+        }
     shapes = state.latest_shapes()
     if request.ends:
         selected = set(request.selection.select(shapes, internal=PROTECTED_TOPICS)) - PROTECTED_TOPICS
-        vector = {each: end for each, end in request.ends.items() if each.topic in selected}
+        vector = {partition: end for partition, end in request.ends.items() if partition.topic in selected}
         _check_complete(state, request, {shapes[topic].incarnation for topic in selected})
     else:
         vector = dict(request.before)
@@ -240,27 +256,27 @@ def _resolved(
     state: BackupState,
     shapes: Mapping[str, TopicShape],
     vector: OffsetVector,
-    incarnations: Sequence[KnownIncarnation],
+    incarnations: Sequence[IncarnationSummary],
 ) -> Iterator[tuple[PartitionId, int]]:
-    for each, end in vector.items():
-        shape = shapes[each.topic]
-        if each.partition >= shape.partitions:
-            raise BadOption(f"there is no partition {each}, the topic has {shape.partitions}")
-        partition = PartitionId(topic=each.topic, topic_id=shape.topic_id, partition=each.partition)
-        known = state.positions[partition].end if partition in state.positions else 0
-        if end > known:
+    for requested, end in vector.items():
+        shape = shapes[requested.topic]
+        if requested.partition >= shape.partitions:
+            raise BadOption(f"there is no partition {requested}, the topic has {shape.partitions}")
+        partition = PartitionId(topic=requested.topic, topic_id=shape.topic_id, partition=requested.partition)
+        committed = state.positions[partition].end if partition in state.positions else 0
+        if end > committed:
             raise NoSuchRestorePoint(
-                f"commit {state.seq} of backup {state.backup} holds {each} to offset {known}, not to {end}",
-                hint="; ".join(["choose a later commit or a smaller offset", *_reaching(incarnations, each, end)]),
+                f"commit {state.seq} of backup {state.backup} holds {requested} to offset {committed}, not to {end}",
+                hint="; ".join(["choose a later commit or a smaller offset", *_reaching(incarnations, requested, end)]),
             )
         yield partition, end
 
 
-def _reaching(incarnations: Iterable[KnownIncarnation], wanted: TopicPartition, end: int) -> Iterator[str]:
+def _reaching(incarnations: Iterable[IncarnationSummary], partition: TopicPartition, end: int) -> Iterator[str]:
     """Offsets count anew in every incarnation: suggests incarnations left aside that hold the requested offset."""
     for other in incarnations:
-        ranges = {each.partition: each for each in other.ranges}
-        if other.topic == wanted.topic and wanted.partition in ranges and ranges[wanted.partition].end >= end:
+        ranges = {offset_range.partition: offset_range for offset_range in other.ranges}
+        if other.topic == partition.topic and partition.partition in ranges and ranges[partition.partition].end >= end:
             yield f"or take {other} with --incarnation {other.topic}={other.number}"
 
 
@@ -282,16 +298,18 @@ def _check_complete(state: BackupState, request: PointRequest, selected: Contain
 
 def _check_selected(selection: TopicSelection, shapes: Mapping[str, TopicShape], vector: OffsetVector) -> None:
     selected = selection.select(shapes, internal=PROTECTED_TOPICS)
-    if others := sorted({each.topic for each in vector} - set(selected)):
-        raise BadOption(f"--before names {', '.join(others)}, which is not restored", hint="select it with --topics")
+    if unselected := sorted({partition.topic for partition in vector} - set(selected)):
+        raise BadOption(
+            f"--before names {', '.join(unselected)}, which is not restored", hint="select it with --topics"
+        )
 
 
 def _checkpoint(head: BackupState, number: int) -> Checkpoint:
-    taken = head.checkpoint(number)
-    if taken is None:
-        known = ", ".join(str(each.id) for each in head.checkpoints[-10:]) or "none yet"
+    checkpoint = head.checkpoint(number)
+    if checkpoint is None:
+        newest_ids = ", ".join(str(recent.id) for recent in head.checkpoints[-10:]) or "none yet"
         raise NoSuchRestorePoint(
-            f"backup {head.backup} has no checkpoint {number} (checkpoints: {known})",
+            f"backup {head.backup} has no checkpoint {number} (checkpoints: {newest_ids})",
             hint=f"see its commits with: offsite show {head.backup}",
         )
-    return taken
+    return checkpoint

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from offsite.copy.backup import BackupEnds, paced
+from offsite.copy.backup import BackupEnds, paced_destination
 from offsite.copy.bundle import SMALL_BYTES
 from offsite.log.range import LogRange, Span
 from offsite.model.choices import CompressionChoice
@@ -25,7 +25,7 @@ from offsite.model.errors import Damaged, DamagedObject
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
 from offsite.model.size import KIB, MIB
-from offsite.repository.segments.open_segment import Objects
+from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
@@ -66,8 +66,8 @@ def find_roll_ups(
     """The due roll-ups of one partition's segments, given in order. `holes`: the partition's holes; `borders`: offsets
     that no segment may lie over; `is_old`: whether a segment has lain in its pack for too long."""
     for run in _neighbours(segments, sorted(holes), borders):
-        if found := next(filter(None, (_of_class(run, number) for number in range(len(CLASSES)))), None):
-            yield RollUp(segments=found, alone=sum(each.raw_bytes for each in found) >= SMALL_BYTES)
+        if stretch := next(filter(None, (_of_class(run, number) for number in range(len(CLASSES)))), None):
+            yield RollUp(segments=stretch, alone=sum(segment.raw_bytes for segment in stretch) >= SMALL_BYTES)
         else:
             yield from _out_of_packs(run, is_old)
 
@@ -121,54 +121,58 @@ def _neighbours(
 ) -> Iterator[Sequence[Segment]]:
     """Stretches of segments that may become one: of one form, end to end, without a hole between or inside."""
     first = 0
-    for number, (one, other) in enumerate(pairwise(segments), 1):
-        if one.end in borders or not _may_join(one, other, holes):
+    for number, (earlier, later) in enumerate(pairwise(segments), 1):
+        if earlier.end in borders or not _may_join(earlier, later, holes):
             yield segments[first:number]
             first = number
     if segments:
         yield segments[first:]
 
 
-def _may_join(one: Segment, other: Segment, holes: Sequence[Span]) -> bool:
-    if one.whole is not None or other.whole is not None:
+def _may_join(earlier: Segment, later: Segment, holes: Sequence[Span]) -> bool:
+    if earlier.whole is not None or later.whole is not None:
         return False  # the log was cut back inside the segment: an older history needs the segment as well
-    if one.compression is not other.compression or one.end != other.start or one.last_offset >= other.first_offset:
+    if (
+        earlier.compression is not later.compression
+        or earlier.end != later.start
+        or earlier.last_offset >= later.first_offset
+    ):
         return False
-    if other.first_offset < other.start or one.last_offset >= one.end:
+    if later.first_offset < later.start or earlier.last_offset >= earlier.end:
         return False  # only a part of its batch counts
-    return not any(low < other.first_offset and one.last_offset < high for low, high in holes)
+    return not any(low < later.first_offset and earlier.last_offset < high for low, high in holes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollUps:
+class RollUpShare:
     """Roll-ups of one worker, carried out in order; `packed`: their segments share an object."""
 
     roll_ups: tuple[RollUp, ...]
     packed: bool
 
 
-def dealt(roll_ups: Sequence[RollUp], *, slots: int) -> tuple[RollUps, ...]:
+def deal_roll_ups(roll_ups: Sequence[RollUp], *, slots: int) -> tuple[RollUpShare, ...]:
     """`roll_ups` as tasks: roll-ups that stand alone, and the remaining ones dealt out to `slots` workers."""
-    small = [each for each in roll_ups if not each.alone]
-    alone = [RollUps(roll_ups=(each,), packed=False) for each in roll_ups if each.alone]
+    small = [roll_up for roll_up in roll_ups if not roll_up.alone]
+    alone = [RollUpShare(roll_ups=(roll_up,), packed=False) for roll_up in roll_ups if roll_up.alone]
     shares = [tuple(small[first::slots]) for first in range(slots)]
-    return (*alone, *(RollUps(roll_ups=share, packed=True) for share in shares if share))
+    return (*alone, *(RollUpShare(roll_ups=share, packed=True) for share in shares if share))
 
 
-def roll_up_all(task: RollUps, *, ends: BackupEnds, base: int) -> tuple[Segment | None, ...]:
+def roll_up_all(task: RollUpShare, *, ends: BackupEnds, base: int) -> tuple[Segment | None, ...]:
     """Store the segments of every roll-up as one segment; the new segments count when a commit lists them instead. None
     for a roll-up with damaged segments: the remaining roll-ups continue. `base`: the newest commit. Raises the errors
     of the store."""
-    store, _ = paced(ends.store)
+    store, _ = paced_destination(ends.store)
     if not task.packed:
-        return tuple(_if_sound(each, ends, store) for each in task.roll_ups)
+        return tuple(_if_sound(roll_up, ends, store) for roll_up in task.roll_ups)
     with PackWriter(store, ends.layout.pack_key(base, random_id())) as pack:
-        made = [_if_sound(each, ends, pack) for each in task.roll_ups]
+        segments = [_if_sound(roll_up, ends, pack) for roll_up in task.roll_ups]
         pack.close()
-        return tuple(each and pack.placed([each])[0] for each in made)
+        return tuple(segment and pack.with_places([segment])[0] for segment in segments)
 
 
-def _if_sound(roll_up: RollUp, ends: BackupEnds, into: Objects) -> Segment | None:
+def _if_sound(roll_up: RollUp, ends: BackupEnds, into: ObjectSink) -> Segment | None:
     try:
         return _rolled_up(roll_up, ends, into)
     except Damaged as error:
@@ -176,7 +180,7 @@ def _if_sound(roll_up: RollUp, ends: BackupEnds, into: Objects) -> Segment | Non
         return None
 
 
-def _rolled_up(roll_up: RollUp, ends: BackupEnds, into: Objects) -> Segment:
+def _rolled_up(roll_up: RollUp, ends: BackupEnds, into: ObjectSink) -> Segment:
     first = roll_up.segments[0]
     writer = SegmentWriter(
         store=into,
@@ -188,21 +192,24 @@ def _rolled_up(roll_up: RollUp, ends: BackupEnds, into: Objects) -> Segment:
     )
     with writer:
         for segment in roll_up.segments:
-            for chunk in meter.counted(SegmentReader(store=ends.store, segment=segment).chunks()):
+            for chunk in meter.count_items(SegmentReader(store=ends.store, segment=segment).chunks()):
                 writer.append(chunk)
-        (made,) = writer.close()
-    _check_same(roll_up, made)
-    return made
+        (joined,) = writer.close()
+    _check_same(roll_up, joined)
+    return joined
 
 
-def _check_same(roll_up: RollUp, made: Segment) -> None:
+def _check_same(roll_up: RollUp, joined: Segment) -> None:
     """Compare the sums before and after: readers may overlook missing batches, the sums do not."""
-    given = roll_up.segments
-    expected = [sum(getattr(segment, name) for segment in given) for name in _SUMS]
-    found = [getattr(made, name) for name in _SUMS]
-    if expected != found or (made.first_offset, made.last_offset) != (given[0].first_offset, given[-1].last_offset):
+    sources = roll_up.segments
+    expected = [sum(getattr(segment, name) for segment in sources) for name in _SUMS]
+    actual = [getattr(joined, name) for name in _SUMS]
+    if expected != actual or (joined.first_offset, joined.last_offset) != (
+        sources[0].first_offset,
+        sources[-1].last_offset,
+    ):
         raise DamagedObject(
-            f"{made.key} would hold {found} of {', '.join(_SUMS)} where its parts have {expected}",
+            f"{joined.key} would hold {actual} of {', '.join(_SUMS)} where its parts have {expected}",
             hint="run: offsite verify --deep",
         )
 

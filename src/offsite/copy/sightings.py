@@ -29,21 +29,23 @@ class Sighting:
 def read_sightings(log: CommitLog, topics: Container[str], *, upto: int) -> Mapping[TopicIncarnation, Sighting]:
     """The sightings of every incarnation of `topics`. Reads all commits to `upto`: call only for topics with several
     incarnations. Raises `DamagedCommit`."""
-    found: dict[TopicIncarnation, Sighting] = {}
+    sightings: dict[TopicIncarnation, Sighting] = {}
     ends: dict[PartitionId, int] = {}
     before_ms = UNKNOWN_MS
     for stored in log.read(after=0, upto=upto):
         commit = stored.commit
         grown = {p.partition_id.incarnation for p in commit.changes.positions if p.end > ends.get(p.partition_id, 0)}
         ends |= {p.partition_id: p.end for p in commit.changes.positions}
-        for seen in sorted(_seen(commit)):
-            if seen.topic in topics:
-                found[seen] = _seen_again(found.get(seen), commit, before_ms if seen in grown else UNKNOWN_MS)
+        for incarnation in sorted(_seen_incarnations(commit)):
+            if incarnation.topic in topics:
+                sightings[incarnation] = _extend_sighting(
+                    sightings.get(incarnation), commit, before_ms if incarnation in grown else UNKNOWN_MS
+                )
         before_ms = commit.committed_at_ms
-    return found
+    return sightings
 
 
-def _seen(commit: Commit) -> set[TopicIncarnation]:
+def _seen_incarnations(commit: Commit) -> set[TopicIncarnation]:
     """Segments are no evidence: roll-ups may rewrite segments long after their topic is gone. A deletion is no evidence
     either."""
     changes = commit.changes
@@ -51,10 +53,10 @@ def _seen(commit: Commit) -> set[TopicIncarnation]:
     return {p.partition_id.incarnation for p in changes.positions} | listed
 
 
-def _seen_again(known: Sighting | None, commit: Commit, alive_ms: int) -> Sighting:
+def _extend_sighting(sighting: Sighting | None, commit: Commit, alive_ms: int) -> Sighting:
     now_ms = commit.committed_at_ms
-    if known is None:
+    if sighting is None:
         return Sighting(
             first_commit=commit.seq, first_ms=now_ms, last_commit=commit.seq, last_ms=now_ms, alive_ms=alive_ms
         )
-    return replace(known, last_commit=commit.seq, last_ms=now_ms, alive_ms=max(known.alive_ms, alive_ms))
+    return replace(sighting, last_commit=commit.seq, last_ms=now_ms, alive_ms=max(sighting.alive_ms, alive_ms))

@@ -68,11 +68,13 @@ class _Search:
         index = SegmentReader(store=store, segment=segment).index()
         is_slow = self._costs.between(segment.lowest_offset, segment.end) > self._open_max_s
         for marker in index.markers:
-            begun = self._open.get(marker.producer_id)
-            is_inside = begun is None and marker.first_offset >= 0
+            open_transaction = self._open.get(marker.producer_id)
+            is_inside = open_transaction is None and marker.first_offset >= 0
             if is_inside and not is_slow:
                 continue
-            first = begun.first_offset if begun else max(marker.first_offset, segment.lowest_offset)
+            first = (
+                open_transaction.first_offset if open_transaction else max(marker.first_offset, segment.lowest_offset)
+            )
             if marker.offset < self._end:
                 self._open.pop(marker.producer_id, None)
                 self._consider(marker.producer_id, first, marker.offset + 1)
@@ -80,15 +82,17 @@ class _Search:
                 self._open[marker.producer_id] = OpenTransaction(
                     producer_id=marker.producer_id, first_offset=first, last_offset=self._end - 1
                 )
-        for each in index.open or ():
-            begun = self._open.get(each.producer_id, each)
-            self._open[each.producer_id] = replace(each, first_offset=begun.first_offset)
+        for transaction in index.open or ():
+            open_transaction = self._open.get(transaction.producer_id, transaction)
+            self._open[transaction.producer_id] = replace(transaction, first_offset=open_transaction.first_offset)
 
     def end_open(self) -> None:
         """End all open transactions with their last batch."""
-        for each in self._open.values():
-            if each.first_offset < self._end:
-                self._consider(each.producer_id, each.first_offset, min(each.last_offset + 1, self._end))
+        for transaction in self._open.values():
+            if transaction.first_offset < self._end:
+                self._consider(
+                    transaction.producer_id, transaction.first_offset, min(transaction.last_offset + 1, self._end)
+                )
         self._open.clear()
 
     def finish(self) -> SlowTransaction | None:

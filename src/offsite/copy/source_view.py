@@ -14,8 +14,8 @@ from typing import NamedTuple
 from offsite.copy.chain import PartitionChain
 from offsite.copy.record_bounds import RecordBounds
 from offsite.log.batch import BatchHeader
-from offsite.log.committed_view import CommittedView, leave_out, sees_uncommitted
-from offsite.log.markers import Marker, with_missing
+from offsite.log.committed_view import CommittedView, abort_left_out, sees_uncommitted
+from offsite.log.markers import Marker, with_hole_starts
 from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns, read_columns
@@ -23,7 +23,7 @@ from offsite.model.errors import ObjectArchived, OffsiteError, StoreDenied
 from offsite.model.size import KIB
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
-from offsite.spark.meter import counted
+from offsite.spark.meter import count_items
 from offsite.stores.store import Store
 
 _READERS = 8
@@ -88,7 +88,7 @@ class SourceView:
 
     def _segment_batches(self, segment: Segment, low: int, high: int) -> Iterator[VisibleBatch]:
         plan = self._partition
-        for chunk in counted(SegmentReader(store=self._store, segment=segment).chunks(start=low, end=high)):
+        for chunk in count_items(SegmentReader(store=self._store, segment=segment).chunks(start=low, end=high)):
             for header in chunk.batches:
                 record_bounds = RecordBounds(max(segment.start, self._taken_to), plan.end, plan.until_ms)
                 self._taken_to = header.next_offset
@@ -108,8 +108,8 @@ def committed_view(partition: PartitionChain, store: Store, *, keep_aborted: boo
     exist, and the errors of the store, before any data is read."""
     markers: Iterable[Sequence[Marker]] = stored_markers(partition.segments, store)
     if partition.left_out is not None:
-        markers = leave_out(markers, needed_markers(partition), keep_aborted=keep_aborted)
-    return CommittedView(with_missing(markers, partition.hole_starts), end_offset=partition.end)
+        markers = abort_left_out(markers, needed_markers(partition), keep_aborted=keep_aborted)
+    return CommittedView(with_hole_starts(markers, partition.hole_starts), end_offset=partition.end)
 
 
 def needed_markers(partition: PartitionChain) -> tuple[int, ...]:
@@ -121,28 +121,28 @@ def needed_markers(partition: PartitionChain) -> tuple[int, ...]:
 def check_left_out(partitions: Iterable[PartitionChain], store: Store) -> None:
     """Look up the commit markers that cuts leave out, in the indexes of their segments. Raises `DamagedObject` when an
     offset has no commit marker, and the errors of the store."""
-    having = [each for each in partitions if needed_markers(each)]
+    having = [partition for partition in partitions if needed_markers(partition)]
     with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="check-cut") as pool:
         for _ in pool.map(partial(_check_left_out, store=store), having):
             pass
 
 
-def check_in_reach(partitions: Iterable[PartitionChain], store: Store) -> None:
+def check_readable(partitions: Iterable[PartitionChain], store: Store) -> None:
     """Read a byte of one object per partition: of the first object that is large enough for a lifecycle rule, because
     rules archive the oldest objects first. A listing does not tell whether an object is readable: the storage class
     does not say whether an object was brought back. Raises `ObjectArchived`, `StoreDenied`; any other error is left to
     the full read."""
-    keys = list(dict.fromkeys(_oldest(each).object_key for each in partitions if each.segments))
+    keys = list(dict.fromkeys(_oldest(partition).object_key for partition in partitions if partition.segments))
     keys = keys[:: -(-len(keys) // _TRIED_MAX) or 1]
     with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="check-reach") as pool:
         errors = [error for error in pool.map(partial(_out_of_reach, store=store), keys) if error is not None]
     if errors:
-        told = f"{errors[0].message}; nothing was begun: {len(errors)} of {len(keys)} objects tried are so"
-        raise type(errors[0])(told, hint=errors[0].hint) from errors[0]
+        message = f"{errors[0].message}; nothing was begun: {len(errors)} of {len(keys)} objects tried are so"
+        raise type(errors[0])(message, hint=errors[0].hint) from errors[0]
 
 
 def _oldest(partition: PartitionChain) -> Segment:
-    large = (each for each in partition.segments if each.stored_bytes >= _ARCHIVED_FROM_BYTES)
+    large = (segment for segment in partition.segments if segment.stored_bytes >= _ARCHIVED_FROM_BYTES)
     return next(large, partition.segments[0])
 
 
@@ -158,8 +158,10 @@ def _out_of_reach(key: str, *, store: Store) -> ObjectArchived | StoreDenied | N
 
 def _check_left_out(partition: PartitionChain, *, store: Store) -> None:
     needed = needed_markers(partition)
-    segments = [each for each in partition.segments if any(each.start <= offset < each.end for offset in needed)]
-    for _ in leave_out(stored_markers(segments, store), needed):
+    segments = [
+        segment for segment in partition.segments if any(segment.start <= offset < segment.end for offset in needed)
+    ]
+    for _ in abort_left_out(stored_markers(segments, store), needed):
         pass
 
 
@@ -185,7 +187,7 @@ def stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch
         low, high = segment.lowest_offset, min(partition.end, segment.end)
         if low >= high:
             continue
-        for chunk in counted(SegmentReader(store=store, segment=segment).chunks(start=low, end=high)):
+        for chunk in count_items(SegmentReader(store=store, segment=segment).chunks(start=low, end=high)):
             for header in chunk.batches:
                 record_bounds = RecordBounds(max(segment.start, taken_to), partition.end)
                 taken_to = header.next_offset

@@ -49,7 +49,7 @@ class StampWindows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenStamps:
+class ObservedStamps:
     """The stamps of one stretch of a log, from the start of the window on. `first`: the offset of the first record with
     a stamp or marker of the checkpoint or higher (`NONE_BEHIND`: none); `number`: the highest number of such records.
     Also: whether the stretch has data, and data without a stamp of the checkpoint's form and control topic, on either
@@ -60,10 +60,10 @@ class SeenStamps:
     has_data: bool = False
     has_unstamped: bool = False
 
-    def then(self, following: SeenStamps) -> SeenStamps:
+    def then(self, following: ObservedStamps) -> ObservedStamps:
         """The result of one pass over this stretch and the `following` stretch."""
         begins = self if self.first != NONE_BEHIND else following
-        return SeenStamps(
+        return ObservedStamps(
             first=begins.first,
             number=max(self.number, following.number),
             has_data=self.has_data or following.has_data,
@@ -77,26 +77,26 @@ class StampFold:
 
     def __init__(self, topic: str, window: StampWindow) -> None:
         self._topic, self._window = topic, window
-        self.seen = SeenStamps()
+        self.observed = ObservedStamps()
 
-    def look(self, data: Buffer, batches: Iterable[BatchHeader]) -> None:
+    def observe(self, data: Buffer, batches: Iterable[BatchHeader]) -> None:
         """Decode the batches that reach into the window. Raises `DamagedBatch`."""
         for header in batches:
             start = 0 if self._is_later(header) else self._window.start
             if header.next_offset > start and not header.is_control:
                 for record in iterate(header.view(data), header):
                     if record.offset >= start:
-                        self.seen = self.seen.then(self._of(record))
+                        self.observed = self.observed.then(self._of(record))
 
     def _is_later(self, header: BatchHeader) -> bool:
         """Whether the batch was written after the start of the window was read, at any offset."""
         return header.leader_epoch > self._window.leader_epoch >= 0
 
-    def _of(self, record: Record) -> SeenStamps:
+    def _of(self, record: Record) -> ObservedStamps:
         number = number_of(record.headers, self._topic, self._window.control_topic)
         is_behind = number >= self._window.checkpoint
         is_data = marker_of(record.key, record.value, record.headers, self._topic) is None
-        return SeenStamps(
+        return ObservedStamps(
             first=record.offset if is_behind else NONE_BEHIND,
             number=number if is_behind else 0,
             has_data=is_data,
@@ -109,7 +109,7 @@ class StampFold:
         return stamp is not None and (stamp.form, stamp.control_topic) == (window.form, window.control_topic)
 
 
-def fold_of(task: CopyTask) -> StampFold | None:
+def stamp_fold(task: CopyTask) -> StampFold | None:
     """The fold of a task; None for a topic without participants."""
     return None if task.stamps is None else StampFold(task.range.topic, task.stamps)
 
@@ -120,9 +120,9 @@ def with_stamps(plan: CopyPlan, windows: StampWindows) -> CopyPlan:
 
 
 def _with_stamps(tasks: Iterable[CopyTask], windows: StampWindows) -> Iterator[CopyTask]:
-    for each in tasks:
-        start = windows.starts.get(each.key)
-        yield each if start is None else replace(each, stamps=_window(windows, start))
+    for task in tasks:
+        start = windows.starts.get(task.key)
+        yield task if start is None else replace(task, stamps=_window(windows, start))
 
 
 def _window(windows: StampWindows, start: EpochOffset) -> StampWindow:
@@ -135,11 +135,13 @@ def _window(windows: StampWindows, start: EpochOffset) -> StampWindow:
     )
 
 
-def joined_stamps(tasks: Sequence[CopyTask], seen: Sequence[SeenStamps | None]) -> Mapping[PositionKey, SeenStamps]:
+def join_stamps(
+    tasks: Sequence[CopyTask], stamps: Sequence[ObservedStamps | None]
+) -> Mapping[PositionKey, ObservedStamps]:
     """The observed stamps by partition, for partitions with a window. `stamps`: the results of all tasks, in the order
     of `tasks`, and for one partition in the order of its log."""
-    found: defaultdict[PositionKey, SeenStamps] = defaultdict(SeenStamps)
-    for task, each in zip(tasks, seen, strict=True):
-        if each is not None:
-            found[task.key] = found[task.key].then(each)
-    return dict(found)
+    by_partition: defaultdict[PositionKey, ObservedStamps] = defaultdict(ObservedStamps)
+    for task, task_stamps in zip(tasks, stamps, strict=True):
+        if task_stamps is not None:
+            by_partition[task.key] = by_partition[task.key].then(task_stamps)
+    return dict(by_partition)

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from offsite.copy.backup import BackupReceipt
 from offsite.copy.plan import NO_WINDOW, CopyPlan
-from offsite.log.transaction_tail import PartitionTail, TailFold, of_unknown_beginning
+from offsite.log.transaction_tail import PartitionTail, TailFold, with_unknown_beginnings
 from offsite.log.transactions import OpenTransaction
 from offsite.repository.commit import PartitionId
 
 
-def joined_tails(
+def join_tails(
     plan: CopyPlan,
     receipts: Sequence[BackupReceipt],
     *,
@@ -29,18 +29,27 @@ def joined_tails(
     hole is unknown.
     """
     missing = {(hole.topic, hole.partition) for hole in plan.holes}
-    known = {each: found for each, found in (known_open or {}).items() if (each.topic, each.partition) not in missing}
-    folds = {bounds.partition_id: TailFold(known_open=known.get(bounds.partition_id, ())) for bounds in plan.bounds}
+    open_at_start = {
+        partition_id: transactions
+        for partition_id, transactions in (known_open or {}).items()
+        if (partition_id.topic, partition_id.partition) not in missing
+    }
+    folds = {
+        bounds.partition_id: TailFold(known_open=open_at_start.get(bounds.partition_id, ())) for bounds in plan.bounds
+    }
     for task, receipt in zip(plan.tasks, receipts, strict=True):
         if task.window_start == NO_WINDOW:
             folds.pop(task.partition_id, None)
         elif receipt.tail is not None:
             folds[task.partition_id].add(receipt.tail)
-    tails = {partition_id: fold.of_partition() for partition_id, fold in folds.items()}
+    tails = {partition_id: fold.partition_tail() for partition_id, fold in folds.items()}
     unknown = _goes_on(plan) if known_open is None else frozenset()
-    return {each: of_unknown_beginning(tail) if each in unknown else tail for each, tail in tails.items()}
+    return {
+        partition_id: with_unknown_beginnings(tail) if partition_id in unknown else tail
+        for partition_id, tail in tails.items()
+    }
 
 
 def _goes_on(plan: CopyPlan) -> frozenset[PartitionId]:
     """The partitions with data before the start of the copy."""
-    return frozenset(each.partition_id for each in plan.bounds if plan.starts.get(each.key, 0) > each.log_start)
+    return frozenset(bounds.partition_id for bounds in plan.bounds if plan.starts.get(bounds.key, 0) > bounds.log_start)

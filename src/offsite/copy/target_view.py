@@ -16,7 +16,7 @@ from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.range import LogRange
 from offsite.log.transactions import log_markers
 
-Read = Callable[[LogRange], Iterator[Chunk | Hole | Gap]]
+RangeReader = Callable[[LogRange], Iterator[Chunk | Hole | Gap]]
 """`PartitionReader.read`, with a new reader for every call. A `Gap` stands for offsets proven to hold no record."""
 
 
@@ -26,7 +26,7 @@ class TargetView:
 
     def __init__(
         self,
-        read: Read,
+        read: RangeReader,
         log_range: LogRange,
         *,
         read_committed: bool,
@@ -55,7 +55,7 @@ class TargetView:
                             yield VisibleBatch(item.data, header, record_bounds)
 
     def _note(self, hole: Hole) -> None:
-        if any(hole.start < wanted.end and wanted.start < hole.end for wanted in self._wanted):
+        if any(hole.start < bounds.end and bounds.start < hole.end for bounds in self._wanted):
             self.holes.append(hole)
 
     def _is_visible(self, header: BatchHeader) -> bool:
@@ -64,17 +64,17 @@ class TargetView:
         if header.is_control or not (self._read_committed and header.is_transactional):
             return sees_uncommitted(header)
         if self._committed is None:
-            rest = replace(self._range, start=header.base_offset)
-            self._committed = CommittedView(log_markers(self._read, rest), end_offset=rest.end)
+            remaining = replace(self._range, start=header.base_offset)
+            self._committed = CommittedView(log_markers(self._read, remaining), end_offset=remaining.end)
         return self._committed.is_visible(header)
 
 
 def _without(log_range: LogRange, ignored: Sequence[LogRange]) -> Iterator[RecordBounds]:
     """The parts of the range outside of all `ignored` ranges, in order."""
     start = log_range.start
-    for each in sorted(ignored):
-        if start < min(each.start, log_range.end):
-            yield RecordBounds(start, min(each.start, log_range.end))
-        start = max(start, each.end)
+    for ignored_range in sorted(ignored):
+        if start < min(ignored_range.start, log_range.end):
+            yield RecordBounds(start, min(ignored_range.start, log_range.end))
+        start = max(start, ignored_range.end)
     if start < log_range.end:
         yield RecordBounds(start, log_range.end)

@@ -10,7 +10,7 @@ from offsite.model.named import named
 from offsite.model.size import MIB
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
-from offsite.spark.meter import counted
+from offsite.spark.meter import count_items
 from offsite.stores.store import Store
 
 SHARE_BYTES_MAX = 96 * MIB
@@ -36,20 +36,20 @@ class SegmentShare:
         return named([segment.key for segment in self.segments], most=1, of="segments")
 
 
-def shares(segments: Sequence[Segment], *, slots: int) -> list[SegmentShare]:
+def make_shares(segments: Sequence[Segment], *, slots: int) -> list[SegmentShare]:
     """All `segments` in their order, small neighbours together: a task costs as much as reading some MiB. `slots`:
     number of shares read at once."""
     total_bytes = sum(segment.raw_bytes for segment in segments)
     enough_bytes = min(SHARE_BYTES_MAX, -(-total_bytes // slots))
     enough = min(SHARE_SEGMENTS_MAX, -(-len(segments) // slots))
-    found: list[SegmentShare] = []
-    held: list[Segment] = []
+    shares: list[SegmentShare] = []
+    pending: list[Segment] = []
     for segment in segments:
-        held.append(segment)
-        if len(held) >= enough or sum(each.raw_bytes for each in held) >= enough_bytes:
-            found.append(SegmentShare(segments=tuple(held)))
-            held = []
-    return [*found, SegmentShare(segments=tuple(held))] if held else found
+        pending.append(segment)
+        if len(pending) >= enough or sum(member.raw_bytes for member in pending) >= enough_bytes:
+            shares.append(SegmentShare(segments=tuple(pending)))
+            pending = []
+    return [*shares, SegmentShare(segments=tuple(pending))] if pending else shares
 
 
 def verify_share(share: SegmentShare, *, store: Store) -> tuple[SegmentFinding, ...]:
@@ -63,7 +63,7 @@ def verify_segment(segment: Segment, *, store: Store) -> SegmentFinding:
     try:
         reader.index()
         records = 0
-        for chunk in counted(reader.chunks()):
+        for chunk in count_items(reader.chunks()):
             records += sum(header.record_count for header in chunk.batches if not header.is_control)
     except Damaged as error:
         return SegmentFinding(segment=segment, problem=error.message)

@@ -142,9 +142,9 @@ def on_create(progress: Progress, create: Create, position: int) -> Step:
             appended=Ignored(checkpoint=progress.checkpoint),
             answer=Answer(asked=create.checkpoint, newest=progress.checkpoint),
         )
-    taken = Progress(checkpoint=create.checkpoint, position=position)
+    progress_after = Progress(checkpoint=create.checkpoint, position=position)
     return Step(
-        progress=taken,
+        progress=progress_after,
         appended=Created(checkpoint=create.checkpoint, position=position, is_marker=create.is_marker),
         answer=Answer(asked=create.checkpoint, newest=create.checkpoint),
         pin_before=None if create.is_marker else position,

@@ -78,13 +78,13 @@ def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: 
     leader's own copy in progress changes nothing: with it the leader asks for the second time. An unfinished copy of an
     earlier term does not stop the leader: the earlier leader died before its `Created` was durable, otherwise the new
     leader would replay and not process."""
-    known = [each for each in copies if each.checkpoint == checkpoint]
-    own = [each for each in known if each.partition == partition]
-    states = {each.state for each in own}
-    is_deleted = any(each.state is CopyState.DELETED for each in known)
-    if is_deleted or CopyState.FAILED in states or any(each.term > term for each in own):
+    checkpoint_copies = [copy for copy in copies if copy.checkpoint == checkpoint]
+    partition_copies = [copy for copy in checkpoint_copies if copy.partition == partition]
+    states = {copy.state for copy in partition_copies}
+    is_deleted = any(copy.state is CopyState.DELETED for copy in checkpoint_copies)
+    if is_deleted or CopyState.FAILED in states or any(copy.term > term for copy in partition_copies):
         return Beginning.REFUSE
-    is_ended = any(each.term == term and each.state is not CopyState.IN_PROGRESS for each in own)
+    is_ended = any(copy.term == term and copy.state is not CopyState.IN_PROGRESS for copy in partition_copies)
     if CopyState.COMPLETED in states or is_ended:
         return Beginning.SKIP
     return Beginning.COPY
@@ -93,10 +93,10 @@ def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: 
 def superseded(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> Iterator[Copy]:
     """The copies to abandon before the leader of `term` begins its own. Otherwise an earlier leader, not yet aware of
     its deposition, could complete its copy after the new copy has failed."""
-    for each in _by_term(copies):
-        is_older = (each.partition, each.checkpoint) == (partition, checkpoint) and each.term < term
-        if is_older and each.state is CopyState.IN_PROGRESS:
-            yield each
+    for copy in _by_term(copies):
+        is_older = (copy.partition, copy.checkpoint) == (partition, checkpoint) and copy.term < term
+        if is_older and copy.state is CopyState.IN_PROGRESS:
+            yield copy
 
 
 def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int, restored: int = 0) -> Iterator[Copy]:
@@ -107,10 +107,10 @@ def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int, 
     `restored`: the checkpoint from which the processor was restored, 0 for none. Checkpoints up to `restored` belong to
     the backed-up processor, whose terms mean nothing here.
     """
-    for each in _by_term(copies):
-        is_abandoned = each.partition == partition and restored < each.checkpoint <= newest and each.term < term
-        if is_abandoned and each.state is CopyState.IN_PROGRESS:
-            yield each
+    for copy in _by_term(copies):
+        is_abandoned = copy.partition == partition and restored < copy.checkpoint <= newest and copy.term < term
+        if is_abandoned and copy.state is CopyState.IN_PROGRESS:
+            yield copy
 
 
 def never_begun(
@@ -121,11 +121,13 @@ def never_begun(
     now `orphaned` copies of earlier leaders, and ends the new copy as `ending` says; otherwise waiters wait for ever.
     Deleted checkpoints, and checkpoints up to `restored` as in `orphaned`, are left out."""
     copies = tuple(copies)
-    own = {each.checkpoint for each in copies if each.partition == partition and each.state is not CopyState.ABANDONED}
-    known = own | {each.checkpoint for each in copies if each.state is CopyState.DELETED}
-    for each in replayed:
-        if each.checkpoint > restored and not each.is_marker and each.checkpoint not in known:
-            yield each
+    with_copy = {
+        copy.checkpoint for copy in copies if copy.partition == partition and copy.state is not CopyState.ABANDONED
+    }
+    handled = with_copy | {copy.checkpoint for copy in copies if copy.state is CopyState.DELETED}
+    for created in replayed:
+        if created.checkpoint > restored and not created.is_marker and created.checkpoint not in handled:
+            yield created
 
 
 def ending(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> CopyState:
@@ -133,9 +135,9 @@ def ending(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int
     right after a look: failed, unless another copy counts. A completed copy counts, and an unfinished copy of a later
     term: its leader may not know of its deposition, and complete the copy after the failure. A leader that begins after
     the look sees the copy."""
-    own = [each for each in copies if (each.partition, each.checkpoint) == (partition, checkpoint)]
-    is_completed = any(each.state is CopyState.COMPLETED for each in own)
-    is_at_work = any(each.term > term and each.state is CopyState.IN_PROGRESS for each in own)
+    partition_copies = [copy for copy in copies if (copy.partition, copy.checkpoint) == (partition, checkpoint)]
+    is_completed = any(copy.state is CopyState.COMPLETED for copy in partition_copies)
+    is_at_work = any(copy.term > term and copy.state is CopyState.IN_PROGRESS for copy in partition_copies)
     return CopyState.ABANDONED if is_completed or is_at_work else CopyState.FAILED
 
 
@@ -143,7 +145,7 @@ def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> Ba
     """The status of a checkpoint of `partitions` partitions, from the store alone. The best copy of every partition
     counts; a single failed partition fails the checkpoint."""
     best = _best(copies, checkpoint)
-    states = {each.state for each in best.values()}
+    states = {copy.state for copy in best.values()}
     if not best:
         return BackupStatus.DOES_NOT_EXIST
     if CopyState.DELETED in states:
@@ -151,7 +153,7 @@ def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> Ba
     if CopyState.FAILED in states:
         return BackupStatus.FAILED
     are_all = best.keys() == set(range(1, partitions + 1))
-    are_of_one_size = {each.partitions for each in best.values()} == {partitions}
+    are_of_one_size = {copy.partitions for copy in best.values()} == {partitions}
     if CopyState.ABANDONED in states or not (are_all and are_of_one_size):
         return BackupStatus.INCOMPLETE
     return BackupStatus.ONGOING if CopyState.IN_PROGRESS in states else BackupStatus.COMPLETED
@@ -225,15 +227,15 @@ _STATUSES = {
 
 
 def _by_term(copies: Iterable[Copy]) -> list[Copy]:
-    return sorted(copies, key=lambda each: each.term)
+    return sorted(copies, key=lambda copy: copy.term)
 
 
 def _best(copies: Iterable[Copy], checkpoint: int) -> dict[int, Copy]:
     best: dict[int, Copy] = {}
-    for each in copies:
-        if each.checkpoint != checkpoint:
+    for copy in copies:
+        if copy.checkpoint != checkpoint:
             continue
-        held = best.get(each.partition)
-        if held is None or (_WORTH.index(each.state), each.term) > (_WORTH.index(held.state), held.term):
-            best[each.partition] = each
+        current = best.get(copy.partition)
+        if current is None or (_WORTH.index(copy.state), copy.term) > (_WORTH.index(current.state), current.term):
+            best[copy.partition] = copy
     return best

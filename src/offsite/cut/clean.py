@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from offsite.cut.readings import Reading
+from offsite.cut.readings import EndsReading
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 
 _ALWAYS = 1 << 63
@@ -35,19 +35,19 @@ _COMPLETE = frozenset({TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMP
 # *ongoing* that the coordinator had to have in memory first.
 _LISTED_QUIET = frozenset({TransactionStatus.EMPTY, TransactionStatus.ONGOING, TransactionStatus.DEAD}) | _COMPLETE
 
-Changes = Sequence[TransactionChange]
+TransactionChanges = Sequence[TransactionChange]
 
 
 def transactional_ids(changes: Iterable[TransactionChange], listed: Mapping[int, ListedTransaction]) -> dict[int, str]:
     """The transactional id of every named producer id. Older producer ids of a transactional id come first: a listed id
     without a change had its last change before all of `changes`."""
     changed = {change.producer_id: change.transactional_id for change in changes if change.producer_id >= 0}
-    before = {number: each.transactional_id for number, each in listed.items() if number not in changed}
+    before = {number: transaction.transactional_id for number, transaction in listed.items() if number not in changed}
     return before | changed
 
 
 def clean_readings(
-    readings: Sequence[Reading], changes: Changes, listed: Mapping[int, ListedTransaction]
+    readings: Sequence[EndsReading], changes: TransactionChanges, listed: Mapping[int, ListedTransaction]
 ) -> dict[str, tuple[int, ...]]:
     """The indexes of the clean readings of every named transactional id, rising. An unknown reading is not clean."""
     usable = _usable(readings)
@@ -55,21 +55,29 @@ def clean_readings(
     logs |= {change.log for change in changes}
     # An id without any change has an unknown log, so a reading needs all logs.
     complete = tuple(number for number in usable if logs == readings[number].before.keys() & readings[number].after)
-    clean = {each.transactional_id: complete for each in listed.values() if each.status in _LISTED_QUIET}
-    clean |= {each.transactional_id: () for each in listed.values() if each.status not in _LISTED_QUIET}
-    for name, own in _by_name(changes).items():
-        pending, log = _preparing(own), own[0].log
+    clean = {
+        transaction.transactional_id: complete for transaction in listed.values() if transaction.status in _LISTED_QUIET
+    }
+    clean |= {
+        transaction.transactional_id: () for transaction in listed.values() if transaction.status not in _LISTED_QUIET
+    }
+    for name, id_changes in _by_name(changes).items():
+        pending, log = _preparing(id_changes), id_changes[0].log
         clean[name] = tuple(number for number in usable if _is_clean(readings[number], log, pending))
     return clean
 
 
-def unclean(readings: Sequence[Reading], changes: Changes, listed: Mapping[int, ListedTransaction]) -> frozenset[str]:
+def find_unclean(
+    readings: Sequence[EndsReading], changes: TransactionChanges, listed: Mapping[int, ListedTransaction]
+) -> frozenset[str]:
     """The transactional ids that changed, or were listed amid a change, and have no clean reading yet: more readings
     may help."""
     return frozenset(name for name, clean in clean_readings(readings, changes, listed).items() if not clean)
 
 
-def unsettled(readings: Sequence[Reading], changes: Changes, listed: Mapping[int, ListedTransaction]) -> frozenset[str]:
+def find_unsettled(
+    readings: Sequence[EndsReading], changes: TransactionChanges, listed: Mapping[int, ListedTransaction]
+) -> frozenset[str]:
     """The transactional ids that justify more readings: ids without a clean reading, and ids whose last clean reading
     lies before the first of another id.
 
@@ -77,23 +85,23 @@ def unsettled(readings: Sequence[Reading], changes: Changes, listed: Mapping[int
     a later clean reading of another producer, but may have read behind an earlier one, and the cut would be refused.
     """
     clean = clean_readings(readings, changes, listed)
-    begun = max((each[0] for each in clean.values() if each), default=0)
-    return frozenset(name for name, each in clean.items() if not each or each[-1] < begun)
+    latest_first = max((indexes[0] for indexes in clean.values() if indexes), default=0)
+    return frozenset(name for name, indexes in clean.items() if not indexes or indexes[-1] < latest_first)
 
 
-def _usable(readings: Sequence[Reading]) -> list[int]:
+def _usable(readings: Sequence[EndsReading]) -> list[int]:
     """The usable readings. A reading without the end of a partition in the last reading says nothing about a marker in
     the partition."""
-    return [number for number, each in enumerate(readings) if readings[-1].ends.keys() <= each.ends.keys()]
+    return [number for number, reading in enumerate(readings) if readings[-1].ends.keys() <= reading.ends.keys()]
 
 
-def _by_name(changes: Changes) -> dict[str, list[TransactionChange]]:
+def _by_name(changes: TransactionChanges) -> dict[str, list[TransactionChange]]:
     """Group the changes by transactional id, in order of position: a transactional id has all records in a single
     log."""
-    found: defaultdict[str, list[TransactionChange]] = defaultdict(list)
+    grouped: defaultdict[str, list[TransactionChange]] = defaultdict(list)
     for change in changes:
-        found[change.transactional_id].append(change)
-    return found
+        grouped[change.transactional_id].append(change)
+    return grouped
 
 
 def _preparing(changes: list[TransactionChange]) -> list[tuple[int, int]]:
@@ -102,22 +110,22 @@ def _preparing(changes: list[TransactionChange]) -> list[tuple[int, int]]:
     The state before the first record follows from that record: *complete* follows only on *prepare*, and only
     *complete* follows on *prepare*. A tombstone is written only for empty and completed ids.
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     since = -1 if changes[0].status in _COMPLETE else None
     for change in changes:
         is_preparing = change.status is not None and change.status.is_preparing
         if is_preparing and since is None:
             since = change.position
         elif not is_preparing and since is not None:
-            found.append((since, change.position))
+            spans.append((since, change.position))
             since = None
-    return found if since is None else [*found, (since, _ALWAYS)]
+    return spans if since is None else [*spans, (since, _ALWAYS)]
 
 
-def _is_clean(reading: Reading, log: int, pending: list[tuple[int, int]]) -> bool:
+def _is_clean(reading: EndsReading, log: int, pending: list[tuple[int, int]]) -> bool:
     before, after = reading.before.get(log), reading.after.get(log)
     if before is None or after is None:
         return False
     # Of all spans that began before `after`, the last began and ended last.
-    begun = bisect_left(pending, (after, -1))
-    return begun == 0 or pending[begun - 1][1] < before
+    begun_count = bisect_left(pending, (after, -1))
+    return begun_count == 0 or pending[begun_count - 1][1] < before

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from offsite.cut.effect import Line, Source
+from offsite.cut.effect import EffectLine, Source
 from offsite.cut.window import (
     Ends,
     ParticipantRecord,
@@ -35,7 +35,7 @@ _STRENGTH = list(TopicClass)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOutSpan:
     """A transaction, or several of a producer in a span, that a restore of the cut treats as aborted.
 
     The reason: line `short` would have had to reach at least the level `needed`. `needed` is `effect.UNSEEN` for an
@@ -44,7 +44,7 @@ class LeftOut:
     """
 
     span: TransactionSpan
-    short: Line | None
+    short: EffectLine | None
     needed: int
     cause: Source | None
 
@@ -59,7 +59,7 @@ class Hold:
     before: int
     after: int
     record: ParticipantRecord | StampedRecord | SupersededRecord
-    short: Line | None
+    short: EffectLine | None
     needed: int
     cause: Source | None
 
@@ -82,7 +82,7 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class CutRefusal:
     """Why a cut must not be used. Rule C5: the position that `participant` declares is not the cut's end. Rule C6: the
     backup does not hold or know everything from `offset` to the cut's `end`; or the transaction of `participant` would
     have to be left out, and its beginning before `offset` is unknown. Rule C2: the exactly-once group `participant` has
@@ -111,9 +111,9 @@ class Cut:
     ends: Ends
     groups: tuple[GroupOffset, ...]
     classes: Mapping[str, TopicClass]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutSpan, ...] = ()
     holds: tuple[Hold, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[CutRefusal, ...] = ()
     outside: frozenset[PartitionKey] = frozenset()
 
     def held_back(self) -> dict[PartitionKey, int]:
@@ -124,42 +124,42 @@ class Cut:
     def floors(self) -> dict[PartitionKey, int]:
         """The first left-out record of every partition with a left-out record below its end. A reader beyond the floor
         has read or skipped records outside of the cut."""
-        found: dict[PartitionKey, int] = {}
-        for each in self.left_out:
-            for partition, written in each.span.written.items():
-                if written.first < found.get(partition, self.ends.get(partition, 0)):
-                    found[partition] = written.first
-        return found
+        lowest: dict[PartitionKey, int] = {}
+        for left_out in self.left_out:
+            for partition, written in left_out.span.written.items():
+                if written.first < lowest.get(partition, self.ends.get(partition, 0)):
+                    lowest[partition] = written.first
+        return lowest
 
     def markers_left_out(self) -> dict[PartitionKey, tuple[int, ...]]:
         """The commit markers below the end of every partition, rising, that a restore treats as abort markers. A
         left-out transaction without a marker below the end is undecided there, and needs none."""
-        found: defaultdict[PartitionKey, list[int]] = defaultdict(list)
-        for each in self.left_out:
-            for partition, written in each.span.written.items():
+        by_partition: defaultdict[PartitionKey, list[int]] = defaultdict(list)
+        for left_out in self.left_out:
+            for partition, written in left_out.span.written.items():
                 end = self.ends.get(partition, 0)
-                found[partition] += [marker for marker in written.commit_markers if marker < end]
-        return {partition: tuple(sorted(markers)) for partition, markers in found.items() if markers}
+                by_partition[partition] += [marker for marker in written.commit_markers if marker < end]
+        return {partition: tuple(sorted(markers)) for partition, markers in by_partition.items() if markers}
 
-    def direct_causes(self) -> dict[PartitionKey, LeftOut | Hold]:
+    def direct_causes(self) -> dict[PartitionKey, LeftOutSpan | Hold]:
         """For every partition with a changed floor or end: what set the floor, or without a floor the end."""
-        found: dict[PartitionKey, LeftOut | Hold] = {hold.partition: hold for hold in self.holds}
+        causes: dict[PartitionKey, LeftOutSpan | Hold] = {hold.partition: hold for hold in self.holds}
         floors = self.floors()
-        for each in self.left_out:
-            for partition, written in each.span.written.items():
+        for left_out in self.left_out:
+            for partition, written in left_out.span.written.items():
                 if written.first == floors.get(partition):
-                    found[partition] = each
-        return found
+                    causes[partition] = left_out
+        return causes
 
-    def chain(self, step: LeftOut | Hold) -> tuple[LeftOut | Hold, ...]:
+    def chain(self, step: LeftOutSpan | Hold) -> tuple[LeftOutSpan | Hold, ...]:
         """The steps that led to a step of the cut, beginning with the step itself: a step falls short of a line that
         the next step lowered. The last step is undecided, or short of an end as read."""
-        by_source: dict[int, LeftOut | Hold] = {id(each.span): each for each in self.left_out}
-        by_source.update((id(each.record), each) for each in self.holds)
-        found = [step]
-        while found[-1].cause is not None:
-            found.append(by_source[id(found[-1].cause)])
-        return tuple(found)
+        by_source: dict[int, LeftOutSpan | Hold] = {id(left_out.span): left_out for left_out in self.left_out}
+        by_source.update((id(hold.record), hold) for hold in self.holds)
+        steps = [step]
+        while steps[-1].cause is not None:
+            steps.append(by_source[id(steps[-1].cause)])
+        return tuple(steps)
 
     def weakest(self, topics: Iterable[str]) -> TopicClass:
         """The class of an application over `topics`: the weakest of their classes. A topic without a class counts as

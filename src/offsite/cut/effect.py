@@ -39,10 +39,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from offsite.cut.window import (
-    Outcome,
     ParticipantRecord,
     PartitionKey,
     Producer,
+    SpanOutcome,
     StampedRecord,
     SupersededRecord,
     TransactionSpan,
@@ -55,14 +55,14 @@ UNSEEN = 1 << 63
 Source = TransactionSpan | ParticipantRecord | StampedRecord | SupersededRecord
 
 
-class Line(NamedTuple):
+class EffectLine(NamedTuple):
     """The owner of a level: a partition, a producer, or a group and a partition that the group reads."""
 
     kind: Literal["end", "read", "producer", "group"]
     of: PartitionKey | Producer | tuple[str, PartitionKey]
 
 
-Levels = Mapping[Line, int]
+Levels = Mapping[EffectLine, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,46 +79,46 @@ class Effect:
 def effects(window: Window) -> Iterator[Effect]:
     """The effects of a window: its rules C1, C2, C2', C3 and C7, once."""
     for transaction in window.transactions:
-        if transaction.outcome is not Outcome.ABORT:
+        if transaction.outcome is not SpanOutcome.ABORT:
             yield Effect(
                 source=transaction,
                 starts=_starts(transaction),
                 needs=_needs(transaction),
-                is_decided=transaction.outcome is Outcome.COMMIT,
+                is_decided=transaction.outcome is SpanOutcome.COMMIT,
             )
     for record in window.records:
-        needs = {Line("read", partition): end for partition, end in record.deps.items()}
+        needs = {EffectLine("read", partition): end for partition, end in record.deps.items()}
         yield _record(record, record.partition, record.offset, needs)
     for stamped in window.stamped:
         yield replace(_record(stamped, stamped.partition, stamped.offset, {}), is_decided=False)
     for lost in window.superseded:
-        yield _record(lost, lost.partition, lost.offset, {Line("end", lost.partition): lost.successor + 1})
+        yield _record(lost, lost.partition, lost.offset, {EffectLine("end", lost.partition): lost.successor + 1})
 
 
 def _record(source: Source, partition: PartitionKey, offset: int, needs: Levels) -> Effect:
-    starts = {Line("end", partition): offset, Line("read", partition): offset}
+    starts = {EffectLine("end", partition): offset, EffectLine("read", partition): offset}
     return Effect(source=source, starts=starts, needs=needs)
 
 
 def _starts(transaction: TransactionSpan) -> Levels:
-    starts = {Line("read", partition): written.first for partition, written in transaction.written.items()}
-    starts[Line("producer", transaction.producer)] = transaction.number
+    starts = {EffectLine("read", partition): written.first for partition, written in transaction.written.items()}
+    starts[EffectLine("producer", transaction.producer)] = transaction.number
     for read in transaction.reads:
-        line = Line("group", (read.group, read.partition))
+        line = EffectLine("group", (read.group, read.partition))
         starts[line] = min(starts.get(line, read.position), read.position)
     return starts
 
 
 def _needs(transaction: TransactionSpan) -> Levels:
     needs = {
-        Line("end", partition): UNSEEN if written.marker is None else written.marker + 1
+        EffectLine("end", partition): UNSEEN if written.marker is None else written.marker + 1
         for partition, written in transaction.written.items()
     }
-    needs[Line("producer", transaction.producer)] = transaction.number
+    needs[EffectLine("producer", transaction.producer)] = transaction.number
     for read in transaction.reads:
         for line, level in (
-            (Line("read", read.partition), read.offset),
-            (Line("group", (read.group, read.partition)), read.position),
+            (EffectLine("read", read.partition), read.offset),
+            (EffectLine("group", (read.group, read.partition)), read.position),
         ):
             needs[line] = max(needs.get(line, level), level)
     return needs

@@ -24,13 +24,13 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from offsite.cut.clean import clean_readings, transactional_ids
-from offsite.cut.readings import Evidence, LoggedCommit
-from offsite.cut.window import GroupCommit, Outcome, PartitionKey, TransactionSpan, Window, Written
+from offsite.cut.readings import CutEvidence, LoggedCommit
+from offsite.cut.window import GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window, WrittenRange
 from offsite.log.transaction_tail import PartitionTail
 from offsite.model.check import check
 
 
-def window_of(evidence: Evidence) -> Window:
+def window_of(evidence: CutEvidence) -> Window:
     """Make the transactions, group commits and unpaired topics of a window; the caller adds the rest.
 
     The tails of `__consumer_offsets` must begin at the first of `commits` at the latest, because the marker behind a
@@ -38,14 +38,16 @@ def window_of(evidence: Evidence) -> Window:
     the read end do not exist. A transaction of unknown beginning begins behind the last marker of its producer in the
     partition, or at 0. Takes about 3 us for a marker.
     """
-    found = _Episodes(evidence)
+    episodes = _Episodes(evidence)
     for partition, tail in evidence.tails.items():
-        if partition in found.last_ends:
-            found.add_tail(partition, tail)
+        if partition in episodes.last_ends:
+            episodes.add_tail(partition, tail)
     for commit in evidence.commits:
-        found.add_commit(commit)
+        episodes.add_commit(commit)
     return Window(
-        transactions=found.spans(), commits=tuple(found.plain_commits), unpaired=frozenset(found.unpaired_topics)
+        transactions=episodes.spans(),
+        commits=tuple(episodes.plain_commits),
+        unpaired=frozenset(episodes.unpaired_topics),
     )
 
 
@@ -69,19 +71,22 @@ class _Episode:
     undecided: dict[PartitionKey, tuple[int, int]] = field(default_factory=dict)
     reads: list[GroupCommit] = field(default_factory=list)
 
-    def written(self) -> dict[PartitionKey, Written]:
-        found = {key: Written(each[0], each[-1] - 1, each[-1], tuple(each[1:])) for key, each in self.markers.items()}
+    def written(self) -> dict[PartitionKey, WrittenRange]:
+        ranges = {
+            key: WrittenRange(markers[0], markers[-1] - 1, markers[-1], tuple(markers[1:]))
+            for key, markers in self.markers.items()
+        }
         for key, (first, last) in self.undecided.items():
-            known = found.get(key)
-            found[key] = Written(first, last, None) if known is None else known._replace(last=last)
-        return found
+            committed = ranges.get(key)
+            ranges[key] = WrittenRange(first, last, None) if committed is None else committed._replace(last=last)
+        return ranges
 
 
 class _Episodes:
     """Evidence on every producer, by producer id and episode number: the number of its clean readings before the
     episode. `_clean`: the indexes of the clean readings; no entry for a producer without any."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: CutEvidence) -> None:
         changes, listed = evidence.changes or (), evidence.listed if evidence.changes is not None else {}
         self._names = transactional_ids(changes, listed)
         by_name = clean_readings(evidence.readings, changes, listed)
@@ -89,19 +94,19 @@ class _Episodes:
         self._readings = evidence.readings
         self.last_ends = evidence.readings[-1].ends
         self._episodes: defaultdict[tuple[int, int], _Episode] = defaultdict(_Episode)
-        self._logs = {each.commit.log for each in evidence.commits}
+        self._logs = {logged.commit.log for logged in evidence.commits}
         self._decisions: defaultdict[tuple[PartitionKey, int], list[_Decision]] = defaultdict(list)
         self.plain_commits: list[GroupCommit] = []
         self.unpaired_topics: set[str] = set()
 
     def add_tail(self, partition: PartitionKey, tail: PartitionTail) -> None:
         # A high watermark may go back for a moment when the leader changes. Records below it still exist.
-        heights = list(accumulate((each.ends.get(partition, 0) for each in self._readings), max))
+        heights = list(accumulate((reading.ends.get(partition, 0) for reading in self._readings), max))
         bounds: dict[tuple[int, ...], list[int]] = {}
         behind: dict[int, int] = {}
         # 1. Assign every marker to the episode of its producer: the number of clean readings before it.
-        for offset, producer, epoch, committed, seen in tail.markers:
-            first = seen if seen >= 0 else behind.get(producer, 0)
+        for offset, producer, epoch, committed, first_seen in tail.markers:
+            first = first_seen if first_seen >= 0 else behind.get(producer, 0)
             behind[producer] = offset + 1
             if offset >= heights[-1]:
                 self._add_undecided(partition, producer, first, heights[-1] - 1)
@@ -112,24 +117,29 @@ class _Episodes:
                 number = 0
             else:
                 if (levels := bounds.get(clean)) is None:
-                    levels = bounds[clean] = [heights[each] for each in clean]
+                    levels = bounds[clean] = [heights[index] for index in clean]
                 number = bisect_right(levels, offset)
                 if committed:
                     self._add_marker(partition, (producer, number), (first, offset), epoch)
             if partition in self._logs:
                 self._decisions[partition, producer].append(_Decision(offset, first, bool(committed), number))
         # 2. Transactions without a marker are undecided up to the read end.
-        for each in tail.open:
-            self._add_undecided(partition, each.producer_id, each.first_offset, min(each.last_offset, heights[-1] - 1))
+        for transaction in tail.open:
+            self._add_undecided(
+                partition,
+                transaction.producer_id,
+                transaction.first_offset,
+                min(transaction.last_offset, heights[-1] - 1),
+            )
 
     def _add_marker(self, partition: PartitionKey, key: tuple[int, int], place: tuple[int, int], epoch: int) -> None:
         episode = self._episodes[key]
         episode.epoch = epoch
-        known = episode.markers.get(partition)
-        if known is None:
+        markers = episode.markers.get(partition)
+        if markers is None:
             episode.markers[partition] = list(place)
         else:
-            known.append(place[1])
+            markers.append(place[1])
 
     def _add_undecided(self, partition: PartitionKey, producer: int, first: int, last: int) -> None:
         if first > last:
@@ -178,7 +188,7 @@ class _Episodes:
             producer_id=producer,
             epoch=episode.epoch,
             written=episode.written(),
-            outcome=Outcome.OPEN if number == clean else Outcome.COMMIT,
+            outcome=SpanOutcome.OPEN if number == clean else SpanOutcome.COMMIT,
             reads=tuple(episode.reads),
             name=self._names.get(producer, ""),
             number=rank,

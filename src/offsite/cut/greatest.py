@@ -17,8 +17,8 @@ from dataclasses import replace
 from itertools import chain
 
 from offsite.cut.coverage import refusals
-from offsite.cut.cut import Cut, Hold, LeftOut
-from offsite.cut.effect import UNSEEN, Effect, Line, Source, effects
+from offsite.cut.cut import Cut, Hold, LeftOutSpan
+from offsite.cut.effect import UNSEEN, Effect, EffectLine, Source, effects
 from offsite.cut.group_offsets import group_offsets
 from offsite.cut.topic_class import topic_classes
 from offsite.cut.window import Ends, PartitionKey, TransactionSpan, Window
@@ -33,12 +33,14 @@ def greatest_cut(ends: Ends, window: Window) -> Cut:
     all_effects = list(effects(window))
     descent = _Descent(ends, all_effects)
     descent.run()
-    found = {partition: descent.levels[Line("end", partition)] for partition in ends}
+    lowered_ends = {partition: descent.levels[EffectLine("end", partition)] for partition in ends}
     left_out = tuple(descent.left_out)
     cut = Cut(
         copied=dict(ends),
-        ends=found,
-        groups=group_offsets(found, window, kept=descent.kept(), left_out=[each.span for each in left_out]),
+        ends=lowered_ends,
+        groups=group_offsets(
+            lowered_ends, window, kept_sources=descent.kept(), left_out=[omitted.span for omitted in left_out]
+        ),
         classes=topic_classes(ends, window),
         left_out=left_out,
         holds=tuple(descent.holds),
@@ -63,13 +65,15 @@ class _Descent:
     """
 
     def __init__(self, ends: Ends, all_effects: list[Effect]) -> None:
-        self.levels = {line: end for key, end in ends.items() for line in (Line("end", key), Line("read", key))}
-        self.left_out: list[LeftOut] = []
+        self.levels = {
+            line: end for key, end in ends.items() for line in (EffectLine("end", key), EffectLine("read", key))
+        }
+        self.left_out: list[LeftOutSpan] = []
         self.holds: list[Hold] = []
-        self._lowered: dict[Line, Source] = {}
+        self._lowered: dict[EffectLine, Source] = {}
         self._effects = all_effects
         self._given_up = bytearray(len(all_effects))
-        self._waiting: defaultdict[Line, list[tuple[int, int]]] = defaultdict(list)
+        self._waiting: defaultdict[EffectLine, list[tuple[int, int]]] = defaultdict(list)
         for number, effect in enumerate(all_effects):
             for line, needed in effect.needs.items():
                 self._waiting[line].append((needed, number))
@@ -90,18 +94,18 @@ class _Descent:
 
     def kept(self) -> Iterator[Source]:
         """The effects with all of their causes."""
-        return (each.source for each, is_lost in zip(self._effects, self._given_up, strict=True) if not is_lost)
+        return (effect.source for effect, is_lost in zip(self._effects, self._given_up, strict=True) if not is_lost)
 
-    def _meet(self, line: Line) -> list[Line]:
+    def _meet(self, line: EffectLine) -> list[EffectLine]:
         """Give up all effects that need more of a line than its level. Returns the lines that fell."""
-        fallen: list[Line] = []
+        fallen: list[EffectLine] = []
         waiting = self._waiting[line]
         while waiting and waiting[-1][0] > self.levels[line]:
             needed, number = waiting.pop()
             fallen += self._give_up(number, short=line, needed=needed)
         return fallen
 
-    def _give_up(self, number: int, *, short: Line | None, needed: int) -> list[Line]:
+    def _give_up(self, number: int, *, short: EffectLine | None, needed: int) -> list[EffectLine]:
         if self._given_up[number]:  # an effect waits once for every needed level
             return []
         self._given_up[number] = True
@@ -117,12 +121,12 @@ class _Descent:
             self._lowered[line] = effect.source
         return fallen
 
-    def _record(self, effect: Effect, short: Line | None, needed: int, cause: Source | None) -> None:
+    def _record(self, effect: Effect, short: EffectLine | None, needed: int, cause: Source | None) -> None:
         source = effect.source
         if isinstance(source, TransactionSpan):
-            self.left_out.append(LeftOut(span=source, short=short, needed=needed, cause=cause))
+            self.left_out.append(LeftOutSpan(span=source, short=short, needed=needed, cause=cause))
             return
-        before = self.levels.get(Line("end", source.partition), 0)
+        before = self.levels.get(EffectLine("end", source.partition), 0)
         if source.offset < before:
             self.holds.append(
                 Hold(

@@ -30,39 +30,39 @@ NEVER = 1 << 63
 
 
 def group_offsets(
-    ends: Ends, window: Window, *, kept: Iterable[Source], left_out: Iterable[TransactionSpan]
+    ends: Ends, window: Window, *, kept_sources: Iterable[Source], left_out: Iterable[TransactionSpan]
 ) -> tuple[GroupOffset, ...]:
     """The last offset of every group and partition that a cut at `ends` keeps, by group and partition. `kept_sources`
     and `left_out`: what the cut keeps and leaves out of `window`."""
-    left, early = first_left_out(left_out), first_without_outputs(ends, window)
+    first_omitted, early = first_left_out(left_out), first_without_outputs(ends, window)
     last: dict[GroupKey, GroupCommit] = {}
-    for commit in _commits(ends, window, kept):
+    for commit in _commits(ends, window, kept_sources):
         key = commit.group, commit.partition
         is_later = key not in last or last[key].position < commit.position
-        if is_later and commit.position < min(left.get(key, NEVER), early.get(key, NEVER)):
+        if is_later and commit.position < min(first_omitted.get(key, NEVER), early.get(key, NEVER)):
             last[key] = commit
     return tuple(_of(last[key], ends) for key in sorted(last) if last[key].offset != REMOVED)
 
 
 def first_left_out(left_out: Iterable[TransactionSpan]) -> dict[GroupKey, int]:
     """The position of the first commit of every group and partition in left-out transactions."""
-    found: dict[GroupKey, int] = {}
+    positions: dict[GroupKey, int] = {}
     for span in left_out:
         for read in span.reads:
             key = read.group, read.partition
-            found[key] = min(found.get(key, read.position), read.position)
-    return found
+            positions[key] = min(positions.get(key, read.position), read.position)
+    return positions
 
 
 def first_without_outputs(ends: Ends, window: Window) -> dict[GroupKey, int]:
     """The position of the first plain commit of every group and partition whose outputs are not all below `ends`."""
-    found: dict[GroupKey, int] = {}
+    positions: dict[GroupKey, int] = {}
     topics = {partition.topic for partition in ends}
     for commit in window.commits:
         if not _has_outputs(commit, ends, topics):
             key = commit.group, commit.partition
-            found[key] = min(found.get(key, commit.position), commit.position)
-    return found
+            positions[key] = min(positions.get(key, commit.position), commit.position)
+    return positions
 
 
 def _has_outputs(commit: GroupCommit, ends: Ends, topics: Collection[str]) -> bool:
@@ -73,8 +73,8 @@ def _has_outputs(commit: GroupCommit, ends: Ends, topics: Collection[str]) -> bo
     )
 
 
-def _commits(ends: Ends, window: Window, kept: Iterable[Source]) -> Iterator[GroupCommit]:
-    for source in kept:
+def _commits(ends: Ends, window: Window, kept_sources: Iterable[Source]) -> Iterator[GroupCommit]:
+    for source in kept_sources:
         if isinstance(source, TransactionSpan):
             yield from source.reads
     yield from (commit for commit in window.commits if is_below(commit, ends))

@@ -12,7 +12,7 @@ from offsite.log.transaction_tail import PartitionTail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class EndsReading:
     """A reading: the ends of the partitions of `__transaction_state` (by number) `before` and `after` reading the
     `ends` of all partitions of the backup and of `__consumer_offsets`. All are high watermarks."""
 
@@ -29,7 +29,7 @@ class LoggedCommit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class CutEvidence:
     """All evidence for a cut.
 
     `readings`: in the order of reading; the backup ends at the ends of the last reading. `changes`: every record of
@@ -41,7 +41,7 @@ class Evidence:
     before the snapshot of groups to the last reading, by log and position.
     """
 
-    readings: tuple[Reading, ...]
+    readings: tuple[EndsReading, ...]
     changes: tuple[TransactionChange, ...] | None
     listed: Mapping[int, ListedTransaction] = field(default_factory=dict)
     tails: Mapping[PartitionKey, PartitionTail] = field(default_factory=dict)

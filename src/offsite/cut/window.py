@@ -40,7 +40,7 @@ REMOVED = -1
 """No committed offset, as in Kafka's own protocol."""
 
 
-class Outcome(Enum):
+class SpanOutcome(Enum):
     """How a transaction ended, as far as observed. A commit or abort marker in any partition decides for all, and so
     does the coordinator's record in `__transaction_state` (prepare or complete)."""
 
@@ -49,7 +49,7 @@ class Outcome(Enum):
     OPEN = "open"
 
 
-class Written(NamedTuple):
+class WrittenRange(NamedTuple):
     """The records of a transaction in a partition: the first, the last, and the marker; None for an unseen marker.
 
     For several transactions in a span, `marker` is the last that must be below the end, and `markers` are all observed
@@ -104,8 +104,8 @@ class TransactionSpan:
 
     producer_id: int
     epoch: int
-    written: Mapping[PartitionKey, Written]
-    outcome: Outcome
+    written: Mapping[PartitionKey, WrittenRange]
+    outcome: SpanOutcome
     reads: tuple[GroupCommit, ...] = ()
     name: str = ""
     number: int = 0

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from offsite.kafka.evidence import UNANSWERED_MAX_S
 from offsite.kafka.groups.committed_offsets import GroupClient
-from offsite.kafka.log_bounds import FoundBounds, LeaderAnswers, find_bounds, find_epoch_ends
-from offsite.kafka.log_ends import LogEnds
+from offsite.kafka.log_bounds import LeaderAnswers, ListedBounds, find_bounds, find_epoch_ends
+from offsite.kafka.log_ends import LogEndReader
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_offsets
-from offsite.kafka.presence import Presence, find_presence, presence_now
+from offsite.kafka.presence import PresenceState, find_presence, presence_now
 from offsite.kafka.protocol import fetch, log_offsets
 from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
@@ -110,21 +110,21 @@ class ClusterAdmin:
             except NoSuchTopic as error:
                 absence.wait(error)
 
-    def presence(self, names: Collection[str]) -> Mapping[str, Presence]:
+    def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]:
         """Name → whether the topic exists, is deleted, or is hidden from this client. Asks every broker."""
         return find_presence(self._router, self._clock, names)
 
-    def presence_now(self, name: str) -> Presence:
+    def presence_now(self, name: str) -> PresenceState:
         """Ask all brokers once about a topic. For a topic that brokers use themselves."""
         return presence_now(self._router, name)
 
     def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
         """Topic → settings made on the topic; `with_defaults`: the cluster's defaults too. Raises `NoSuchTopic`, and
         `KafkaNotAuthorized` for the first topic with unreadable settings."""
-        found = self.readable_topic_configs(names, with_defaults=with_defaults)
-        if found.denied:
-            raise found.denied[min(found.denied)]
-        return found.configs
+        settings = self.readable_topic_configs(names, with_defaults=with_defaults)
+        if settings.denied:
+            raise settings.denied[min(settings.denied)]
+        return settings.configs
 
     def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs:
         """Return the settings as `topic_configs` does, and list topics with unreadable settings apart. Raises
@@ -132,12 +132,12 @@ class ClusterAdmin:
         ordered = sorted(names)
         configs, denied = dict[str, Mapping[str, str]](), dict[str, OffsiteError]()
         for first in range(0, len(ordered), _CONFIG_TOPICS_MAX):
-            some = ordered[first : first + _CONFIG_TOPICS_MAX]
-            found = self._router.call(topic_configs_request(some, with_defaults=with_defaults))
-            if left_out := [name for name in some if name not in found.configs and name not in found.denied]:
+            part = ordered[first : first + _CONFIG_TOPICS_MAX]
+            answer = self._router.call(topic_configs_request(part, with_defaults=with_defaults))
+            if left_out := [name for name in part if name not in answer.configs and name not in answer.denied]:
                 raise LeaderUnavailable(f"the answer leaves out the settings of {left_out[0]}", hint="run again")
-            configs |= found.configs
-            denied |= found.denied
+            configs |= answer.configs
+            denied |= answer.denied
         return TopicConfigs(configs=configs, denied=denied)
 
     def broker_configs(self) -> Sequence[Mapping[str, str]]:
@@ -145,7 +145,7 @@ class ClusterAdmin:
 
         def ask() -> Sequence[Mapping[str, str]]:
             requests = {node_id: broker_configs_request(node_id) for node_id in self.cluster().brokers}
-            return [configs for found in self._router.call_each(requests).values() for configs in found.values()]
+            return [configs for answer in self._router.call_each(requests).values() for configs in answer.values()]
 
         return self._patiently(ask)
 
@@ -155,10 +155,10 @@ class ClusterAdmin:
         now_s = self._clock.monotonic_s()
         if self._dynamic is None or now_s - self._dynamic[0] >= _DYNAMIC_S:
             self._dynamic = now_s, self._ask_dynamic()
-        found = self._dynamic[1]
-        if isinstance(found, KafkaUnavailable):
-            raise found
-        return found
+        settings = self._dynamic[1]
+        if isinstance(settings, KafkaUnavailable):
+            raise settings
+        return settings
 
     def configured(self) -> Mapping[int, Sequence[str]]:
         """Return the groups (`GROUP`) and the client metrics subscriptions (`CLIENT_METRICS`) that have settings,
@@ -168,12 +168,15 @@ class ClusterAdmin:
                 version = connection.highest_version(Api.LIST_CONFIG_RESOURCES, *LIST_VERSIONS)
             except KafkaTooOld:
                 return {}
-            found = connection.call(config_resources_request(version))
-            asked = found.get(GROUP, ())[:_CONFIG_GROUPS_MAX]
-            configured = connection.call(group_configs_request(asked)) if asked else ()
-        return {**found, GROUP: [each for each in found.get(GROUP, ()) if each in configured or each not in asked]}
+            resources = connection.call(config_resources_request(version))
+            groups = resources.get(GROUP, ())[:_CONFIG_GROUPS_MAX]
+            configured = connection.call(group_configs_request(groups)) if groups else ()
+        return {
+            **resources,
+            GROUP: [group for group in resources.get(GROUP, ()) if group in configured or group not in groups],
+        }
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds:
+    def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds:
         """Return log starts and high watermarks, with the leader epoch of the answer; partitions without an answer
         apart."""
         return find_bounds(self._router, self._clock, partitions)
@@ -188,9 +191,9 @@ class ClusterAdmin:
         """Return high watermarks, or last stable offsets with `READ_COMMITTED`."""
         return find_offsets(self._router, self._clock, partitions, LATEST, isolation=isolation)
 
-    def log_ends(self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED) -> LogEnds:
+    def log_ends(self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED) -> LogEndReader:
         """Return a reader of the ends of the same partitions, for repeated reads."""
-        return LogEnds(self._router, self._clock, partitions, isolation=isolation)
+        return LogEndReader(self._router, self._clock, partitions, isolation=isolation)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
         """Partition → end of the log part that leaders up to the given epoch wrote, or the reason why no leader
@@ -245,8 +248,8 @@ class ClusterAdmin:
 
     def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]:
         """Add rules, at most once each. Returns one text per rule: empty, or the reason of the refusal."""
-        some = split_requests(acls, lambda _: 1)
-        return [problem for part in some for problem in self._ask_controller(create_acls_request(part))]
+        parts = split_requests(acls, lambda _: 1)
+        return [problem for part in parts for problem in self._ask_controller(create_acls_request(part))]
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
         """Return the limits of all entities, sorted."""
@@ -254,8 +257,8 @@ class ClusterAdmin:
 
     def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]:
         """Set the named limits. Returns one text per entity: empty, or the reason of the refusal."""
-        some = split_requests(quotas, lambda quota: 1 + len(quota.limits))
-        return [problem for part in some for problem in self._ask_controller(alter_quotas_request(part))]
+        parts = split_requests(quotas, lambda quota: 1 + len(quota.limits))
+        return [problem for part in parts for problem in self._ask_controller(alter_quotas_request(part))]
 
     def scram_users(self) -> tuple[ScramUser, ...]:
         """Return the users who may log in by SCRAM, sorted, without credentials."""
@@ -299,7 +302,9 @@ class ClusterAdmin:
             create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=True)
             for part in split_requests(topics, _records)
         )
-        outcomes = [each for request in requests for each in self._patiently(partial(self._ask_controller, request))]
+        outcomes = [
+            outcome for request in requests for outcome in self._patiently(partial(self._ask_controller, request))
+        ]
         return {outcome.name: outcome for outcome in outcomes if outcome.error_code}
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
@@ -324,15 +329,15 @@ class ClusterAdmin:
         return {key: start for answer in self._router.call_each(requests).values() for key, start in answer.items()}
 
     def _ask_dynamic(self) -> Mapping[str, Sequence[str]] | KafkaUnavailable:
-        found: dict[str, set[str]] = {}
+        settings: dict[str, set[str]] = {}
         try:
             requests = {node_id: dynamic_configs_request(node_id) for node_id in self.cluster().brokers}
-            for told in self._router.call_each(requests).values():
-                for whose, names in told.items():
-                    found.setdefault(whose, set()).update(names)
+            for answer in self._router.call_each(requests).values():
+                for whose, names in answer.items():
+                    settings.setdefault(whose, set()).update(names)
         except KafkaUnavailable as error:
             return error
-        return {whose: sorted(names) for whose, names in sorted(found.items()) if names}
+        return {whose: sorted(names) for whose, names in sorted(settings.items()) if names}
 
     @property
     def _timeout_ms(self) -> int:
@@ -380,8 +385,8 @@ class ClusterAdmin:
         topic."""
         backoff = Backoff(self._clock, limit_s=_TOPIC_CHANGE_MAX_S)
         probes = [NewTopic(name=name, partitions=1, replication_factor=1) for name in names]
-        while taken := [o for o in self.refused_topics(probes).values() if o.error_code == TOPIC_ALREADY_EXISTS]:
-            backoff.wait(KafkaTimeout(f"topic {taken[0].name} is being deleted"))
+        while existing := [o for o in self.refused_topics(probes).values() if o.error_code == TOPIC_ALREADY_EXISTS]:
+            backoff.wait(KafkaTimeout(f"topic {existing[0].name} is being deleted"))
 
 
 def _records(topic: NewTopic) -> int:
@@ -389,7 +394,7 @@ def _records(topic: NewTopic) -> int:
 
 
 def _led_partitions(topic: TopicMetadata | None) -> int:
-    return 0 if topic is None else sum(each.leader >= 0 for each in topic.partitions)
+    return 0 if topic is None else sum(partition.leader >= 0 for partition in topic.partitions)
 
 
 def _check_visible(topic: TopicMetadata) -> None:

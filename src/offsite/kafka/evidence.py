@@ -33,14 +33,14 @@ again. A single time could be a leader that has just taken over; a second and a 
 log's end."""
 
 
-class Said(Enum):
+class FetchVerdict(Enum):
     """What an answer without error shows about the offsets from the position on."""
 
-    SOMETHING = auto()
+    RECORDS = auto()
     """Records, or the beginning of a batch that did not fit."""
     THROTTLED = auto()
     """A quota holds the client back: the partition was left out."""
-    NOTHING = auto()
+    LEFT_OUT = auto()
     """The partition was left out for no reason."""
     BEHIND = auto()
     """The high watermark is not yet, or no longer, at the end of the range."""
@@ -48,16 +48,16 @@ class Said(Enum):
     """No records from the position on, although the high watermark is beyond the range."""
 
 
-def said(answer: FetchAnswer, *, end: int) -> Said:
+def judge_fetch(answer: FetchAnswer, *, end: int) -> FetchVerdict:
     """Judge an answer without error code about a range that ends at `end`."""
-    if not answer.held:
-        return Said.THROTTLED if answer.throttle_ms > 0 else Said.NOTHING
+    if not answer.is_included:
+        return FetchVerdict.THROTTLED if answer.throttle_ms > 0 else FetchVerdict.LEFT_OUT
     if len(answer.records):
-        return Said.SOMETHING
-    return Said.BEHIND if answer.high_watermark < end else Said.EMPTY
+        return FetchVerdict.RECORDS
+    return FetchVerdict.BEHIND if answer.high_watermark < end else FetchVerdict.EMPTY
 
 
-def may_lose_its_tail(configs: dict[str, str], *, was_compacted: bool) -> bool:
+def may_lose_tail(configs: dict[str, str], *, was_compacted: bool) -> bool:
     """Whether compaction can have removed the last records of a topic with these settings, defaults included.
 
     Topics with remote storage are never compacted (KIP-405), and a slow answer of remote storage looks the same.

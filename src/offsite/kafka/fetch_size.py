@@ -23,8 +23,8 @@ class FetchSize:
 
     def ask_bytes(self, remaining_offsets: int, *, most: int = FETCH_BYTES) -> int:
         """Bytes to ask for; more than `most` only where a batch needs more."""
-        wanted = min(self._wanted_bytes(remaining_offsets), self._ceiling_bytes, self._whole_batches(most))
-        return max(wanted, self._floor_bytes)
+        size_bytes = min(self._wanted_bytes(remaining_offsets), self._ceiling_bytes, self._whole_batches(most))
+        return max(size_bytes, self._floor_bytes)
 
     def _wanted_bytes(self, remaining_offsets: int) -> int:
         if not self._bytes_per_offset:

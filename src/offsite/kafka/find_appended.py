@@ -31,18 +31,18 @@ def find_appended(
     """
     end = max(start, high_watermark(router, topic_partition))
     log_range = LogRange(topic=topic_partition.topic, partition=topic_partition.partition, start=start, end=end)
-    found: list[int] = []
+    offsets: list[int] = []
     for item in PartitionReader(router, clock=clock).read(log_range):
         if isinstance(item, Chunk):
-            found += _matches(item.batches, batches[len(found) :])
-    return found
+            offsets += _matches(item.batches, batches[len(offsets) :])
+    return offsets
 
 
 def _matches(headers: Iterable[BatchHeader], batches: Sequence[memoryview]) -> Iterable[int]:
-    wanted = [_IDENTITY.unpack_from(batch, _IDENTITY_POSITION) for batch in batches]
+    identities = [_IDENTITY.unpack_from(batch, _IDENTITY_POSITION) for batch in batches]
     matched = 0
     for header in headers:
         identity = (header.producer_id, header.producer_epoch, header.base_sequence)
-        if matched < len(wanted) and identity == wanted[matched]:
+        if matched < len(identities) and identity == identities[matched]:
             matched += 1
             yield header.base_offset

@@ -16,14 +16,14 @@ _MANY_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CoordinatorNode:
     """A coordinator's node id, or -1 with an error code."""
 
     node_id: int
     error_code: int
 
 
-def find_coordinators(router: Router, keys: Sequence[str], *, kind: int = GROUP_KEY) -> Mapping[str, Found]:
+def find_coordinators(router: Router, keys: Sequence[str], *, kind: int = GROUP_KEY) -> Mapping[str, CoordinatorNode]:
     """Ask any broker for the coordinators of groups, or with `TRANSACTION_KEY` of transactional ids.
 
     Raises `KafkaUnavailable`.
@@ -38,36 +38,36 @@ def find_coordinators(router: Router, keys: Sequence[str], *, kind: int = GROUP_
         return {key: connection.collect(request) for key, request in requests.items()}
 
 
-def find_coordinators_request(keys: Sequence[str], *, kind: int) -> Request[Mapping[str, Found]]:
+def find_coordinators_request(keys: Sequence[str], *, kind: int) -> Request[Mapping[str, CoordinatorNode]]:
     body = Encoder(flexible=True).i8(kind).array(keys, Encoder.string).end().done()
 
-    def parse(answer: Decoder) -> Mapping[str, Found]:
+    def parse(answer: Decoder) -> Mapping[str, CoordinatorNode]:
         answer.i32()  # throttle time
-        return dict(answer.array(_found_of_many))
+        return dict(answer.array(_read_coordinator))
 
     return Request(api=Api.FIND_COORDINATOR, version=HIGHEST_VERSION, body=body, parse=parse, flexible=True)
 
 
-def find_coordinator_request(key: str, *, kind: int) -> Request[Found]:
+def find_coordinator_request(key: str, *, kind: int) -> Request[CoordinatorNode]:
     body = Encoder(flexible=True).string(key).i8(kind).end().done()
 
-    def parse(answer: Decoder) -> Found:
+    def parse(answer: Decoder) -> CoordinatorNode:
         answer.i32()  # throttle time
         code = answer.i16()
         answer.nullable_string()  # error message
-        found = Found(node_id=answer.i32(), error_code=code)
+        coordinator = CoordinatorNode(node_id=answer.i32(), error_code=code)
         answer.string()  # host and port are known from the metadata
         answer.i32()
-        return found
+        return coordinator
 
     return Request(api=Api.FIND_COORDINATOR, version=LOWEST_VERSION, body=body, parse=parse, flexible=True)
 
 
-def _found_of_many(answer: Decoder) -> tuple[str, Found]:
+def _read_coordinator(answer: Decoder) -> tuple[str, CoordinatorNode]:
     key, node_id = answer.string(), answer.i32()
     answer.string()  # host and port are known from the metadata
     answer.i32()
-    found = Found(node_id=node_id, error_code=answer.i16())
+    coordinator = CoordinatorNode(node_id=node_id, error_code=answer.i16())
     answer.nullable_string()  # error message
     answer.end()
-    return key, found
+    return key, coordinator

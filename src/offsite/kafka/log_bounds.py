@@ -26,7 +26,7 @@ from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteErr
 
 T = TypeVar("T")
 
-_Told: TypeAlias = Mapping[TopicPartition, T | OffsiteError]
+_Answers: TypeAlias = Mapping[TopicPartition, T | OffsiteError]
 
 SICK_AFTER_S = 30.0
 """How long to wait for partitions without leader while the rest could continue: an election takes seconds, and the next
@@ -77,18 +77,18 @@ class LeaderAnswers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundBounds:
+class ListedBounds:
     """Bounds and failures. Every requested partition is in exactly one of the two mappings."""
 
     bounds: Mapping[TopicPartition, LogBounds]
     failed: Mapping[TopicPartition, OffsiteError]
 
 
-def find_bounds(router: Router, clock: Clock, partitions: Iterable[TopicPartition]) -> FoundBounds:
+def find_bounds(router: Router, clock: Clock, partitions: Iterable[TopicPartition]) -> ListedBounds:
     """Ask the leaders, again for `SICK_AFTER_S` where a leader does not answer. Never raises for a partition."""
     search = _Search(router, _ask_bounds)
     search.find(set(partitions), clock)
-    return FoundBounds(bounds=search.found, failed=search.failed)
+    return ListedBounds(bounds=search.found, failed=search.failed)
 
 
 def find_epoch_ends(
@@ -97,16 +97,16 @@ def find_epoch_ends(
     """Partition → end of the log part that leaders up to the given epoch wrote, or the reason why no leader answers.
     Asks the known leaders first, and continues as `find_bounds` where a leader does not answer."""
 
-    def ask(connection: Connection, led_in: Mapping[TopicPartition, int]) -> _Told[EpochEnd]:
+    def ask(connection: Connection, led_in: Mapping[TopicPartition, int]) -> _Answers[EpochEnd]:
         listed = connection.call(epoch_ends_request({key: epochs[key] for key in led_in}, led_in=led_in))
-        return {key: _judged(key, listed.get(key)) for key in led_in}
+        return {key: _epoch_end(key, listed.get(key)) for key in led_in}
 
     search = _Search(router, ask)
     search.find(set(epochs), clock, leaders_are_fresh=True)
     return {**search.found, **search.failed}
 
 
-def _ask_bounds(connection: Connection, led_in: Mapping[TopicPartition, int]) -> _Told[LogBounds]:
+def _ask_bounds(connection: Connection, led_in: Mapping[TopicPartition, int]) -> _Answers[LogBounds]:
     partitions = list(led_in)
     starts = connection.call(list_offsets_request(partitions, EARLIEST, epochs=led_in))
     ends = connection.call(list_offsets_request(partitions, LATEST, epochs=led_in))
@@ -123,7 +123,7 @@ def _bounds(
     return LogBounds(start=start.offset, end=max(start.offset, end.offset), leader_epoch=epoch)
 
 
-def _judged(key: TopicPartition, end: ListedOffset | None) -> EpochEnd | OffsiteError:
+def _epoch_end(key: TopicPartition, end: ListedOffset | None) -> EpochEnd | OffsiteError:
     if end is None:
         return _says_nothing(key)
     if end.error_code:
@@ -139,7 +139,7 @@ class _Search(Generic[T]):
     """A search among leaders. At the end, every requested partition is in `found` or in `failed`; `failed` holds the
     last error. `ask` asks one broker about the partitions that the broker leads, with leader epochs."""
 
-    def __init__(self, router: Router, ask: Callable[[Connection, Mapping[TopicPartition, int]], _Told[T]]) -> None:
+    def __init__(self, router: Router, ask: Callable[[Connection, Mapping[TopicPartition, int]], _Answers[T]]) -> None:
         self._router, self._ask = router, ask
         self.found: dict[TopicPartition, T] = {}
         self.failed: dict[TopicPartition, OffsiteError] = {}
@@ -147,9 +147,9 @@ class _Search(Generic[T]):
     def find(self, missing: set[TopicPartition], clock: Clock, *, leaders_are_fresh: bool = False) -> None:
         """Ask, and repeat while missing answers may still come. A partition that failed before is awaited for a shorter
         time: else a partition without a leader would make every round of a following run half a minute longer."""
-        outage, known = Backoff(clock, limit_s=SICK_AFTER_S), Backoff(clock, limit_s=GIVEN_UP_MAX_S)
-        sick, now_s = self._router.sick, clock.monotonic_s()
-        is_known = {key for key in missing if sick.holds(key, now_s)}
+        outage, short_outage = Backoff(clock, limit_s=SICK_AFTER_S), Backoff(clock, limit_s=GIVEN_UP_MAX_S)
+        sick, now_s = self._router.boundless_partitions, clock.monotonic_s()
+        already_sick = {key for key in missing if sick.holds(key, now_s)}
         while missing:
             self._ask_leaders(sorted(missing), refresh=not leaders_are_fresh)
             leaders_are_fresh = False
@@ -158,7 +158,7 @@ class _Search(Generic[T]):
             try:
                 if not curable:
                     break
-                (known if is_known.issuperset(curable) else outage).wait(self.failed[curable[0]])
+                (short_outage if already_sick.issuperset(curable) else outage).wait(self.failed[curable[0]])
             except KafkaUnavailable:
                 for key in curable:
                     sick.add(key, clock.monotonic_s())
@@ -166,14 +166,14 @@ class _Search(Generic[T]):
         for key in self.found:
             sick.discard(key)
 
-    def _ask_leaders(self, wanted: Sequence[TopicPartition], *, refresh: bool) -> None:
+    def _ask_leaders(self, partitions: Sequence[TopicPartition], *, refresh: bool) -> None:
         try:
             if refresh:
-                self._router.metadata(sorted({each.topic for each in wanted}))
+                self._router.metadata(sorted({partition.topic for partition in partitions}))
         except KafkaUnavailable as error:
-            self.failed.update(dict.fromkeys(wanted, error))
+            self.failed.update(dict.fromkeys(partitions, error))
             return
-        for node_id, share in self._by_leader(wanted).items():
+        for node_id, share in self._by_leader(partitions).items():
             try:
                 with self._router.lease_broker(node_id) as connection:
                     self._take(self._ask(connection, share))
@@ -183,19 +183,19 @@ class _Search(Generic[T]):
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, dict[TopicPartition, int]]:
         """Node id → partitions of the leader, with leader epochs."""
         shares: dict[int, dict[TopicPartition, int]] = {}
-        for each in partitions:
-            leader = self._router.known_leader(each)
+        for partition in partitions:
+            leader = self._router.known_leader(partition)
             if leader is None:
                 hint = "bring one of its replicas back, then run again"
-                self.failed[each] = LeaderUnavailable(f"{each} has no leader", hint=hint)
+                self.failed[partition] = LeaderUnavailable(f"{partition} has no leader", hint=hint)
             else:
-                shares.setdefault(leader.node_id, {})[each] = leader.epoch
+                shares.setdefault(leader.node_id, {})[partition] = leader.epoch
         return shares
 
-    def _take(self, told: _Told[T]) -> None:
-        for key, each in told.items():
-            if isinstance(each, OffsiteError):
-                self.failed[key] = each
+    def _take(self, answers: _Answers[T]) -> None:
+        for key, answer in answers.items():
+            if isinstance(answer, OffsiteError):
+                self.failed[key] = answer
             else:
-                self.found[key] = each
+                self.found[key] = answer
                 self.failed.pop(key, None)

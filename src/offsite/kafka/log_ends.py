@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
-from offsite.kafka.offsets import not_told
+from offsite.kafka.offsets import missing_offsets_error
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.log_offsets import LATEST, READ_UNCOMMITTED, ListedOffset, list_offsets_request
 from offsite.kafka.protocol.request import Request
@@ -39,11 +39,11 @@ class _Share:
 class UnreadEnds:
     """Undecoded answers of the asked brokers, or errors."""
 
-    asked: Mapping[int, _Share]
+    shares: Mapping[int, _Share]
     answers: Mapping[int, bytes | OffsiteError]
 
 
-class LogEnds:
+class LogEndReader:
     """The ends of a fixed set of partitions. A partition without an answer is given up for good, and is in `failed`
     afterwards.
 
@@ -67,15 +67,15 @@ class LogEnds:
         """Return the ends of all partitions that are not given up. Asks again where a repetition helps, and gives up
         the rest."""
         backoff = Backoff(self._clock, limit_s=GIVEN_UP_AFTER_S)
-        found, errors = self._sorted_out(self.ask())
-        while missing := self._wanted - found.keys():
+        ends, errors = self._sort_answers(self.ask())
+        while missing := self._wanted - ends.keys():
             self._give_up(missing, errors, backoff)
             self._shares = None
-            if self._wanted - found.keys():
-                more, errors = self._sorted_out(self.ask())
-                found |= more
+            if self._wanted - ends.keys():
+                more, errors = self._sort_answers(self.ask())
+                ends |= more
         self._shares = self._shares or self._make_shares()
-        return {key: found[key] for key in self._wanted}
+        return {key: ends[key] for key in self._wanted}
 
     def ask(self) -> UnreadEnds:
         """Ask every leader once. All answers have arrived when the method returns. Raises nothing."""
@@ -96,19 +96,19 @@ class LogEnds:
                     answers[node_id] = connection.collect(_undecoded(self._shares[node_id].request))
                 except OffsiteError as error:
                     answers[node_id] = error
-        return UnreadEnds(asked=self._shares, answers=answers)
+        return UnreadEnds(shares=self._shares, answers=answers)
 
     def decode(self, unread: UnreadEnds) -> dict[TopicPartition, int] | None:
         """Return the ends in an answer; None where an end is missing (`read` finds the reason)."""
-        found, _ = self._sorted_out(unread)
-        return {key: found[key] for key in self._wanted} if found.keys() >= self._wanted else None
+        ends, _ = self._sort_answers(unread)
+        return {key: ends[key] for key in self._wanted} if ends.keys() >= self._wanted else None
 
     def _give_up(
         self, missing: set[TopicPartition], errors: Mapping[TopicPartition, OffsiteError], backoff: Backoff
     ) -> None:
         """Wait before another attempt. Give up partitions that no wait can cure, and all missing partitions when the
         time is used up."""
-        why = {key: errors.get(key) or not_told([key]) for key in missing}
+        why = {key: errors.get(key) or missing_offsets_error([key]) for key in missing}
         curable = sorted(key for key in missing if isinstance(why[key], KafkaUnavailable))
         hopeless = missing - set(curable)
         if curable:
@@ -121,22 +121,22 @@ class LogEnds:
         self.failed |= {key: why[key] for key in hopeless}
         self._wanted -= hopeless
 
-    def _sorted_out(self, unread: UnreadEnds) -> tuple[dict[TopicPartition, int], dict[TopicPartition, OffsiteError]]:
-        found: dict[TopicPartition, int] = {}
+    def _sort_answers(self, unread: UnreadEnds) -> tuple[dict[TopicPartition, int], dict[TopicPartition, OffsiteError]]:
+        ends: dict[TopicPartition, int] = {}
         errors: dict[TopicPartition, OffsiteError] = {}
         for node_id, answer in unread.answers.items():
-            share = unread.asked[node_id]
-            told = answer if isinstance(answer, OffsiteError) else _decoded(share, answer)
+            share = unread.shares[node_id]
+            listing = answer if isinstance(answer, OffsiteError) else _decoded(share, answer)
             for key in share.partitions:
-                if isinstance(told, OffsiteError):
-                    errors[key] = told
-                elif (listed := told.get(key)) is None:
+                if isinstance(listing, OffsiteError):
+                    errors[key] = listing
+                elif (listed := listing.get(key)) is None:
                     continue
                 elif listed.error_code:
                     errors[key] = broker_error(listed.error_code, f"reading the end of {key}")
                 elif key in self._wanted:
-                    found[key] = listed.offset
-        return found, errors
+                    ends[key] = listed.offset
+        return ends, errors
 
     def _make_shares(self) -> dict[int, _Share]:
         """Prepare the requests. Partitions without leader are in no share."""
@@ -165,8 +165,8 @@ def _undecoded(request: Request[Mapping[TopicPartition, ListedOffset]]) -> Reque
 def _decoded(share: _Share, body: bytes) -> Mapping[TopicPartition, ListedOffset] | OffsiteError:
     decoder = Decoder(memoryview(body))
     try:
-        told = share.request.parse(decoder)
+        offsets = share.request.parse(decoder)
         decoder.done()
     except UNREADABLE as error:
         return KafkaProtocolError(f"the answer to ListOffsets cannot be read: {error}")
-    return told
+    return offsets

@@ -63,7 +63,7 @@ def find_offsets(
     def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
         return list_offsets_request(share, timestamp_ms, isolation=isolation)
 
-    return {key: each.offset for key, each in _find(router, clock, partitions, request).items()}
+    return {key: listed.offset for key, listed in _find(router, clock, partitions, request).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +75,10 @@ class EpochEnd:
     end: int
 
 
-def not_told(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
+def missing_offsets_error(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
     """The error for an answer that leaves out requested partitions: worth a retry, and evidence of nothing."""
-    for each in partitions:
-        decided("retry", why="the answer left out its offset", topic=each.topic, partition=each.partition)
+    for partition in partitions:
+        decided("retry", why="the answer left out its offset", topic=partition.topic, partition=partition.partition)
     return LeaderUnavailable(
         f"the leader's answer left out the offset of {named(list(map(str, sorted(partitions))), most=_NAMED_MAX)}",
         hint="run the command again; if that does not help, look at the broker's log",
@@ -88,7 +88,7 @@ def not_told(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
 def _find(
     router: Router, clock: Clock, partitions: Iterable[TopicPartition], request: RequestFor
 ) -> Mapping[TopicPartition, ListedOffset]:
-    found: dict[TopicPartition, ListedOffset] = {}
+    offsets: dict[TopicPartition, ListedOffset] = {}
     missing = list(partitions)
     outage, absence = Backoff(clock), Backoff(clock, limit_s=MISSING_TOPIC_MAX_S)
     while missing:
@@ -96,17 +96,17 @@ def _find(
             for key, listed in _ask(router, missing, request):
                 if listed.error_code:
                     raise broker_error(listed.error_code, f"listing offsets of {key}")
-                found[key] = listed
-            if left_out := [key for key in missing if key not in found]:
-                raise not_told(left_out)
+                offsets[key] = listed
+            if left_out := [key for key in missing if key not in offsets]:
+                raise missing_offsets_error(left_out)
         except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
             outage.wait(error)
         except NoSuchTopic as error:
             absence.wait(error)
-        missing = [key for key in missing if key not in found]
+        missing = [key for key in missing if key not in offsets]
         for key in missing:
             router.forget(key)
-    return found
+    return offsets
 
 
 def _ask(
@@ -114,9 +114,11 @@ def _ask(
 ) -> Iterable[tuple[TopicPartition, ListedOffset]]:
     """Return all answers about `partitions`, successful answers first, so that an error hides no success."""
     shares = router.by_leader(partitions)
-    told = router.call_each({node_id: request(share) for node_id, share in shares.items()})
-    answers = [(key, told[node_id][key]) for node_id, share in shares.items() for key in share if key in told[node_id]]
-    return sorted(answers, key=lambda item: item[1].error_code != 0)
+    by_node = router.call_each({node_id: request(share) for node_id, share in shares.items()})
+    answers = [
+        (key, by_node[node_id][key]) for node_id, share in shares.items() for key in share if key in by_node[node_id]
+    ]
+    return sorted(answers, key=lambda answer: answer[1].error_code != 0)
 
 
 def high_watermark(router: Router, topic_partition: TopicPartition) -> int:
@@ -130,7 +132,7 @@ def high_watermark(router: Router, topic_partition: TopicPartition) -> int:
     if listed is not None and listed.error_code:
         raise broker_error(listed.error_code, f"listing the end of {topic_partition}")
     if listed is None or listed.offset < 0:
-        raise not_told([topic_partition])
+        raise missing_offsets_error([topic_partition])
     return listed.offset
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 
 from offsite.kafka.batch_window import BatchWindow, batch_window
-from offsite.kafka.evidence import Said, said
+from offsite.kafka.evidence import FetchVerdict, judge_fetch
 from offsite.kafka.fetch_pace import UNLIMITED, FetchPace
 from offsite.kafka.fetch_size import FETCH_BYTES, FetchSize
 from offsite.kafka.log_bounds import LeaderAnswers
@@ -33,9 +33,9 @@ from offsite.kafka.protocol.fetch import ID_VERSION, NAME_VERSION, FetchAnswer, 
 from offsite.kafka.protocol.request import Api
 from offsite.kafka.protocol.wire import UNREADABLE
 from offsite.kafka.read_task import Item, ReadTask
-from offsite.kafka.silence import Silence
+from offsite.kafka.silence import FetchPatience
 from offsite.log.batch import verify_crc
-from offsite.log.chunk import Evidence, Gap, Hole
+from offsite.log.chunk import Gap, GapEvidence, Hole
 from offsite.model.clock import Clock
 from offsite.model.errors import (
     DamagedBatch,
@@ -49,11 +49,11 @@ from offsite.model.journal import decided
 _MAX_WAIT_MS = 500
 
 
-class Asked:
+class FetchPending:
     """Marker between items: a fetch is in flight."""
 
 
-ASKED = Asked()
+FETCH_PENDING = FetchPending()
 
 
 class PartitionStream:
@@ -75,7 +75,7 @@ class PartitionStream:
         self._router = router
         self._clock = clock
         self._buffer = buffer
-        self._silence = Silence(router, clock, task, patience)
+        self._patience = FetchPatience(router, clock, task, patience)
         self._on_throttle, self._pace = on_throttle, pace
         self._size = FetchSize()
         self._rack_id = router.config.rack_id
@@ -88,7 +88,7 @@ class PartitionStream:
     def done(self) -> bool:
         return self.position >= self._range.end
 
-    def run(self) -> Generator[Item | Asked, None, None]:
+    def run(self) -> Generator[Item | FetchPending, None, None]:
         """Read until the range ends, another replica is better, or an error occurs; afterwards another run continues.
         Yields `FETCH_PENDING` before the wait for the first answer."""
         self._meet_leader()
@@ -97,7 +97,7 @@ class PartitionStream:
             self._format = self._choose_format(connection)
             self._check_not_truncated(connection, follower)
             self._ask(connection, self.position)
-            yield ASKED
+            yield FETCH_PENDING
             while not self.done and self._follower < 0:
                 answer = self._receive(connection)
                 if answer.error_code == OFFSET_OUT_OF_RANGE:
@@ -106,7 +106,7 @@ class PartitionStream:
                     raise broker_error(answer.error_code, f"fetching {self._range.topic_partition}")
                 elif answer.preferred_replica >= 0 and follower < 0:
                     self._go_to(answer.preferred_replica)
-                elif said(answer, end=self._range.end) is Said.SOMETHING:
+                elif judge_fetch(answer, end=self._range.end) is FetchVerdict.RECORDS:
                     yield from self._take(connection, answer)
                 elif follower >= 0:
                     return  # the leader may know more than a follower
@@ -117,7 +117,7 @@ class PartitionStream:
         """Continue at `replica`: the leader itself returns nothing. A replica selector that ignores racks redirects
         even after the replica returned nothing, so going to and fro uses up the patience."""
         if not self._rack_id:
-            self._silence.wait(f"its leader sends its readers to replica {replica}", self.position)
+            self._patience.wait(f"its leader sends its readers to replica {replica}", self.position)
         self._follower = replica
 
     def _take(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
@@ -129,7 +129,7 @@ class PartitionStream:
         self._check_within(window, answer)
         self._size.learn(window.next_offset - self.position, len(answer.records))
         if window.chunk and self._pace.portion_bytes < FETCH_BYTES:
-            self._size.learn_batches(max([each.size_bytes for each in window.chunk.batches]))
+            self._size.learn_batches(max([batch.size_bytes for batch in window.chunk.batches]))
         if window.next_offset < self._range.end:
             self._ask(connection, window.next_offset)
         if window.chunk:
@@ -148,8 +148,8 @@ class PartitionStream:
         """Check that no batch reaches over the high watermark. Brokers send consumers no such batch, so the batch's
         offsets are wrong."""
         if window.reaches_to > answer.high_watermark:
-            told = f"a batch reaches to {window.reaches_to}, over the high watermark {answer.high_watermark}"
-            raise DamagedBatch(f"{self._range}: {told}", hint="read it again; is the broker's disk sound?")
+            problem = f"a batch reaches to {window.reaches_to}, over the high watermark {answer.high_watermark}"
+            raise DamagedBatch(f"{self._range}: {problem}", hint="read it again; is the broker's disk sound?")
 
     def _items(self, window: BatchWindow) -> Iterator[Item]:
         """Yield the gap before the first batch, the batches, and the gap behind the last batch."""
@@ -163,9 +163,9 @@ class PartitionStream:
 
     def _nothing_new(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
         """Handle an answer of the leader without a single byte."""
-        if said(answer, end=self._range.end) is Said.THROTTLED:
+        if judge_fetch(answer, end=self._range.end) is FetchVerdict.THROTTLED:
             self._size.shrink()
-        tail = self._silence.bear(connection, answer, position=self.position, epoch=self._epoch)
+        tail = self._patience.wait_out(connection, answer, position=self.position, epoch=self._epoch)
         if tail is not None:
             yield tail
             self._move_to(self._range.end)
@@ -215,20 +215,20 @@ class PartitionStream:
         self._checked_epoch = self._epoch
 
     def _gap(self, start: int, end: int, seen_at: int) -> Gap:
-        where, why = self._range, Evidence.BATCH
+        where, why = self._range, GapEvidence.BATCH
         return Gap(topic=where.topic, partition=where.partition, start=start, end=end, evidence=why, seen_at=seen_at)
 
     def _move_to(self, position: int) -> None:
         self.position = position
-        self._silence.end()
+        self._patience.reset()
 
     def _meet_leader(self) -> None:
         """Check the topic id of the leader, and remember the leader epoch."""
         leader = self._router.leader(self._range.topic_partition)
         self._epoch = leader.epoch
-        self._silence.begin_anew()
-        expected, found = self._task.topic_id, leader.topic_id
-        if expected and found and found != expected:
+        self._patience.forget_confirmations()
+        expected, actual = self._task.topic_id, leader.topic_id
+        if expected and actual and actual != expected:
             raise TopicReplaced(f"{self._range.topic} is no longer the topic {expected}", hint="plan again")
 
     def _lease(self, follower: int) -> AbstractContextManager[Connection]:
@@ -252,7 +252,7 @@ class PartitionStream:
             offset=position,
             max_bytes=size_bytes,
             max_wait_ms=_MAX_WAIT_MS,
-            min_bytes=1 if self._silence.lasts else 0,
+            min_bytes=1 if self._patience.is_waiting else 0,
             leader_epoch=self._epoch,
         )
         connection.send(Api.FETCH, self._format.version, [self._format.encode(query)], flexible=self._format.flexible)

@@ -29,7 +29,7 @@ ASKED_AGAIN_AFTER_S = 2.0
 _UNSAID = -1
 
 
-class Presence(Enum):
+class PresenceState(Enum):
     """The answer of all brokers about a topic. `UNCLEAR`: the brokers disagree, or answer something else."""
 
     THERE = "there"
@@ -38,20 +38,20 @@ class Presence(Enum):
     UNCLEAR = "unclear"
 
 
-def find_presence(router: Router, clock: Clock, names: Collection[str]) -> Mapping[str, Presence]:
+def find_presence(router: Router, clock: Clock, names: Collection[str]) -> Mapping[str, PresenceState]:
     """Name → state of the topic. Raises `KafkaUnavailable` when no broker answers."""
     if not names:
         return {}
-    found = _ask_all(router, names)
-    absent = sorted(name for name, presence in found.items() if presence is Presence.DELETED)
+    states = _ask_all(router, names)
+    absent = sorted(name for name, presence in states.items() if presence is PresenceState.DELETED)
     if absent:
         clock.sleep(ASKED_AGAIN_AFTER_S)
         again = _ask_all(router, absent)
-        found |= {name: again[name] for name in absent}
-    return found
+        states |= {name: again[name] for name in absent}
+    return states
 
 
-def presence_now(router: Router, name: str) -> Presence:
+def presence_now(router: Router, name: str) -> PresenceState:
     """Ask all brokers once about a topic. `DELETED` only when every broker answers so. A broker that has just started
     may wrongly answer `DELETED`; a broker that works with the topic never does. Raises `KafkaUnavailable` when no
     broker answers."""
@@ -64,23 +64,23 @@ def presence_now(router: Router, name: str) -> Presence:
     return _presence(codes)
 
 
-def _ask_all(router: Router, names: Collection[str]) -> dict[str, Presence]:
+def _ask_all(router: Router, names: Collection[str]) -> dict[str, PresenceState]:
     codes: dict[str, set[int]] = {name: set() for name in names}
     error: KafkaUnavailable | None = None
     answered = False
     for node_id in sorted(router.metadata([]).brokers):
         try:
-            told = _ask(router, node_id, names)
+            answer = _ask(router, node_id, names)
         except KafkaUnavailable as failure:
             error = failure
             decided("not_asked", why=failure.message, broker=node_id, what="topics that are not listed any more")
             continue
         answered = True
-        for name, code in told.items():
+        for name, code in answer.items():
             codes[name].add(code)
     if not answered and error is not None:
         raise error
-    return {name: _presence(found) for name, found in codes.items()}
+    return {name: _presence(topic_codes) for name, topic_codes in codes.items()}
 
 
 def _ask(router: Router, node_id: int, names: Collection[str]) -> Mapping[str, int]:
@@ -90,9 +90,9 @@ def _ask(router: Router, node_id: int, names: Collection[str]) -> Mapping[str, i
     return {name: topic.error_code for name, topic in topics.items() if name in names}
 
 
-def _presence(codes: set[int]) -> Presence:
+def _presence(codes: set[int]) -> PresenceState:
     if codes & {NONE, LEADER_NOT_AVAILABLE}:
-        return Presence.THERE
+        return PresenceState.THERE
     if TOPIC_AUTHORIZATION_FAILED in codes:
-        return Presence.DENIED
-    return Presence.DELETED if codes == {UNKNOWN_TOPIC_OR_PARTITION} else Presence.UNCLEAR
+        return PresenceState.DENIED
+    return PresenceState.DELETED if codes == {UNKNOWN_TOPIC_OR_PARTITION} else PresenceState.UNCLEAR

@@ -43,7 +43,7 @@ class LostTrackError(Exception):
         self.error = error
 
 
-def fenced(partition: TopicPartition) -> WriterFenced:
+def fenced_error(partition: TopicPartition) -> WriterFenced:
     """Return the error for a batch refused because a newer attempt writes into the partition."""
     warned("fence", why="a newer attempt writes there", topic=partition.topic, partition=partition.partition)
     return WriterFenced(

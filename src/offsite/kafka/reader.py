@@ -17,7 +17,7 @@ from offsite.kafka.fetch_pace import UNLIMITED, FetchPace
 from offsite.kafka.net.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.net.routing import Router
-from offsite.kafka.partition_stream import ASKED, Asked, PartitionStream
+from offsite.kafka.partition_stream import FETCH_PENDING, FetchPending, PartitionStream
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.log.range import LogRange
 from offsite.model.clock import Clock, SystemClock
@@ -34,7 +34,7 @@ from offsite.model.errors import (
 )
 
 
-def _unheard(_throttle_ms: int) -> None:
+def _ignore_throttle(_throttle_ms: int) -> None:
     pass
 
 
@@ -46,7 +46,7 @@ class PartitionReader:
         router: Router,
         *,
         clock: Clock | None = None,
-        on_throttle: Callable[[int], None] = _unheard,
+        on_throttle: Callable[[int], None] = _ignore_throttle,
         pace: FetchPace = UNLIMITED,
         patience_max_s: float = UNANSWERED_MAX_S,
     ) -> None:
@@ -70,29 +70,29 @@ class PartitionReader:
         records nor shows their absence, `SourceTruncated`, `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`,
         `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch` (after a second try), `OldMessageFormat`, `Denied`.
         """
-        return (each for each in self._told(task) if not isinstance(each, Asked))
+        return (item for item in self._read_noting_silence(task) if not isinstance(item, FetchPending))
 
     def begin_task(self, task: ReadTask) -> Iterator[Item]:
         """Return the items of `read_task`, with the first fetch already in flight: the broker works while the caller
         does something else. The caller must read or close the items before another range of the reader. Errors are
         raised when the caller asks for items."""
-        told = self._told(task)
+        items = self._read_noting_silence(task)
         try:
-            first = next(told, ASKED)
+            first = next(items, FETCH_PENDING)
         except OffsiteError as error:
             return _raising(error)
-        return (each for each in chain([first], told) if not isinstance(each, Asked))
+        return (item for item in chain([first], items) if not isinstance(item, FetchPending))
 
-    def _told(self, task: ReadTask) -> Iterator[Item | Asked]:
+    def _read_noting_silence(self, task: ReadTask) -> Iterator[Item | FetchPending]:
         try:
             yield from self._read(task)
         except KafkaUnavailable:
-            self._router.given_up.add(task.range.topic_partition, self._clock.monotonic_s())
+            self._router.silent_partitions.add(task.range.topic_partition, self._clock.monotonic_s())
             raise
 
-    def _read(self, task: ReadTask) -> Iterator[Item | Asked]:
+    def _read(self, task: ReadTask) -> Iterator[Item | FetchPending]:
         key = task.range.topic_partition
-        is_known_sick = self._router.given_up.holds(key, self._clock.monotonic_s())
+        is_known_sick = self._router.silent_partitions.holds(key, self._clock.monotonic_s())
         most_s = min(self._patience_max_s, GIVEN_UP_MAX_S) if is_known_sick else self._patience_max_s
         patience = Backoff(self._clock, limit_s=min(most_s, UNANSWERED_MAX_S))
         outage = Backoff(self._clock, limit_s=min(most_s, LEADERLESS_MAX_S))
@@ -103,18 +103,18 @@ class PartitionReader:
             try:
                 with closing(stream.run()) as items:
                     for item in items:
-                        if isinstance(item, Asked):
+                        if isinstance(item, FetchPending):
                             yield item
                             continue
                         for waiting in (patience, outage, absence):
                             waiting.reset()
-                        self._router.given_up.discard(key)
+                        self._router.silent_partitions.discard(key)
                         yield item
             except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
-                yield ASKED  # a failed fetch: `begin_task` need not wait
+                yield FETCH_PENDING  # a failed fetch: `begin_task` need not wait
                 outage.wait(error)
             except (NoSuchTopic, TopicReplaced) as error:
-                yield ASKED
+                yield FETCH_PENDING
                 absence.wait(error)
             except (DamagedBatch, KafkaProtocolError):
                 if damaged_at == stream.position:

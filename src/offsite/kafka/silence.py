@@ -6,7 +6,14 @@ end of a compacted log proves something when the silence lasts.
 
 from __future__ import annotations
 
-from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S, Said, may_lose_its_tail, said
+from offsite.kafka.evidence import (
+    CONFIRMATIONS,
+    GIVEN_UP_MAX_S,
+    THROTTLED_MAX_S,
+    FetchVerdict,
+    judge_fetch,
+    may_lose_tail,
+)
 from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
@@ -14,7 +21,7 @@ from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.configs import topic_configs_request
 from offsite.kafka.protocol.fetch import FetchAnswer
 from offsite.kafka.read_task import ReadTask
-from offsite.log.chunk import Evidence, Gap
+from offsite.log.chunk import Gap, GapEvidence
 from offsite.model.clock import Clock
 from offsite.model.errors import Denied, LeaderUnavailable, NoEvidence
 from offsite.model.journal import decided
@@ -22,7 +29,7 @@ from offsite.model.journal import decided
 _CONFIRM_AFTER_S = 0.1
 
 
-class Silence:
+class FetchPatience:
     """The patience of the reader of one range. `patience` is reset by the reader with every item."""
 
     def __init__(self, router: Router, clock: Clock, task: ReadTask, patience: Backoff) -> None:
@@ -30,40 +37,40 @@ class Silence:
         self._clock = clock
         self._task, self._range = task, task.range
         self._patience = patience
-        self._is_known_sick = router.given_up.holds(task.range.topic_partition, clock.monotonic_s())
+        self._is_known_sick = router.silent_partitions.holds(task.range.topic_partition, clock.monotonic_s())
         self._empty_answers = 0
         self._throttled_since_s: float | None = None
         self._may_lose_its_tail: bool | None = None
-        self.lasts = False
+        self.is_waiting = False
 
-    def end(self) -> None:
+    def reset(self) -> None:
         """Reset the counters: the position moved."""
-        self._empty_answers, self._throttled_since_s, self.lasts = 0, None, False
+        self._empty_answers, self._throttled_since_s, self.is_waiting = 0, None, False
 
-    def begin_anew(self) -> None:
+    def forget_confirmations(self) -> None:
         """Forget the confirmations of an earlier leader: another broker may lead now."""
         self._empty_answers = 0
 
-    def bear(self, connection: Connection, answer: FetchAnswer, *, position: int, epoch: int) -> Gap | None:
+    def wait_out(self, connection: Connection, answer: FetchAnswer, *, position: int, epoch: int) -> Gap | None:
         """Wait, or return the gap up to the range's end when evidence shows no records. `epoch`: the leader epoch of
         the answer. Raises `NoEvidence` when the patience is used up."""
-        self.lasts = True
-        kind = said(answer, end=self._range.end)
-        if kind is not Said.EMPTY:
+        self.is_waiting = True
+        kind = judge_fetch(answer, end=self._range.end)
+        if kind is not FetchVerdict.EMPTY:
             self._empty_answers = 0
         match kind:
-            case Said.THROTTLED:
+            case FetchVerdict.THROTTLED:
                 self._bear_throttle(answer, position)
-            case Said.BEHIND:
+            case FetchVerdict.BEHIND:
                 self.wait(
                     f"its leader's high watermark is {answer.high_watermark}, and the range was planned to its end",
                     position,
                 )
-            case Said.EMPTY if self._is_confirmed(connection, position, epoch):
+            case FetchVerdict.EMPTY if self._is_confirmed(connection, position, epoch):
                 return self._tail(position, answer.high_watermark)
-            case Said.NOTHING:
+            case FetchVerdict.LEFT_OUT:
                 self.wait("its leader leaves the partition out of its answers", position)
-            case Said.EMPTY | Said.SOMETHING:
+            case FetchVerdict.EMPTY | FetchVerdict.RECORDS:
                 pass  # to be asked again
         return None
 
@@ -103,16 +110,16 @@ class Silence:
     def _look_up_compaction(self) -> bool:
         topic = self._range.topic
         try:
-            found = self._router.call(topic_configs_request([topic], with_defaults=True))
-            if topic in found.denied:
-                raise found.denied[topic]
-            if topic not in found.configs:
+            answer = self._router.call(topic_configs_request([topic], with_defaults=True))
+            if topic in answer.denied:
+                raise answer.denied[topic]
+            if topic not in answer.configs:
                 raise LeaderUnavailable(f"the answer leaves out the settings of {topic}")
-            configs = found.configs[topic]
+            configs = answer.configs[topic]
         except Denied as error:
             decided("unknown", why=error.message, topic=topic, setting="cleanup.policy")
             configs = {}
-        return may_lose_its_tail(dict(configs), was_compacted=self._task.was_compacted)
+        return may_lose_tail(dict(configs), was_compacted=self._task.was_compacted)
 
     def _bear_throttle(self, answer: FetchAnswer, position: int) -> None:
         """Note a throttled answer; the pause has already been made. Raises `NoEvidence` when the quota lets nothing
@@ -128,7 +135,7 @@ class Silence:
             )
 
     def _tail(self, position: int, high_watermark: int) -> Gap:
-        where, why = self._range, Evidence.COMPACTION
+        where, why = self._range, GapEvidence.COMPACTION
         self._tell("skip", why.value, position, at=high_watermark)
         return Gap(
             topic=where.topic,

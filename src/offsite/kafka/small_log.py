@@ -40,8 +40,8 @@ class SmallLog:
                 raise SourceTruncated(f"{self._where} lost offsets {item.start} to {item.end - 1} while it was read")
             if isinstance(item, Chunk):
                 data = (header for header in item.batches if not header.is_control)
-                records = (each for header in data for each in decode(header.view(item.data), header))
-                yield from (each for each in records if start <= each.offset < end)
+                records = (record for header in data for record in decode(header.view(item.data), header))
+                yield from (record for record in records if start <= record.offset < end)
 
     def append(
         self,

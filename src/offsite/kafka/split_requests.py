@@ -15,12 +15,12 @@ RECORDS_MAX = 5_000
 def split_requests(items: Iterable[T], records: Callable[[T], int], *, most: int = RECORDS_MAX) -> Iterator[list[T]]:
     """Yield `items` in order, in lists of at most `most` records. An item with more records forms a list alone."""
     portion: list[T] = []
-    left = most
+    room = most
     for item in items:
-        if portion and records(item) > left:
+        if portion and records(item) > room:
             yield portion
-            portion, left = [], most
+            portion, room = [], most
         portion.append(item)
-        left -= records(item)
+        room -= records(item)
     if portion:
         yield portion

@@ -28,7 +28,7 @@ from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import high_watermark
-from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer, fenced, new_producer
+from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer, fenced_error, new_producer
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, ProduceFormat
 from offsite.kafka.protocol.request import Api
@@ -247,7 +247,7 @@ class PartitionWriter:
         pending = self._pending[0]
         context = f"producing batch {pending.index} into {self._topic_partition}"
         if answer.error_code in FENCED and not pending.transactional:
-            return fenced(self._topic_partition)
+            return fenced_error(self._topic_partition)
         error = broker_error(answer.error_code, context, detail=answer.detail)
         return LostTrackError(error) if answer.error_code in LOST_TRACK else error
 

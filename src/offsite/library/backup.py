@@ -70,7 +70,7 @@ class Backup:
         from offsite.services.cluster import connect
         from offsite.services.restore.plan_report import report_plan
 
-        return report_plan(_prepare(self._backup.looking(), connect(bootstrap, kafka_config), words))
+        return report_plan(_prepare(self._backup.read_only(), connect(bootstrap, kafka_config), words))
 
     def restore(
         self,
@@ -132,7 +132,7 @@ class Backup:
         cluster_id = self._backup.descriptor.cluster_id
         write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes, cluster_id=cluster_id)
         request = ExportRequest(point=parse_point(words), groups=parse_groups(groups or ()))
-        job = export_of_backup(self._backup.looking(), open_target(format, place, write), request)
+        job = export_of_backup(self._backup.read_only(), open_target(format, place, write), request)
         with job.alone(), self._engine.runner() as runner:
             return job.run(job.plan(), runner, on_progress=on_progress)
 
@@ -156,9 +156,14 @@ class Backup:
         from offsite.table.datasource import register
 
         register(spark)
-        given = {"topics": join_patterns(topics) if topics else None, "commit": commit, "asOf": as_of, **options}
+        table_options = {
+            "topics": join_patterns(topics) if topics else None,
+            "commit": commit,
+            "asOf": as_of,
+            **options,
+        }
         reader = spark.read.format("offsite").option("repo", self._repo_url).option("backup", self.name)
-        for name, value in given.items():
+        for name, value in table_options.items():
             if value is not None:
                 reader = reader.option(name, str(value))
         return reader.load()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from offsite.model.choices import SecretsChoice, SecretsText, chosen
+from offsite.model.choices import SecretsChoice, SecretsText, parse_choice
 from offsite.spark.choice import SparkChoice, settings_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Engine:
             master=words.get("spark_master"),
             conf=conf,
             archive=words.get("spark_archive"),
-            secrets=chosen(SecretsChoice, words.get("secrets", SecretsChoice.DEFAULT)),
+            secrets=parse_choice(SecretsChoice, words.get("secrets", SecretsChoice.DEFAULT)),
         )
         return cls(session=session, choice=choice)
 

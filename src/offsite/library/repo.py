@@ -96,7 +96,7 @@ class Repo:
         Raises the errors of `services.backup`: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
         from offsite.services.backup.options import parse_backup, parse_limits
-        from offsite.services.backup.planned import plan_backup, planning_again
+        from offsite.services.backup.planned import make_replan, plan_backup
         from offsite.services.backup.run import run_backup
         from offsite.services.cluster import connect
 
@@ -109,7 +109,7 @@ class Repo:
                 kafka=cluster.config,
                 runner=runner,
                 on_progress=on_progress,
-                again=planning_again(self._repository, cluster.admin, request, slots=runner.slots),
+                replan=make_replan(self._repository, cluster.admin, request, slots=runner.slots),
             )
 
     def import_archive(  # noqa: PLR0913  # all by keyword

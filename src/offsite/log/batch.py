@@ -162,12 +162,14 @@ def _scan_large(data: memoryview, start: int) -> list[BatchHeader]:
     headers: list[BatchHeader] = []
     while len(data) - start >= HEADER_BYTES:
         size = LENGTH_END + _LENGTH.unpack_from(data, start)[0]
-        found = _scan(data[: start + max(size, _SCANNED_BYTES, HEADER_BYTES)], start)
-        if not found:
+        part_headers = _scan(data[: start + max(size, _SCANNED_BYTES, HEADER_BYTES)], start)
+        if not part_headers:
             break
-        if headers and found[0].base_offset < headers[-1].next_offset:
-            _refuse_offsets(found[0].base_offset, found[0].last_offset_delta, headers[-1].next_offset, start)
-        headers += found
+        if headers and part_headers[0].base_offset < headers[-1].next_offset:
+            _refuse_offsets(
+                part_headers[0].base_offset, part_headers[0].last_offset_delta, headers[-1].next_offset, start
+            )
+        headers += part_headers
         if len(headers) > MAX_BATCHES:
             raise DamagedBatch(f"more than {MAX_BATCHES} batches in {start} bytes")
         start = headers[-1].end_position

@@ -9,7 +9,7 @@ from enum import StrEnum
 from offsite.log.batch import BatchHeader
 
 
-class Evidence(StrEnum):
+class GapEvidence(StrEnum):
     """The proof that offsets hold no record."""
 
     BATCH = "batch"
@@ -52,5 +52,5 @@ class Gap:
     partition: int
     start: int
     end: int
-    evidence: Evidence
+    evidence: GapEvidence
     seen_at: int

@@ -33,11 +33,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from offsite.log.markers import Marker, MissingFrom
-from offsite.log.transactions import Undecided
+from offsite.log.markers import HoleStart, Marker
+from offsite.log.transactions import UndecidedTransaction
 from offsite.model.errors import DamagedObject
 
-__all__ = ["CommittedView", "Outcomes", "leave_out", "sees_uncommitted"]
+__all__ = ["CommittedView", "TransactionOutcomes", "abort_left_out", "sees_uncommitted"]
 
 _RECENT_MIN = 32_768
 """Producers kept in a dictionary, about 100 bytes a producer, before the move to the sorted arrays."""
@@ -55,7 +55,7 @@ def sees_uncommitted(header: BatchHeader) -> bool:
     return not header.attributes & CONTROL_BIT
 
 
-def leave_out(
+def abort_left_out(
     markers: Iterable[Sequence[Marker]], left_out: Sequence[int], *, keep_aborted: bool = False
 ) -> Iterator[Sequence[Marker]]:
     """The markers in the same parts, with the commit markers at the offsets `left_out` turned into aborts. With
@@ -65,22 +65,24 @@ def leave_out(
     Raises `DamagedObject` at the end, unless every offset had a commit marker. Otherwise a transaction to hide would be
     visible, or another transaction would be hidden.
     """
-    wanted, found = frozenset(left_out), set[int]()
+    expected, matched = frozenset(left_out), set[int]()
     for part in markers:
         if not part:
             continue
         hits = (
-            {each.offset for each in part if each.committed and each.offset in wanted} if wanted else frozenset[int]()
+            {marker.offset for marker in part if marker.committed and marker.offset in expected}
+            if expected
+            else frozenset[int]()
         )
-        found |= hits
+        matched |= hits
         if hits or keep_aborted:
             yield [
-                each._replace(committed=each.offset not in hits and (keep_aborted or bool(each.committed)))
-                for each in part
+                marker._replace(committed=marker.offset not in hits and (keep_aborted or bool(marker.committed)))
+                for marker in part
             ]
         else:
             yield part
-    if missing := sorted(wanted - found):
+    if missing := sorted(expected - matched):
         raise DamagedObject(
             f"the consistent cut leaves out a transaction that was committed at offset {missing[0]}, and the backup has"
             f" no commit marker there{_more(len(missing) - 1)}",
@@ -105,11 +107,11 @@ class CommittedView:
     """
 
     def __init__(
-        self, markers: Iterable[Iterable[Marker] | MissingFrom], *, end_offset: int, as_needed: bool = False
+        self, markers: Iterable[Iterable[Marker] | HoleStart], *, end_offset: int, as_needed: bool = False
     ) -> None:
         self._end_offset = end_offset
         self._missing_from = array("q")
-        self._outcomes = [Outcomes(end_offset=end_offset)]  # one for the markers between two holes
+        self._outcomes = [TransactionOutcomes(end_offset=end_offset)]  # one for the markers between two holes
         self._first_undecided: dict[tuple[int, int], int] = {}
         self._unread = iter(markers)
         if not as_needed:
@@ -117,11 +119,11 @@ class CommittedView:
                 self._take(part)
 
     @property
-    def undecided(self) -> list[Undecided]:
+    def undecided(self) -> list[UndecidedTransaction]:
         """The transactions without a marker before the end or the next hole. Covers batches passed to `is_visible` so
         far."""
         return [
-            Undecided(producer_id=producer_id, first_offset=first_offset)
+            UndecidedTransaction(producer_id=producer_id, first_offset=first_offset)
             for (producer_id, _), first_offset in sorted(self._first_undecided.items(), key=itemgetter(1))
         ]
 
@@ -133,7 +135,7 @@ class CommittedView:
             return not kind
         outcome = self.outcome(header)
         if outcome is None:
-            transaction = header.producer_id, self.stretch(header)
+            transaction = header.producer_id, self.stretch_index(header)
             first = self._first_undecided.get(transaction, header.base_offset)
             self._first_undecided[transaction] = min(first, header.base_offset)
         return outcome is True
@@ -147,9 +149,9 @@ class CommittedView:
     def is_open(self, header: BatchHeader) -> bool:
         """Whether the batch is undecided, and a marker behind the end may decide. No marker behind a hole decides.
         Raises as `is_visible`."""
-        return self.is_undecided(header) and self.stretch(header) == len(self._missing_from)
+        return self.is_undecided(header) and self.stretch_index(header) == len(self._missing_from)
 
-    def stretch(self, header: BatchHeader) -> int:
+    def stretch_index(self, header: BatchHeader) -> int:
         """The number of holes before the batch's last record, as far as markers were read: a transaction lies between
         two holes. The first batch behind a hole may begin before the hole, when the log started inside the batch."""
         return bisect_right(self._missing_from, header.last_offset) if self._missing_from else 0
@@ -158,23 +160,23 @@ class CommittedView:
         """Whether the next marker of the producer id committed the transactional batch. None: no such marker. Raises as
         `is_visible`."""
         while True:
-            stretch = self.stretch(header)
-            outcome = self._outcomes[stretch].of(header.producer_id, header.base_offset)
+            stretch = self.stretch_index(header)
+            outcome = self._outcomes[stretch].outcome_of(header.producer_id, header.base_offset)
             if outcome is not None or stretch < len(self._missing_from):
                 return outcome
             if (part := next(self._unread, None)) is None:
                 return None
             self._take(part)
 
-    def _take(self, part: Iterable[Marker] | MissingFrom) -> None:
-        if isinstance(part, MissingFrom):
+    def _take(self, part: Iterable[Marker] | HoleStart) -> None:
+        if isinstance(part, HoleStart):
             self._missing_from.append(part.offset)
-            self._outcomes.append(Outcomes(end_offset=self._end_offset))
+            self._outcomes.append(TransactionOutcomes(end_offset=self._end_offset))
         else:
-            self._outcomes[-1].take(part)
+            self._outcomes[-1].add(part)
 
 
-class Outcomes:
+class TransactionOutcomes:
     """How the transactions of a partition ended, by the markers below `end_offset`. A table for any number of
     transactions.
 
@@ -197,7 +199,7 @@ class Outcomes:
         # The last answer: offsets from, to, and the outcome of all transactions between.
         self._known: dict[int, tuple[int, int, bool]] = {}
 
-    def take(self, markers: Iterable[Marker]) -> None:
+    def add(self, markers: Iterable[Marker]) -> None:
         """Add the next markers."""
         end_offset, recent = self._end_offset, self._recent  # locals: the hot loop
         for offset, producer_id, _, committed, _ in markers:
@@ -216,11 +218,11 @@ class Outcomes:
             if last is not None and last & 1 != committed:
                 self._change(producer_id, last >> 1)
 
-    def of(self, producer_id: int, offset: int) -> bool | None:
+    def outcome_of(self, producer_id: int, offset: int) -> bool | None:
         """Whether the producer's transactional batch at `offset` was committed. None: no marker has decided yet."""
-        known = self._known.get(producer_id)
-        if known is not None and known[0] <= offset < known[1]:
-            return known[2]
+        cached = self._known.get(producer_id)
+        if cached is not None and cached[0] <= offset < cached[1]:
+            return cached[2]
         last = self._last(producer_id)
         if last >> 1 <= offset:
             return None
@@ -289,7 +291,7 @@ class _Packed:
         if len(self._newest) == _BLOCK_CHANGES:
             start, end = self._newest[0], self._newest[-1]
             kind = "I" if end - start < 1 << 32 else "q"
-            self._blocks.append(array(kind, [each - start for each in self._newest]))
+            self._blocks.append(array(kind, [change_offset - start for change_offset in self._newest]))
             self._starts.append(start)
             self._newest = array("q")
         self._newest.append(offset)

@@ -14,7 +14,7 @@ from offsite.log.records.record import Record
 from offsite.model.check import check
 from offsite.model.time import format_time
 
-__all__ = ["AGREE_RECORDS", "Difference", "first_difference", "index_of_difference", "record_content"]
+__all__ = ["AGREE_RECORDS", "RecordDifference", "first_difference", "index_of_difference", "record_content"]
 
 AGREE_RECORDS = 8
 """Equal records in a row after which a difference counts as understood: fewer may agree by chance."""
@@ -26,7 +26,7 @@ _PLACED_CONTENT = attrgetter("offset", "timestamp_ms", "key", "value", "headers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class RecordDifference:
     """A difference between two runs of records, with its position.
 
     `records` in a row are `missing` from the target, or `extra` in the target; otherwise `records` is 1. The offsets
@@ -55,7 +55,7 @@ def index_of_difference(source: Sequence[Record], target: Sequence[Record], *, o
     return next(i for i, (a, b) in pairs if not _equal(a, b, offsets=offsets))
 
 
-def first_difference(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> Difference:
+def first_difference(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> RecordDifference:
     """The kind of difference at `source[0]` and `target[0]`, judged by the records behind. An empty sequence has ended.
 
     The sequences are the next records of both sides, as far as the caller looks ahead; a shorter sequence has ended.
@@ -74,7 +74,7 @@ def first_difference(source: Sequence[Record], target: Sequence[Record], *, offs
     return _changed(source[0], target[0], offsets=offsets)
 
 
-def _shifted(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> Difference | None:
+def _shifted(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> RecordDifference | None:
     """One side continues like the other side after a few records of its own."""
     for count in range(1, max(len(source), len(target))):
         if _agree(source, count, target, 0, offsets=offsets):
@@ -84,7 +84,7 @@ def _shifted(source: Sequence[Record], target: Sequence[Record], *, offsets: boo
     return None
 
 
-def _by_offset(source: Sequence[Record], target: Sequence[Record]) -> Difference:
+def _by_offset(source: Sequence[Record], target: Sequence[Record]) -> RecordDifference:
     """Where offsets count, the lower offset names the side with the additional record."""
     a, b = source[0].offset, target[0].offset
     if a < b:
@@ -98,20 +98,20 @@ def _equal(a: Record, b: Record, *, offsets: bool) -> bool:
 
 def _agree(source: Sequence[Record], s: int, target: Sequence[Record], t: int, *, offsets: bool) -> bool:
     """Whether both sides continue alike from `s` and `t`: for `AGREE_RECORDS`, or to a common end."""
-    left = (len(source) - s, len(target) - t)
-    count = min(*left, AGREE_RECORDS)
-    if count < AGREE_RECORDS and left[0] != left[1]:
+    lengths = (len(source) - s, len(target) - t)
+    count = min(*lengths, AGREE_RECORDS)
+    if count < AGREE_RECORDS and lengths[0] != lengths[1]:
         return False
     return all(_equal(source[s + i], target[t + i], offsets=offsets) for i in range(count))
 
 
-def _contains(records: Sequence[Record], wanted: Record) -> bool:
-    return any(_equal(record, wanted, offsets=False) for record in records)
+def _contains(records: Sequence[Record], sought: Record) -> bool:
+    return any(_equal(record, sought, offsets=False) for record in records)
 
 
-def _missing(source: Sequence[Record], count: int) -> Difference:
+def _missing(source: Sequence[Record], count: int) -> RecordDifference:
     first, last = source[0].offset, source[count - 1].offset
-    return Difference(
+    return RecordDifference(
         kind="missing",
         fields=(),
         source_offset=first,
@@ -121,9 +121,9 @@ def _missing(source: Sequence[Record], count: int) -> Difference:
     )
 
 
-def _extra(target: Sequence[Record], count: int) -> Difference:
+def _extra(target: Sequence[Record], count: int) -> RecordDifference:
     first, last = target[0].offset, target[count - 1].offset
-    return Difference(
+    return RecordDifference(
         kind="extra",
         fields=(),
         source_offset=-1,
@@ -133,9 +133,9 @@ def _extra(target: Sequence[Record], count: int) -> Difference:
     )
 
 
-def _reordered(source: Sequence[Record], target: Sequence[Record]) -> Difference:
+def _reordered(source: Sequence[Record], target: Sequence[Record]) -> RecordDifference:
     place = next(i for i, record in enumerate(target) if _equal(record, source[0], offsets=False))
-    return Difference(
+    return RecordDifference(
         kind="reordered",
         fields=(),
         source_offset=source[0].offset,
@@ -145,11 +145,11 @@ def _reordered(source: Sequence[Record], target: Sequence[Record]) -> Difference
     )
 
 
-def _changed(a: Record, b: Record, *, offsets: bool) -> Difference:
+def _changed(a: Record, b: Record, *, offsets: bool) -> RecordDifference:
     names = tuple(name for name, x, y in zip(_FIELDS, record_content(a), record_content(b), strict=True) if x != y) + (
         ("offset",) if offsets and a.offset != b.offset else ()
     )
-    return Difference(
+    return RecordDifference(
         kind="changed",
         fields=names,
         source_offset=a.offset,

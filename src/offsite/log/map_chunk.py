@@ -66,11 +66,11 @@ class MapChunk:
     @classmethod
     def read_all(cls, data: Buffer, *, max_bytes: int = MAX_MAP_BYTES) -> Iterator[Self]:
         """All chunks in `data`, at least one. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
-        rest, left = memoryview(data), max_bytes
-        while rest or left == max_bytes:
-            payload, rest = _payload(rest)
-            chunk, size_bytes = cls._read(payload, left)
-            left -= size_bytes
+        remaining, budget_bytes = memoryview(data), max_bytes
+        while remaining or budget_bytes == max_bytes:
+            payload, remaining = _payload(remaining)
+            chunk, size_bytes = cls._read(payload, budget_bytes)
+            budget_bytes -= size_bytes
             yield chunk
 
     @classmethod
@@ -109,12 +109,12 @@ def _payload(data: memoryview) -> tuple[memoryview, memoryview]:
     if version > _VERSION:
         raise FormatTooNew(f"offset map version {version}", hint="use a newer offsite to read it")
     start = _HEAD.size + (0 if version == _VERSION_WITHOUT_DIGEST else _DIGEST_BYTES)
-    payload, rest = data[start : start + payload_bytes], data[start + payload_bytes :]
+    payload, remaining = data[start : start + payload_bytes], data[start + payload_bytes :]
     if len(payload) < payload_bytes:
         raise DamagedObject("the offset map is cut")
     if version != _VERSION_WITHOUT_DIGEST and _digest(data[: _HEAD.size], payload) != data[_HEAD.size : start]:
         raise DamagedObject("the offset map does not have its recorded digest")
-    return payload, rest
+    return payload, remaining
 
 
 def _expanded(payload: memoryview, max_bytes: int) -> bytearray:

@@ -19,7 +19,7 @@ from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import iterate
 from offsite.model.errors import DamagedBatch
 
-__all__ = ["ControlMarker", "Marker", "Markers", "MissingFrom", "control_type", "with_missing"]
+__all__ = ["ControlMarker", "HoleStart", "Marker", "Markers", "parse_control_marker", "with_hole_starts"]
 
 _WIDTH = 5
 _PRODUCER_ID, _FIRST_OFFSET = 1, 4
@@ -40,16 +40,16 @@ class Marker(NamedTuple):
     first_offset: int
 
 
-class MissingFrom(NamedTuple):
+class HoleStart(NamedTuple):
     """From `offset` on, some offsets of the log are missing. The markers of transactions open at `offset` may be among
     the missing offsets."""
 
     offset: int
 
 
-def with_missing(
+def with_hole_starts(
     parts: Iterable[Sequence[Marker]], hole_starts: Sequence[int]
-) -> Iterator[Sequence[Marker] | MissingFrom]:
+) -> Iterator[Sequence[Marker] | HoleStart]:
     """The markers, by offset and in parts, with a `HoleStart` between them at every hole. `hole_starts` rise."""
     place = 0
     for part in parts:
@@ -58,10 +58,10 @@ def with_missing(
             high = bisect_left(part, hole_starts[place], low, key=itemgetter(0))
             if low < high:
                 yield part[low:high]
-            yield MissingFrom(hole_starts[place])
+            yield HoleStart(hole_starts[place])
             place, low = place + 1, high
         yield part[low:] if low else part
-    yield from map(MissingFrom, hole_starts[place:])
+    yield from map(HoleStart, hole_starts[place:])
 
 
 class Markers(Sequence[Marker]):
@@ -146,7 +146,7 @@ class ControlMarker:
     coordinator_epoch: int
 
 
-def control_type(batch: Buffer, header: BatchHeader) -> ControlMarker | None:
+def parse_control_marker(batch: Buffer, header: BatchHeader) -> ControlMarker | None:
     """The marker in a control batch (KIP-98: key `version, type`, value `version, coordinator epoch`).
 
     None without a marker: compaction has emptied the batch, or consumers ignore the type as well.

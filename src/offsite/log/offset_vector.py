@@ -60,10 +60,10 @@ def _line_rows(text: str) -> Iterator[_Row]:
     for number, line in enumerate(lines):
         if number == 0 and _HEADER.fullmatch(line):
             continue
-        found = _LINE.fullmatch(line)
-        if found is None:
+        matched = _LINE.fullmatch(line)
+        if matched is None:
             raise BadOption(f"{line[:100]!r} is not topic,partition,offset", hint=_FILE_HINT)
-        yield found["topic"], _partition(found["partition"]), whole_number(found["offset"])
+        yield matched["topic"], _partition(matched["partition"]), whole_number(matched["offset"])
 
 
 def _json_rows(text: str) -> Iterator[_Row]:

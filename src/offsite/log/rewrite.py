@@ -25,7 +25,7 @@ from offsite.log.records.batch_records import decode, encode, renumber
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.model.check import check
 
-__all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_runs"]
+__all__ = ["filter_records", "for_produce", "needs_reencode", "reencode_dense", "split_runs"]
 
 # Precompiled structs, and no unused message: called for every written batch.
 _LENGTH_AND_ATTRIBUTES = struct.Struct(">8xi9xh")
@@ -79,16 +79,16 @@ def reencode_dense(batch: Buffer, header: BatchHeader) -> bytearray:
     return _encode_like(header, renumber(decode(batch, header)))
 
 
-def keep(batch: Buffer, header: BatchHeader, predicate: Callable[[Record], bool]) -> Buffer | None:
+def filter_records(batch: Buffer, header: BatchHeader, predicate: Callable[[Record], bool]) -> Buffer | None:
     """The batch with only the records accepted by `predicate`, at their offsets; None if no record remains.
 
     The very batch, unchanged, if all records remain; otherwise a new CreateTime batch of the same codec.
     """
     records = decode(batch, header)
-    kept = [record for record in records if predicate(record)]
-    if len(kept) == len(records):
-        return batch if kept else None
-    return _encode_like(header, kept) if kept else None
+    retained = [record for record in records if predicate(record)]
+    if len(retained) == len(records):
+        return batch if retained else None
+    return _encode_like(header, retained) if retained else None
 
 
 def split_runs(batch: Buffer, header: BatchHeader, *, start: int, end: int) -> list[tuple[int, int, bytearray]]:

@@ -38,14 +38,14 @@ class StretchTail:
 
     markers: Markers = field(default_factory=Markers)
     open: tuple[OpenTransaction, ...] = ()
-    ended: frozenset[int] = frozenset()
+    ended_producer_ids: frozenset[int] = frozenset()
     has_plain: bool = False
     first_hole: int = -1
 
     @property
     def is_empty(self) -> bool:
         """Whether the tail says nothing."""
-        return not (self.markers or self.open or self.ended or self.has_plain or self.first_hole >= 0)
+        return not (self.markers or self.open or self.ended_producer_ids or self.has_plain or self.first_hole >= 0)
 
 
 _UNKNOWN = -1
@@ -60,7 +60,7 @@ class TailFold:
 
     def __init__(self, *, window_start: int = 0, known_open: Iterable[OpenTransaction] = ()) -> None:
         self._window_start = window_start
-        self._open = {each.producer_id: each for each in known_open}
+        self._open = {transaction.producer_id: transaction for transaction in known_open}
         self._markers = Markers()
         self._ended: set[int] = set()
         self._has_plain = False
@@ -72,35 +72,35 @@ class TailFold:
         self._open.clear()
         self._first_hole = offset if self._first_hole < 0 else self._first_hole
 
-    def look(self, batches: Sequence[BatchHeader]) -> None:
+    def observe(self, batches: Sequence[BatchHeader]) -> None:
         """Note whether the next batches of the stretch hold records outside of transactions."""
         if not self._has_plain and batches[-1].next_offset > self._window_start:
-            inside = (each for each in batches if each.next_offset > self._window_start)
-            self._has_plain = not all(each.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) for each in inside)
+            inside = (batch for batch in batches if batch.next_offset > self._window_start)
+            self._has_plain = not all(batch.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) for batch in inside)
 
     def add(self, stretch: StretchTail) -> None:
         """Add the next stretch. Runs no Python code per marker: a stretch may have millions."""
         low = bisect_left(stretch.markers.offsets, self._window_start)
-        self._ended.update(stretch.ended, stretch.markers.producer_ids[:low])
+        self._ended.update(stretch.ended_producer_ids, stretch.markers.producer_ids[:low])
         self._markers.extend(self._ending_open(stretch)[low:])
         self._has_plain |= stretch.has_plain
         if stretch.first_hole >= 0:
             self.skip(stretch.first_hole)
-        for each in stretch.open:
-            began = self._open.get(each.producer_id, each)
-            self._open[each.producer_id] = replace(each, first_offset=began.first_offset)
+        for transaction in stretch.open:
+            began = self._open.get(transaction.producer_id, transaction)
+            self._open[transaction.producer_id] = replace(transaction, first_offset=began.first_offset)
 
-    def of_stretch(self) -> StretchTail:
+    def stretch_tail(self) -> StretchTail:
         """The tail of all stretches so far, as one stretch."""
         return StretchTail(
             markers=self._markers[:],
             open=self._still_open(),
-            ended=frozenset(self._ended),
+            ended_producer_ids=frozenset(self._ended),
             has_plain=self._has_plain,
             first_hole=self._first_hole,
         )
 
-    def of_partition(self) -> PartitionTail:
+    def partition_tail(self) -> PartitionTail:
         """The tail of the partition, provided that the stretches and `known_open` cover all relevant parts of the
         log."""
         return PartitionTail(markers=tuple(self._markers), open=self._still_open(), has_plain=self._has_plain)
@@ -113,25 +113,34 @@ class TailFold:
         if stretch.first_hole >= 0:
             low = bisect_left(stretch.markers.offsets, stretch.first_hole)
             places = {producer_id: place for producer_id, place in places.items() if place < low}
-        ending = {key: each for key, each in self._open.items() if key in places or key in stretch.ended}
-        self._open = {key: each for key, each in self._open.items() if key not in ending}
+        ending = {
+            key: transaction
+            for key, transaction in self._open.items()
+            if key in places or key in stretch.ended_producer_ids
+        }
+        self._open = {key: transaction for key, transaction in self._open.items() if key not in ending}
         return stretch.markers.with_first_offsets(
-            {places[key]: each.first_offset for key, each in ending.items() if key not in stretch.ended}
+            {
+                places[key]: transaction.first_offset
+                for key, transaction in ending.items()
+                if key not in stretch.ended_producer_ids
+            }
         )
 
     def _still_open(self) -> tuple[OpenTransaction, ...]:
         return tuple(sorted(self._open.values(), key=_by_first_offset))
 
 
-def of_unknown_beginning(tail: PartitionTail) -> PartitionTail:
+def with_unknown_beginnings(tail: PartitionTail) -> PartitionTail:
     """The tail when the first transaction of every producer may have begun before the data read."""
     met: set[int] = set()
     markers: list[Marker] = []
-    for each in tail.markers:
-        markers.append(each if each.producer_id in met else each._replace(first_offset=_UNKNOWN))
-        met.add(each.producer_id)
+    for marker in tail.markers:
+        markers.append(marker if marker.producer_id in met else marker._replace(first_offset=_UNKNOWN))
+        met.add(marker.producer_id)
     still_open: list[OpenTransaction] = [
-        each if each.producer_id in met else replace(each, first_offset=_UNKNOWN) for each in tail.open
+        transaction if transaction.producer_id in met else replace(transaction, first_offset=_UNKNOWN)
+        for transaction in tail.open
     ]
     return replace(tail, markers=tuple(markers), open=tuple(still_open))
 

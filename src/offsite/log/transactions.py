@@ -11,24 +11,24 @@ from dataclasses import dataclass, replace
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.chunk import Chunk, Gap, Hole
-from offsite.log.markers import Marker, Markers, MissingFrom, control_type
+from offsite.log.markers import HoleStart, Marker, Markers, parse_control_marker
 from offsite.log.range import LogRange
 
-__all__ = ["Marker", "OpenTransaction", "TransactionIndexer", "Undecided", "log_markers"]
+__all__ = ["Marker", "OpenTransaction", "TransactionIndexer", "UndecidedTransaction", "log_markers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undecided:
+class UndecidedTransaction:
     """A transaction with data from `first_offset` on and no marker yet."""
 
     producer_id: int
     first_offset: int
 
     @staticmethod
-    def of(first_offsets: Mapping[int, int]) -> list[Undecided]:
+    def of(first_offsets: Mapping[int, int]) -> list[UndecidedTransaction]:
         """The transactions of `first_offsets` (producer id → first offset), by first offset."""
         by_offset = sorted((first_offset, producer_id) for producer_id, first_offset in first_offsets.items())
-        return [Undecided(producer_id=producer_id, first_offset=first) for first, producer_id in by_offset]
+        return [UndecidedTransaction(producer_id=producer_id, first_offset=first) for first, producer_id in by_offset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +59,20 @@ class TransactionIndexer:
         return drained
 
     @property
-    def undecided(self) -> list[Undecided]:
+    def undecided(self) -> list[UndecidedTransaction]:
         """The transactions still open after the last batch, by first offset."""
-        return Undecided.of(self._first_offsets)
+        return UndecidedTransaction.of(self._first_offsets)
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
         """The transactions still open after the last batch, with the last batch of every transaction."""
         return [
             OpenTransaction(
-                producer_id=each.producer_id,
-                first_offset=each.first_offset,
-                last_offset=self._last_offsets[each.producer_id],
+                producer_id=transaction.producer_id,
+                first_offset=transaction.first_offset,
+                last_offset=self._last_offsets[transaction.producer_id],
             )
-            for each in self.undecided
+            for transaction in self.undecided
         ]
 
     def is_open(self, *, before: int) -> bool:
@@ -94,7 +94,7 @@ class TransactionIndexer:
                 self._last_offsets[header.producer_id] = header.base_offset
 
     def _end(self, data: Buffer, header: BatchHeader) -> None:
-        marker = control_type(header.view(data), header)
+        marker = parse_control_marker(header.view(data), header)
         if marker is None:
             return
         self._last_offsets.pop(header.producer_id, None)
@@ -111,7 +111,7 @@ class TransactionIndexer:
 
 def log_markers(
     read: Callable[[LogRange], Iterable[Chunk | Hole | Gap]], log_range: LogRange, *, behind_to: int = 0
-) -> Iterator[Markers | MissingFrom]:
+) -> Iterator[Markers | HoleStart]:
     """The markers of a live log, chunk by chunk. Covers `log_range`, and continues up to the offset `behind_to` while a
     transaction from the range is open. Yields a `HoleStart` where the log has deleted data meanwhile.
 
@@ -130,11 +130,11 @@ def log_markers(
             return
 
 
-def _drained(indexer: TransactionIndexer, items: Iterable[Chunk | Hole | Gap]) -> Iterator[Markers | MissingFrom]:
+def _drained(indexer: TransactionIndexer, items: Iterable[Chunk | Hole | Gap]) -> Iterator[Markers | HoleStart]:
     for item in items:
         if isinstance(item, Hole):
             indexer.forget_open()
-            yield MissingFrom(item.start)
+            yield HoleStart(item.start)
         if isinstance(item, Chunk):
             indexer.feed(item.data, item.batches)
             yield indexer.drain()

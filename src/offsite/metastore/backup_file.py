@@ -19,10 +19,10 @@ from typing import Self
 from offsite.log.records.record import Record
 from offsite.metastore.names import BackupName
 from offsite.metastore.reading import ReadBackup, read_backup
-from offsite.metastore.sidecar import SUFFIX, BadEntry, Entry, Header, encode_entry, entry_of, first_chain
+from offsite.metastore.sidecar import SUFFIX, BadEntry, Header, SidecarEntry, encode_entry, entry_of, first_chain
 from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BadOption
 from offsite.model.size import KIB
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 _MODE = 0o600
 _BREAK = b"\n"
@@ -30,7 +30,7 @@ _HEADER_MAX = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedFile:
     """A file open for appending, its content, and the repairs made first, in words."""
 
     file: BackupFile
@@ -49,7 +49,7 @@ def load(path: Path) -> ReadBackup:
         raise BadOption(
             f"there is no file {path}", hint="offsite metastore status --location FOLDER lists what there is"
         )
-    with wrapped("read", str(path)):
+    with wrap_errors("read", str(path)):
         data = path.read_bytes()
         sidecar = sidecar_of(path).read_bytes() if sidecar_of(path).exists() else None
     try:
@@ -61,11 +61,11 @@ def load(path: Path) -> ReadBackup:
 
 def load_lines(path: Path) -> ReadBackup:
     """The content of the lines, as if without a sidecar. Raises errors of reading a file."""
-    with wrapped("read", str(path)):
+    with wrap_errors("read", str(path)):
         return read_backup(path.read_bytes(), None)
 
 
-def remove_begun(path: Path) -> bool:
+def remove_if_empty(path: Path) -> bool:
     """Remove a file left by a crash before its first command. Returns False, and keeps the file, if it holds anything
     or is not in the initial form. Raises errors of removing a file."""
     if path.is_symlink() or path.stat().st_size:
@@ -76,14 +76,14 @@ def remove_begun(path: Path) -> bool:
         return False
     if read.commands or read.problems:
         return False
-    with wrapped("remove", str(path)):
+    with wrap_errors("remove", str(path)):
         sidecar_of(path).unlink(missing_ok=True)
         path.unlink()
         _flush_folder(path.parent)
     return True
 
 
-def said_header(path: Path) -> Header | None:
+def read_header(path: Path) -> Header | None:
     """The header in the sidecar, with the topic; None without a readable header."""
     try:
         with sidecar_of(path).open("rb") as file:
@@ -105,7 +105,7 @@ class BackupFile:
     @classmethod
     def create(cls, folder: Path, name: BackupName, header: Header) -> BackupFile:
         """A new, empty file; under the next name if the name is taken. Raises errors of creating a file."""
-        with wrapped("make", str(folder / str(name))):
+        with wrap_errors("make", str(folder / str(name))):
             while (folder / str(name)).exists() or sidecar_of(folder / str(name)).exists():
                 name = name.next()
         return cls.create_named(folder, str(name), header)
@@ -114,19 +114,19 @@ class BackupFile:
     def create_named(cls, folder: Path, name: str, header: Header) -> BackupFile:
         """A new, empty file with that name. Raises `StoreUnreachable` if it exists, and as `create`."""
         path = folder / name
-        with wrapped("make", str(path)):
+        with wrap_errors("make", str(path)):
             _make(path, b"")
             _make(sidecar_of(path), header.encode() + _BREAK)
             _flush_folder(folder)
         return cls(path, first_chain(header.encode()))
 
     @classmethod
-    def open(cls, path: Path, header: Header) -> Opened:
+    def open(cls, path: Path, header: Header) -> OpenedFile:
         """The file, with a torn end cut off; a damaged file stays as it is. `header`: for a new sidecar, if none
         exists. Raises as `load`, and errors of writing a file."""
         read = load(path)
         repairs = list(_mend_end(path, read))
-        with wrapped("write", str(path)):
+        with wrap_errors("write", str(path)):
             if read.header is None:
                 sidecar_of(path).unlink(missing_ok=True)
                 _make(sidecar_of(path), header.encode() + _BREAK)
@@ -136,7 +136,7 @@ class BackupFile:
                 repairs.append(f"cut {read.torn_sidecar_bytes} bytes of a torn entry off its sidecar")
         read = load(path) if repairs else read
         chain = read.chain or first_chain(header.encode())
-        return Opened(file=cls(path, chain), read=read, repairs=tuple(repairs))
+        return OpenedFile(file=cls(path, chain), read=read, repairs=tuple(repairs))
 
     @property
     def size_bytes(self) -> int:
@@ -155,7 +155,7 @@ class BackupFile:
         """Append commands. On return the commands are on disk; on an error none is appended. Raises `BackupFileChanged`
         if another program has written to the file, and errors of writing a file."""
         entries = self._entries(records, self._chain)
-        self._file.append(b"".join(each.line.text + _BREAK for each in entries if each.line))
+        self._file.append(b"".join(entry.line.text + _BREAK for entry in entries if entry.line))
         self._describe(entries)
 
     def describe(self, records: Sequence[Record]) -> None:
@@ -168,8 +168,8 @@ class BackupFile:
         self.check_untouched()
         sidecar, first = sidecar_of(self.path), header.encode()
         entries = self._entries(records, first_chain(first))
-        text = b"".join(each + _BREAK for each in (first, *map(encode_entry, entries)))
-        with wrapped("write", str(sidecar)):
+        text = b"".join(line + _BREAK for line in (first, *map(encode_entry, entries)))
+        with wrap_errors("write", str(sidecar)):
             if read_backup(self.path.read_bytes(), text).problems:
                 raise BackupFileDamaged(f"{self.path} does not hold what the topic does", hint="look at it with verify")
             new = _free_name(sidecar, ".new")
@@ -193,16 +193,16 @@ class BackupFile:
     ) -> None:
         self.close()
 
-    def _entries(self, records: Sequence[Record], chain: str) -> list[Entry]:
+    def _entries(self, records: Sequence[Record], chain: str) -> list[SidecarEntry]:
         entries = []
         for record in records:
             entries.append(entry_of(record, chain))
             chain = entries[-1].chain
         return entries
 
-    def _describe(self, entries: Sequence[Entry]) -> None:
+    def _describe(self, entries: Sequence[SidecarEntry]) -> None:
         if entries:
-            self._sidecar.append(b"".join(encode_entry(each) + _BREAK for each in entries))
+            self._sidecar.append(b"".join(encode_entry(entry) + _BREAK for entry in entries))
             self._chain = entries[-1].chain
 
 
@@ -211,7 +211,7 @@ class _Appended:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with wrapped("open", str(path)):
+        with wrap_errors("open", str(path)):
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         self.size_bytes = os.fstat(self._file).st_size
 
@@ -220,7 +220,7 @@ class _Appended:
             return
         self.check_untouched()
         try:
-            with wrapped("write", str(self._path)):
+            with wrap_errors("write", str(self._path)):
                 _write_all(self._file, data)
                 os.fdatasync(self._file)
         except BaseException:
@@ -268,7 +268,7 @@ def _mend_end(path: Path, read: ReadBackup) -> Iterator[str]:
     if len(read.problems) > len(read.without_line) or len(read.without_line) > 1:
         return
     if read.lacks_break:
-        with wrapped("write", str(path)):
+        with wrap_errors("write", str(path)):
             _end_line(path)
         yield "gave its last line the line break that was missing"
         return
@@ -277,7 +277,7 @@ def _mend_end(path: Path, read: ReadBackup) -> Iterator[str]:
     if read.without_line:
         _cut_sidecar(path, read.without_line[0])
         yield "cut the entry of the torn line off its sidecar"
-    with wrapped("write", str(path)):
+    with wrap_errors("write", str(path)):
         _cut(path, read.size_bytes, keep=read.header is None)
     yield f"cut {read.torn_bytes} bytes of a torn line off its end"
 
@@ -307,9 +307,9 @@ def _cut(path: Path, size_bytes: int, *, keep: bool = False) -> None:
 def _cut_sidecar(path: Path, number: int) -> None:
     """Cut off the sidecar's entries from that number on, counted from 1; the cut entries are kept beside it."""
     sidecar = sidecar_of(path)
-    with wrapped("write", str(sidecar)):
+    with wrap_errors("write", str(sidecar)):
         whole = sidecar.read_bytes()
-        size_bytes = sum(len(each) for each in whole.splitlines(keepends=True)[:number])
+        size_bytes = sum(len(line) for line in whole.splitlines(keepends=True)[:number])
         _cut(sidecar, size_bytes, keep=True)
 
 
@@ -317,7 +317,7 @@ def _free_name(path: Path, suffix: str) -> Path:
     """An unused name beside `path`. An earlier copy left by a crash, or an earlier cut at the same place, must not
     block a new one."""
     names = (path.with_name(f"{path.name}{suffix}{f'-{number}' if number else ''}") for number in count())
-    return next(each for each in names if not os.path.lexists(each))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _flush_folder(folder: Path) -> None:

@@ -15,7 +15,7 @@ from offsite.metastore.line import line_of
 from offsite.metastore.reading import Command
 
 
-class Seen(Enum):
+class CommandMatch(Enum):
     """How a command of the topic relates to the file."""
 
     KNOWN = "known"
@@ -29,7 +29,7 @@ class Seen(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class CommandDifference:
     """The first differing command. `number` counts from 1 in the topic's order, `line` in the file, 0 for a command
     without a line; `offset`: the differing command's offset in the topic."""
 
@@ -42,7 +42,7 @@ class Difference:
         return f"{place} of the file is not command {self.number} of the topic (offset {self.offset})"
 
 
-class Comparison:
+class CommandComparison:
     """Takes the commands of a topic one after the other, from the first."""
 
     def __init__(self, stored: Sequence[Command], *, by_bytes: bool = True) -> None:
@@ -53,28 +53,28 @@ class Comparison:
         self.taken = 0
         self.moved = False
         """Whether a command of the file was found at another offset than its entry names."""
-        self.difference: Difference | None = None
+        self.difference: CommandDifference | None = None
 
-    def take(self, record: Record) -> Seen:
+    def take(self, record: Record) -> CommandMatch:
         """Compare the next command of the topic. After a difference no more commands may be taken."""
         self.taken += 1
         if self._met == len(self._stored):
-            return Seen.NEW
-        known = self._stored[self._met]
-        line = None if known.described else line_of(record.key, record.value)
-        if not known.described and line is None:
-            return Seen.UNDESCRIBED
+            return CommandMatch.NEW
+        command = self._stored[self._met]
+        line = None if command.described else line_of(record.key, record.value)
+        if not command.described and line is None:
+            return CommandMatch.UNDESCRIBED
         self._met += 1
-        if line is not None and line.text == known.text:
-            return Seen.UNDESCRIBED
-        is_same = (record.key, record.value) == (known.record.key, known.record.value)
-        if not known.described and not self._by_bytes and is_same:
-            return Seen.UNDESCRIBED
-        if known.described and is_same:
-            self.moved |= record.offset != known.record.offset
-            return Seen.KNOWN
-        self.difference = Difference(number=self.taken, line=known.line, offset=record.offset)
-        return Seen.DIFFERENT
+        if line is not None and line.text == command.text:
+            return CommandMatch.UNDESCRIBED
+        is_same = (record.key, record.value) == (command.record.key, command.record.value)
+        if not command.described and not self._by_bytes and is_same:
+            return CommandMatch.UNDESCRIBED
+        if command.described and is_same:
+            self.moved |= record.offset != command.record.offset
+            return CommandMatch.KNOWN
+        self.difference = CommandDifference(number=self.taken, line=command.line, offset=record.offset)
+        return CommandMatch.DIFFERENT
 
     @property
     def missing(self) -> int:

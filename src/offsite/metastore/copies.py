@@ -20,6 +20,6 @@ def keep_copy(folder: Path, header: Header, records: Sequence[Record]) -> Path:
     with BackupFile.create_named(folder, f"{header.topic}_{header.created_at_ms}{_SUFFIX}", header) as file:
         file.append(records)
     read = load(file.path)
-    if read.problems or [each.record for each in read.commands] != list(records):
+    if read.problems or [command.record for command in read.commands] != list(records):
         raise BackupFileDamaged(f"{file.path} does not hold what was written into it", hint="is the disk sound?")
     return file.path

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offsite.metastore.names import BackupName, backups_of
 from offsite.model.errors import BackupFileInUse, BadOption
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 _MODE = 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -20,13 +20,13 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def make_folder(folder: Path) -> None:
     """Create the folder if missing. Raises `BadOption` if the path is no folder or may not be used, and errors of
     creating a folder."""
-    with wrapped("make", str(folder)):
+    with wrap_errors("make", str(folder)):
         folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise BadOption(f"{folder} may not be read and written", hint="give the user that runs offsite a folder")
 
 
-def exposed(path: Path) -> str:
+def exposure_warning(path: Path) -> str:
     """A warning if others than the owner may read a file or folder: the commands of a metastore can hold secrets. Empty
     if only the owner may."""
     mode = path.stat().st_mode
@@ -37,7 +37,7 @@ def exposed(path: Path) -> str:
 
 def list_backups(folder: Path, topic: str) -> list[BackupName]:
     """The backup files of a topic, oldest first; none without a folder."""
-    return backups_of(topic, (each.name for each in folder.iterdir() if each.is_file())) if folder.is_dir() else []
+    return backups_of(topic, (path.name for path in folder.iterdir() if path.is_file())) if folder.is_dir() else []
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def locked(folder: Path, topic: str) -> Iterator[None]:
     """A block that alone writes backup files of the topic in this folder. The lock ends with the process. Raises
     `BackupFileInUse`."""
     path = folder / f".{topic.lower()}.lock"
-    with wrapped("lock", str(path)):
+    with wrap_errors("lock", str(path)):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

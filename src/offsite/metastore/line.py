@@ -24,14 +24,14 @@ _BREAKS = re.compile(rb"[\r\n]")
 _JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
-class Line(NamedTuple):
+class BackupLine(NamedTuple):
     """`text` is without the line feed. `is_exact`: the line holds the exact bytes of key and value."""
 
     text: bytes
     is_exact: bool
 
 
-def line_of(key: bytes | None, value: bytes | None) -> Line | None:
+def line_of(key: bytes | None, value: bytes | None) -> BackupLine | None:
     """The line of a command; None if the command has none."""
     if not key or not value:
         return None
@@ -39,21 +39,21 @@ def line_of(key: bytes | None, value: bytes | None) -> Line | None:
     if shown_key is None or shown_value is None:
         return None
     text = shown_key + SEPARATOR + shown_value
-    return Line(text, parse_line(text) == (key, value))
+    return BackupLine(text, parse_line(text) == (key, value))
 
 
 def parse_line(text: bytes) -> tuple[bytes, bytes] | None:
     """The key and the value of a line, also of ksqlDB's line with a colon inside the key; None for other text."""
-    if (found := _JSON_TEXT.match(text)) and text[found.end() : found.end() + 1] == SEPARATOR:
-        return text[: found.end()], text[found.end() + 1 :]
+    if (match := _JSON_TEXT.match(text)) and text[match.end() : match.end() + 1] == SEPARATOR:
+        return text[: match.end()], text[match.end() + 1 :]
     return cut_at_first_colon(text)
 
 
 def is_whole_line(text: bytes) -> bool:
     """Whether a line of ksqlDB is surely complete: its value is a JSON object, and no prefix of a JSON object is
     one."""
-    found = parse_line(text)
-    return found is not None and isinstance(_json(found[1]), dict)
+    pair = parse_line(text)
+    return pair is not None and isinstance(_json(pair[1]), dict)
 
 
 def cut_at_first_colon(text: bytes) -> tuple[bytes, bytes] | None:

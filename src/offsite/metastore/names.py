@@ -49,8 +49,8 @@ def parse_name(text: str) -> BackupName | None:
     """None if the text is not the name of a backup file. Excludes sidecars, working files of ksqlDB, and non-canonical
     names."""
     for form, pattern, unit_ms in ((NameForm.KSQLDB, _KSQLDB, 1), (NameForm.KLIP, _KLIP, 1000)):
-        if found := pattern.fullmatch(text):
-            name = BackupName(topic=found["topic"], made_ms=int(found["number"]) * unit_ms, form=form)
+        if match := pattern.fullmatch(text):
+            name = BackupName(topic=match["topic"], made_ms=int(match["number"]) * unit_ms, form=form)
             is_one = str(name) == text and is_topic_name(name.topic) and name.made_ms < _MADE_BEFORE_MS
             return name if is_one else None
     return None
@@ -59,9 +59,9 @@ def parse_name(text: str) -> BackupName | None:
 def backups_of(topic: str, names: Iterable[str]) -> list[BackupName]:
     """The backup files of a topic among the names of a folder, oldest first. If no name has the topic's letter case:
     names in other cases, if all agree."""
-    found = sorted(filter(None, map(parse_name, names)), key=lambda name: (name.made_ms, name.form))
-    exact = [name for name in found if name.topic == topic]
-    alike = [name for name in found if name.topic.lower() == topic.lower()]
+    parsed = sorted(filter(None, map(parse_name, names)), key=lambda name: (name.made_ms, name.form))
+    exact = [name for name in parsed if name.topic == topic]
+    alike = [name for name in parsed if name.topic.lower() == topic.lower()]
     return exact or (alike if len({name.topic for name in alike}) == 1 else [])
 
 
@@ -72,5 +72,5 @@ def topic_of_service(service_id: str) -> str:
 
 def service_of_topic(topic: str) -> str:
     """The service id in the name of a command topic; empty for other names."""
-    found = _COMMAND_TOPIC.fullmatch(topic)
-    return found["service"] if found else ""
+    match = _COMMAND_TOPIC.fullmatch(topic)
+    return match["service"] if match else ""

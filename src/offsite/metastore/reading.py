@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.line import is_whole_line, parse_line
-from offsite.metastore.sidecar import BadEntry, Header, Stored, decode_entry, first_chain
+from offsite.metastore.sidecar import BadEntry, Header, StoredSidecarEntry, decode_entry, first_chain
 
 UNKNOWN = -1
 _MARK = b"\xef\xbb\xbf"
@@ -32,7 +32,7 @@ class Command(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """A problem and its place: `line` counts from 1 in the backup file, 0: about no line."""
 
     line: int
@@ -47,7 +47,7 @@ class ReadBackup:
 
     header: Header | None
     commands: Sequence[Command]
-    problems: Sequence[Problem]
+    problems: Sequence[FileProblem]
     chain: str
     lines: int
     entries: int
@@ -103,7 +103,7 @@ def _without_editing(line: bytes, number: int) -> bytes:
 class _Reader:
     def __init__(self, lines: Sequence[bytes], described: Sequence[bytes], torn: bytes) -> None:
         self._lines, self._described, self._torn = lines, described, torn
-        self.problems: list[Problem] = []
+        self.problems: list[FileProblem] = []
         self.header = Header.decode(described[0]) if described else None
         self.chain = first_chain(described[0]) if described else ""
         self.without_line: list[int] = []
@@ -113,34 +113,34 @@ class _Reader:
     def commands(self) -> Iterator[Command]:
         number = 0
         entries = list(self._entries())
-        for each in entries:
+        for entry in entries:
             number += 1
-            if (record := self._described_record(each, number)) is not None:
-                line = self._line if each is None or each.has_line else 0
-                yield Command(number, line, record, described=each is not None)
+            if (record := self._described_record(entry, number)) is not None:
+                line = self._line if entry is None or entry.has_line else 0
+                yield Command(number, line, record, described=entry is not None)
         while (text := self._next_line()) is not None:
             number, text = number + 1, _without_editing(text, self._line)
             if (plain := self._plain(text)) is not None:
                 yield Command(number, self._line, plain, described=False, text=text)
 
-    def _entries(self) -> Iterator[Stored | None]:
+    def _entries(self) -> Iterator[StoredSidecarEntry | None]:
         """The entries of the sidecar; None for an unreadable entry, if a line is left for it."""
-        read: list[Stored | None] = []
+        read: list[StoredSidecarEntry | None] = []
         for number, data in enumerate(self._described[1:], 1):
             try:
                 read.append(decode_entry(data))
             except BadEntry as error:
-                self.problems.append(Problem(0, f"entry {number} of the sidecar cannot be read: {error}"))
+                self.problems.append(FileProblem(0, f"entry {number} of the sidecar cannot be read: {error}"))
                 read.append(None)
-        spare = len(self._lines) - sum(each.has_line for each in read if each is not None)
-        for each in read:
-            if each is not None:
-                yield each
+        spare = len(self._lines) - sum(entry.has_line for entry in read if entry is not None)
+        for entry in read:
+            if entry is not None:
+                yield entry
             elif spare > 0:
                 spare -= 1
                 yield None
 
-    def _described_record(self, entry: Stored | None, number: int) -> Record | None:
+    def _described_record(self, entry: StoredSidecarEntry | None, number: int) -> Record | None:
         if entry is None:
             self.chain = ""
             text = self._next_line()
@@ -151,30 +151,30 @@ class _Reader:
                 self.lacks_break = entry.follows(self.chain, self._torn)
             self.chain = entry.chain
             self.without_line.append(number)
-            self.problems.append(Problem(0, f"the line of command {number} is not in the file"))
+            self.problems.append(FileProblem(0, f"the line of command {number} is not in the file"))
             return None
         return self._checked(entry, text, number)
 
-    def _checked(self, entry: Stored, text: bytes | None, number: int) -> Record | None:
+    def _checked(self, entry: StoredSidecarEntry, text: bytes | None, number: int) -> Record | None:
         if self.chain and text is not None and not entry.follows(self.chain, text):
             text = _without_editing(text, self._line)
         is_whole = not self.chain or entry.follows(self.chain, text)
         self.chain = entry.chain
         where = self._line if entry.has_line else 0
         if not is_whole:
-            self.problems.append(Problem(where, f"command {number} is not what was written"))
+            self.problems.append(FileProblem(where, f"command {number} is not what was written"))
         try:
             return entry.with_line(text).record
         except BadEntry as error:
-            self.problems.append(Problem(where, f"command {number} cannot be read: {error}"))
+            self.problems.append(FileProblem(where, f"command {number} cannot be read: {error}"))
             return None
 
     def _plain(self, text: bytes) -> Record | None:
         """A line without an entry, as ksqlDB writes it."""
-        if (found := parse_line(text)) is None:
-            self.problems.append(Problem(self._line, "it has no colon between a key and a value"))
+        if (pair := parse_line(text)) is None:
+            self.problems.append(FileProblem(self._line, "it has no colon between a key and a value"))
             return None
-        return Record(UNKNOWN, UNKNOWN, CREATE_TIME, *found)
+        return Record(UNKNOWN, UNKNOWN, CREATE_TIME, *pair)
 
     def _next_line(self) -> bytes | None:
         if self._line == len(self._lines):

@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from offsite.log.records.record import Record, RecordHeaders
-from offsite.metastore.line import Line, line_of, parse_line
+from offsite.metastore.line import BackupLine, line_of, parse_line
 from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, check_json_size, decode_object
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
@@ -51,28 +51,28 @@ class Header:
     @classmethod
     def decode(cls, data: bytes) -> Header:
         """Raises `BadEntry`."""
-        found = _object(data)
-        if (form := found.count("format")) != FORMAT:
+        document = _object(data)
+        if (form := document.count("format")) != FORMAT:
             raise BadEntry(f"it is of format {form}, and this version of offsite reads {FORMAT}")
         return cls(
-            topic=found.topic(),
-            cluster_id=found.text("cluster_id"),
-            topic_id=found.text("topic_id"),
-            created_at_ms=found.integer("created_at_ms"),
-            created_by=found.text("created_by"),
-            replication_factor=found.integer_or("replication_factor", 0),
-            configs=dict(found.text_map("configs")) if "configs" in found.fields else {},
+            topic=document.topic(),
+            cluster_id=document.text("cluster_id"),
+            topic_id=document.text("topic_id"),
+            created_at_ms=document.integer("created_at_ms"),
+            created_by=document.text("created_by"),
+            replication_factor=document.integer_or("replication_factor", 0),
+            configs=dict(document.text_map("configs")) if "configs" in document.fields else {},
         )
 
 
 _HEADER = ("topic", "cluster_id", "topic_id", "created_at_ms", "created_by", "replication_factor")
 
 
-class Entry(NamedTuple):
+class SidecarEntry(NamedTuple):
     """One command. `line`: its line in the file, None without one."""
 
     record: Record
-    line: Line | None
+    line: BackupLine | None
     chain: str
 
 
@@ -80,48 +80,48 @@ def first_chain(header: bytes) -> str:
     return sha256(header).hexdigest()
 
 
-def entry_of(record: Record, chain: str) -> Entry:
+def entry_of(record: Record, chain: str) -> SidecarEntry:
     """The entry after an entry with `chain`."""
     line = line_of(record.key, record.value)
-    return Entry(record, line, _chained(chain, _fields(record, line), line))
+    return SidecarEntry(record, line, _chained(chain, _fields(record, line), line))
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: SidecarEntry) -> bytes:
     """The entry's line in the sidecar, without the line feed."""
     return _text({**_fields(entry.record, entry.line), "chain": entry.chain})
 
 
-class Stored(NamedTuple):
+class StoredSidecarEntry(NamedTuple):
     """An entry as read; with its line it becomes a command."""
 
     fields: Mapping[str, JsonValue]
     chain: str
     has_line: bool
 
-    def with_line(self, text: bytes | None) -> Entry:
+    def with_line(self, text: bytes | None) -> SidecarEntry:
         """The entry. Raises `BadEntry` if the line does not belong to the entry."""
         record = _record(JsonObject(fields=self.fields, damaged=BadEntry), text)
-        line = None if text is None else Line(text, "key" not in self.fields)
-        return Entry(record, line, self.chain)
+        line = None if text is None else BackupLine(text, "key" not in self.fields)
+        return SidecarEntry(record, line, self.chain)
 
     def follows(self, chain: str, text: bytes | None) -> bool:
         """Whether the entry was made with this previous chain and this line."""
-        line = None if text is None else Line(text, is_exact=True)
+        line = None if text is None else BackupLine(text, is_exact=True)
         return _chained(chain, self.fields, line) == self.chain
 
 
-def decode_entry(data: bytes) -> Stored:
+def decode_entry(data: bytes) -> StoredSidecarEntry:
     """Raises `BadEntry`."""
-    found = _object(data)
-    chain = found.text("chain")
-    fields = {name: value for name, value in found.fields.items() if name != "chain"}
+    document = _object(data)
+    chain = document.text("chain")
+    fields = {name: value for name, value in document.fields.items() if name != "chain"}
     has_line = fields.get("line")
     if not isinstance(has_line, bool):
         raise BadEntry("field 'line' is neither true nor false")
-    return Stored(fields, chain, has_line)
+    return StoredSidecarEntry(fields, chain, has_line)
 
 
-def _fields(record: Record, line: Line | None) -> dict[str, JsonValue]:
+def _fields(record: Record, line: BackupLine | None) -> dict[str, JsonValue]:
     fields: dict[str, JsonValue] = {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
@@ -135,32 +135,36 @@ def _fields(record: Record, line: Line | None) -> dict[str, JsonValue]:
     return fields
 
 
-def _record(found: JsonObject, text: bytes | None) -> Record:
-    if "key" in found.fields:
-        key, value = _shown(found, "key"), _shown(found, "value")
+def _record(document: JsonObject, text: bytes | None) -> Record:
+    if "key" in document.fields:
+        key, value = _shown(document, "key"), _shown(document, "value")
     else:
         parsed = None if text is None else parse_line(text)
         if parsed is None:
             raise BadEntry("it has no key of its own, and its line is none")
         key, value = parsed
-    offset, time_ms, time_type = found.count("offset"), found.integer("timestamp_ms"), found.integer("timestamp_type")
-    return Record(offset, time_ms, time_type, key, value, _headers(found))
+    offset, time_ms, time_type = (
+        document.count("offset"),
+        document.integer("timestamp_ms"),
+        document.integer("timestamp_type"),
+    )
+    return Record(offset, time_ms, time_type, key, value, _headers(document))
 
 
-def _headers(found: JsonObject) -> RecordHeaders:
-    pairs = found.fields.get("headers", [])
+def _headers(document: JsonObject) -> RecordHeaders:
+    pairs = document.fields.get("headers", [])
     if not isinstance(pairs, list):
         raise BadEntry("field 'headers' is no list")
     read = []
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2:
             raise BadEntry("a header is no pair")
-        name, value = (_unhidden(each, "headers") for each in pair)
+        name, value = (_unhidden(text, "headers") for text in pair)
         read.append(((name or b"").decode("utf-8", "surrogateescape"), value))
     return tuple(read)
 
 
-def _chained(chain: str, fields: Mapping[str, JsonValue], line: Line | None) -> str:
+def _chained(chain: str, fields: Mapping[str, JsonValue], line: BackupLine | None) -> str:
     text = b"" if line is None else line.text
     return sha256(b"\n".join((chain.encode(), _text(fields), text))).hexdigest()
 
@@ -185,8 +189,8 @@ def _hidden(data: bytes | None) -> str | None:
     return None if data is None else b64encode(data).decode()
 
 
-def _shown(found: JsonObject, name: str) -> bytes | None:
-    return _unhidden(found.fields.get(name), name)
+def _shown(document: JsonObject, name: str) -> bytes | None:
+    return _unhidden(document.fields.get(name), name)
 
 
 def _unhidden(text: object, name: str) -> bytes | None:

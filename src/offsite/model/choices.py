@@ -128,7 +128,7 @@ class EmptyAs(StrEnum):
     EMPTY = "empty"
 
 
-def chosen(kind: type[ChoiceT], text: str) -> ChoiceT:
+def parse_choice(kind: type[ChoiceT], text: str) -> ChoiceT:
     """Return the member of `kind` with the given text. Raises `BadOption`."""
     try:
         return kind(text)

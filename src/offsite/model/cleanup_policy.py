@@ -50,7 +50,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class KeepLimits:
     """How long the records of a topic stay, and how many bytes of every partition; `UNLIMITED`: without limit."""
 
     keep_ms: int = UNLIMITED
@@ -67,22 +67,22 @@ class Limits:
         )
 
     @property
-    def are_none(self) -> bool:
+    def is_unlimited(self) -> bool:
         """Whether nothing is ever deleted by the limits."""
         return self.keep_ms == UNLIMITED and self.keep_bytes == UNLIMITED
 
-    def with_those(self, other: Limits) -> Limits:
+    def longer_of_both(self, other: KeepLimits) -> KeepLimits:
         """Return the longer time and the larger size of both."""
-        return Limits(
+        return KeepLimits(
             keep_ms=_longer(self.keep_ms, other.keep_ms), keep_bytes=_longer(self.keep_bytes, other.keep_bytes)
         )
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = KeepLimits()
 
 
-def _longer(one: int, other: int) -> int:
-    return UNLIMITED if UNLIMITED in {one, other} else max(one, other)
+def _longer(first: int, second: int) -> int:
+    return UNLIMITED if UNLIMITED in {first, second} else max(first, second)
 
 
 def _setting(configs: Mapping[str, str], name: str) -> int | None:

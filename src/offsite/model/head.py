@@ -29,7 +29,7 @@ class Head:
 
 def parse_head(text: str) -> Head:
     """Parse a head as commands print it, such as `12:0123abcd…`. Raises `BadOption`."""
-    found = _HEAD.fullmatch(text.strip().lower())
-    if found is None:
+    match = _HEAD.fullmatch(text.strip().lower())
+    if match is None:
         raise BadOption(f"{text!r} is no head", hint="write it as status tells it: 12:0123456789abcdef")
-    return Head(commit=int(found[1]), hash=found[2])
+    return Head(commit=int(match[1]), hash=match[2])

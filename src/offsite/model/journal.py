@@ -70,8 +70,8 @@ def write(level: int, line: str, *, at_s: float | None = None, trace: str = "") 
 
 def _write(level: int, event: str, why: str | None, trace: str, fields: dict[str, object]) -> None:
     if JOURNAL.isEnabledFor(level):
-        told = {name: value for name, value in {**fields, "why": why}.items() if value is not None}
-        write(level, " ".join([event, *(f"{name}={_value(value)}" for name, value in told.items())]), trace=trace)
+        present = {name: value for name, value in {**fields, "why": why}.items() if value is not None}
+        write(level, " ".join([event, *(f"{name}={_value(value)}" for name, value in present.items())]), trace=trace)
 
 
 def _value(value: object) -> str:
@@ -101,9 +101,9 @@ def safe_line(error: BaseException) -> str:
     return name
 
 
-def _lines(error: BaseException, seen: set[int]) -> list[str]:
-    seen.add(id(error))
+def _lines(error: BaseException, visited: set[int]) -> list[str]:
+    visited.add(id(error))
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    before = _lines(cause, seen) if cause is not None and id(cause) not in seen else []
+    before = _lines(cause, visited) if cause is not None and id(cause) not in visited else []
     frames = "".join(traceback.format_tb(error.__traceback__, limit=-_FRAMES)).splitlines()
     return [*before, "Traceback (most recent call last):", *frames, safe_line(error)]

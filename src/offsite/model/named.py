@@ -13,6 +13,6 @@ def amount(number: int, noun: str) -> str:
 def named(names: Sequence[str], *, most: int, of: str = "") -> str:
     """Return the first `most` of `names`, and the number of the rest: "a, b and 3 more". `of`: the noun of the rest,
     plural."""
-    told = ", ".join(names[:most])
-    rest = len(names) - most
-    return f"{told} and {rest} more {of}".rstrip() if rest > 0 else told
+    text = ", ".join(names[:most])
+    omitted = len(names) - most
+    return f"{text} and {omitted} more {of}".rstrip() if omitted > 0 else text

@@ -25,7 +25,7 @@ class Option(NamedTuple):
     shown_default: str = ""
 
 
-class Declared(NamedTuple):
+class DeclaredOption(NamedTuple):
     """The `Option` with name and type of the keyword."""
 
     name: str
@@ -34,13 +34,13 @@ class Declared(NamedTuple):
 
 
 @cache
-def declared(words: type) -> tuple[Declared, ...]:
+def declared_options(words: type) -> tuple[DeclaredOption, ...]:
     """Return the options of a `TypedDict`, options of base classes first. Every key must have an `Option`."""
     hints = get_type_hints(words, include_extras=True).items()
-    return tuple(Declared(name=name, type=hint.__origin__, option=hint.__metadata__[0]) for name, hint in hints)
+    return tuple(DeclaredOption(name=name, type=hint.__origin__, option=hint.__metadata__[0]) for name, hint in hints)
 
 
-def filled(words: type[WordsT], given: Mapping[str, object]) -> WordsT:
+def with_defaults(words: type[WordsT], arguments: Mapping[str, object]) -> WordsT:
     """Return `arguments`, with the default for every missing option or None."""
-    defaults = {each.name: each.option.default for each in declared(words)}
-    return cast("WordsT", defaults | {name: value for name, value in given.items() if value is not None})
+    defaults = {declaration.name: declaration.option.default for declaration in declared_options(words)}
+    return cast("WordsT", defaults | {name: value for name, value in arguments.items() if value is not None})

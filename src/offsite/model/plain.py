@@ -21,7 +21,7 @@ def plain(value: object) -> Plain:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(element) for key, element in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
-        return [plain(item) for item in value]
+        return [plain(element) for element in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -10,7 +10,7 @@ from enum import Enum
 from offsite.model.errors import SecretStays
 
 
-class Travel(Enum):
+class SecretHandling(Enum):
     """How pickling a task handles secrets.
 
     `SENT`: secrets go along. `READ_THERE`: a secret from a file goes as the file's name, and the task reads the file
@@ -22,21 +22,21 @@ class Travel(Enum):
     STAYS = "stays"
 
 
-_travel: ContextVar[Travel] = ContextVar("offsite-secrets", default=Travel.STAYS)
+_travel: ContextVar[SecretHandling] = ContextVar("offsite-secrets", default=SecretHandling.STAYS)
 
 
 @contextmanager
-def secrets_travel(way: Travel) -> Iterator[None]:
+def handle_secrets(handling: SecretHandling) -> Iterator[None]:
     """A block in which this thread pickles secrets by `handling`; outside of such a block, secrets are never
     pickled."""
-    token = _travel.set(way)
+    token = _travel.set(handling)
     try:
         yield
     finally:
         _travel.reset(token)
 
 
-def way_of_secrets() -> Travel:
+def secret_handling() -> SecretHandling:
     return _travel.get()
 
 
@@ -64,15 +64,15 @@ class Secret:
 
     def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
         """Pickle the secret. Raises `SecretStays`. An empty text is no secret."""
-        match way_of_secrets() if self._text else Travel.SENT:
-            case Travel.SENT:
+        match secret_handling() if self._text else SecretHandling.SENT:
+            case SecretHandling.SENT:
                 return Secret, (self._text,)
-            case Travel.READ_THERE:
+            case SecretHandling.READ_THERE:
                 raise SecretStays(
                     "a task would carry a password, key or token of Kafka that comes from no file of --kafka-config",
                     hint="give it in a file that every executor has at the same path: --kafka-config FILE",
                 )
-            case Travel.STAYS:
+            case SecretHandling.STAYS:
                 raise SecretStays(
                     "a task would carry a password, key or token of Kafka over a network that Spark does not encrypt",
                     hint="switch on spark.authenticate and spark.network.crypto.enabled, here and on the cluster; or"

@@ -27,19 +27,19 @@ _POWERS = ("", "k", "m", "g", "t")
 
 def parse_size(text: str, option: str) -> int:
     """Parse `10GiB`, `1.5 TB` or `500MB` into bytes. Raises `BadOption` with the name `option`."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise BadOption(f"{option}: {text[:100]!r} is no size", hint=f"write it as {option} 10GiB")
-    return int(_bytes_of(found))
+    return int(_bytes_of(match))
 
 
 def parse_rate(text: str, option: str) -> int:
     """Parse `50MB`, `1.5 MiB` or `20MB/s` into bytes per second. Raises `BadOption` with the name `option`."""
-    found = _SIZE.fullmatch(text.strip().removesuffix("/s"))
-    rate = _bytes_of(found) if found else 0
+    match = _SIZE.fullmatch(text.strip().removesuffix("/s"))
+    rate = _bytes_of(match) if match else 0
     if rate < LEAST_RATE:
-        what = "is no size" if found is None else f"is below the least, {LEAST_RATE // 1000}kB a second"
-        raise BadOption(f"{option}: {text[:100]!r} {what}", hint=f"give bytes per second, as in {option} 50MB")
+        problem = "is no size" if match is None else f"is below the least, {LEAST_RATE // 1000}kB a second"
+        raise BadOption(f"{option}: {text[:100]!r} {problem}", hint=f"give bytes per second, as in {option} 50MB")
     if rate > MOST_RATE:
         raise BadOption(
             f"{option}: {text[:100]!r} is above the most, 1000TB a second",
@@ -48,9 +48,9 @@ def parse_rate(text: str, option: str) -> int:
     return int(rate)
 
 
-def _bytes_of(found: re.Match[str]) -> float:
-    unit: int = (KIB if found[3] else 1000) ** _POWERS.index(found[2].lower())
-    return float(found[1]) * unit
+def _bytes_of(match: re.Match[str]) -> float:
+    unit: int = (KIB if match[3] else 1000) ** _POWERS.index(match[2].lower())
+    return float(match[1]) * unit
 
 
 LEAST_RATE = 10_000

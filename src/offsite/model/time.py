@@ -42,10 +42,10 @@ def _number_ago(text: str) -> int:
 
 def parse_duration_s(text: str) -> float:
     """Parse a duration as a person writes it (`500ms`, `10s`, `5m`, `2h`) → seconds. Raises `BadOption`."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise BadOption(f"{text!r} is not a duration", hint="write it as 500ms, 10s, 5m or 2h")
-    duration_s = float(found[1]) * UNIT_MS[found[2]] / 1000
+    duration_s = float(match[1]) * UNIT_MS[match[2]] / 1000
     if duration_s > _MAX_DURATION_S:
         raise BadOption(f"{text[:100]} is longer than anything can wait", hint="write it as 500ms, 10s, 5m or 2h")
     return duration_s

@@ -36,7 +36,7 @@ def let_interrupt() -> None:
 
 
 @contextmanager
-def told_of_interruption(tell: Callable[[], None]) -> Iterator[None]:
+def notify_interruption(tell: Callable[[], None]) -> Iterator[None]:
     """A block in which `tell` is called, in the signal handler, as soon as somebody wants to interrupt."""
     before, _Pending.tell = _Pending.tell, tell
     try:

@@ -18,11 +18,11 @@ class Wait:
 
     __slots__ = ("_what", "since_s")
 
-    def __init__(self, what: Callable[[], str], *, since_s: float) -> None:
-        self._what, self.since_s = what, since_s
+    def __init__(self, describe: Callable[[], str], *, since_s: float) -> None:
+        self._what, self.since_s = describe, since_s
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         return self._what()
 
     def __enter__(self) -> Self:

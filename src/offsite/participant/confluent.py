@@ -34,19 +34,19 @@ def participant(
     from confluent_kafka import Consumer, Producer
 
     reports = Assignment()
-    own = {**producer, "acks": "all", "enable.idempotence": True}
+    config = {**producer, "acks": "all", "enable.idempotence": True}
     if settings.form is Form.ACKS:
-        own["message.timeout.ms"] = delivery_timeout_ms(settings.lease_ms)
+        config["message.timeout.ms"] = delivery_timeout_ms(settings.lease_ms)
     reader = None
     if consumer is not None:
         reader = Consumer({**consumer, "enable.auto.commit": False, "enable.auto.offset.store": False})
         reader.subscribe(
             list(topics),
-            on_assign=lambda _, found: reports.assigned(map(_where, found)),
+            on_assign=lambda _, partitions: reports.assigned(map(_where, partitions)),
             on_revoke=lambda _, gone: reports.revoked(map(_where, gone)),
             on_lost=lambda _, gone: reports.revoked(map(_where, gone)),
         )
-    client = ConfluentClient(producer=Producer(own), consumer=reader, reports=reports)
+    client = ConfluentClient(producer=Producer(config), consumer=reader, reports=reports)
     control = ConfluentControl(producer, settings)
     return Participant(client=client, control=control, reports=reports, settings=settings)
 
@@ -101,31 +101,33 @@ class ConfluentClient:
     def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Committed]:
         from confluent_kafka import TopicPartition as Theirs
 
-        asked = [Theirs(each.topic, each.partition) for each in partitions]
-        found = self._reader.committed(asked, timeout=ANSWER_S)
+        requested = [Theirs(partition.topic, partition.partition) for partition in partitions]
+        answers = self._reader.committed(requested, timeout=ANSWER_S)
         return {
-            _where(each): Committed(offset=each.offset, metadata=each.metadata or "")
-            for each in found
-            if each.offset >= 0
+            _where(answer): Committed(offset=answer.offset, metadata=answer.metadata or "")
+            for answer in answers
+            if answer.offset >= 0
         }
 
     def commit(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
         from confluent_kafka import KafkaException
         from confluent_kafka import TopicPartition as Theirs
 
-        asked = [Theirs(each.topic, each.partition, offset, metadata) for each, offset in offsets.items()]
+        requested = [
+            Theirs(partition.topic, partition.partition, offset, metadata) for partition, offset in offsets.items()
+        ]
         try:
-            done = self._reader.commit(offsets=asked, asynchronous=False)
+            answers = self._reader.commit(offsets=requested, asynchronous=False)
         except KafkaException as problem:
             raise NotCommitted(f"the group did not take the offsets: {problem}") from problem
-        if refused := next((each.error for each in done if each.error), None):
+        if refused := next((answer.error for answer in answers if answer.error), None):
             raise NotCommitted(f"the group did not take the offsets: {refused}")
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         from confluent_kafka import TopicPartition as Theirs
 
-        for each, offset in positions.items():
-            self._reader.seek(Theirs(each.topic, each.partition, offset))
+        for partition, offset in positions.items():
+            self._reader.seek(Theirs(partition.topic, partition.partition, offset))
 
     def flush(self) -> None:
         while self._producer.flush(ANSWER_S):
@@ -145,8 +147,8 @@ class ConfluentClient:
         if problem is not None:
             self._reports.given_up(str(problem))
         else:
-            done = _record(message)
-            self._reports.delivered(done.where, done.offset)
+            record = _record(message)
+            self._reports.delivered(record.where, record.offset)
 
 
 class ConfluentControl:
@@ -157,13 +159,17 @@ class ConfluentControl:
         from confluent_kafka import Consumer, Producer
 
         self.topic = settings.control_topic
-        shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
+        shared = {name: value for name, value in connection.items() if name.startswith(_CONNECTION)}
         _make_topic(shared, self.topic)
         limit_ms = int(ANSWER_S * 1000)
         self._producer = Producer({**shared, "acks": "all", "enable.idempotence": True, "message.timeout.ms": limit_ms})
         # A group id is required, but no group is joined. Deleted records are an error: nothing is skipped.
-        own = {"enable.auto.commit": False, "auto.offset.reset": "error", "fetch.wait.max.ms": _FETCH_WAIT_MS}
-        self._consumer = Consumer({**shared, "group.id": self.topic, **own})
+        consumer_config = {
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": _FETCH_WAIT_MS,
+        }
+        self._consumer = Consumer({**shared, "group.id": self.topic, **consumer_config})
 
     def append(self, value: bytes) -> None:
         from confluent_kafka import KafkaException
@@ -249,5 +255,5 @@ def _record(message: confluent_kafka.Message) -> Record:
     )
 
 
-def _where(found: confluent_kafka.TopicPartition) -> TopicPartition:
-    return TopicPartition(found.topic, found.partition)
+def _where(partition: confluent_kafka.TopicPartition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.partition)

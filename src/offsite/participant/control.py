@@ -40,7 +40,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenRecord:
     """Checkpoint `id` begins."""
 
     id: int
@@ -62,7 +62,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Presence:
+class SignRecord:
     """A sign of life or end of a session; its lease lasts `lease_ms` from here."""
 
     sign: Sign
@@ -71,7 +71,7 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acked:
+class AckRecord:
     """Everything that the session stamped with less than `id` is in its partitions. Also a sign of life."""
 
     session: Session
@@ -79,7 +79,7 @@ class Acked:
     lease_ms: int
 
 
-ControlRecord = Opened | Presence | Acked
+ControlRecord = OpenRecord | SignRecord | AckRecord
 
 
 def format_record(record: ControlRecord) -> bytes:
@@ -100,11 +100,11 @@ def parse_record(value: bytes | None) -> ControlRecord | None:
         raise UnknownVersion(f"a record of the control topic has version {version}; this offsite knows {_VERSION}")
     match data.get("kind"):
         case "open":
-            return Opened(id=_integer(data, "id", least=1), form=_form(data))
+            return OpenRecord(id=_integer(data, "id", least=1), form=_form(data))
         case "join" | "beat" | "leave" as sign:
-            return Presence(sign=Sign(sign), session=_session(data), lease_ms=_lease_ms(data))
+            return SignRecord(sign=Sign(sign), session=_session(data), lease_ms=_lease_ms(data))
         case "ack":
-            return Acked(session=_session(data), id=_integer(data, "id", least=1), lease_ms=_lease_ms(data))
+            return AckRecord(session=_session(data), id=_integer(data, "id", least=1), lease_ms=_lease_ms(data))
         case str():
             return None
     raise Unreadable("a record of the control topic has no kind")
@@ -137,54 +137,56 @@ class ControlState:
         """The state after `record`, read at `read_at_ms` of a clock that never goes back. A lease counts from the
         reading and not from the writing: foreign clocks are not believed."""
         match record:
-            case Opened():
+            case OpenRecord():
                 by_acks = record.id if record.form is Form.ACKS else 0
                 newest, newest_by_acks = max(self.newest, record.id), max(self.newest_by_acks, by_acks)
                 return replace(self, newest=newest, newest_by_acks=newest_by_acks)
-            case Presence(sign=Sign.LEAVE):
-                return replace(self, stays={each: stay for each, stay in self.stays.items() if each != record.session})
-            case Presence():
+            case SignRecord(sign=Sign.LEAVE):
+                return replace(
+                    self, stays={session: stay for session, stay in self.stays.items() if session != record.session}
+                )
+            case SignRecord():
                 return self._with(record.session, self._stay(record, read_at_ms=read_at_ms))
-            case Acked():
+            case AckRecord():
                 stay = self._stay(record, read_at_ms=read_at_ms)
                 return self._with(record.session, replace(stay, acked=max(stay.acked, record.id)))
         return self
 
     def alive(self, *, now_ms: int) -> frozenset[Session]:
         """The sessions whose lease lasts at `now_ms`, by the clock of `read_at_ms`."""
-        return frozenset(each for each, stay in self.stays.items() if now_ms < stay.until_ms)
+        return frozenset(session for session, stay in self.stays.items() if now_ms < stay.until_ms)
 
     def missing(self, checkpoint: int, *, now_ms: int) -> frozenset[Session]:
         """The living sessions that have not acknowledged `checkpoint`: its opener waits until none is left."""
-        return frozenset(each for each in self.alive(now_ms=now_ms) if self.stays[each].acked < checkpoint)
+        return frozenset(session for session in self.alive(now_ms=now_ms) if self.stays[session].acked < checkpoint)
 
     def lapsed(self, *, now_ms: int) -> Iterator[Session]:
         """The sessions that neither left nor beat in time; a long-running reader forgets them with `without`."""
-        yield from (each for each, stay in self.stays.items() if stay.until_ms <= now_ms)
+        yield from (session for session, stay in self.stays.items() if stay.until_ms <= now_ms)
 
     def without(self, sessions: frozenset[Session]) -> ControlState:
-        return replace(self, stays={each: stay for each, stay in self.stays.items() if each not in sessions})
+        return replace(self, stays={session: stay for session, stay in self.stays.items() if session not in sessions})
 
     def _with(self, session: Session, stay: Stay) -> ControlState:
         return replace(self, stays={**self.stays, session: stay})
 
-    def _stay(self, sign: Presence | Acked, *, read_at_ms: int) -> Stay:
+    def _stay(self, sign: SignRecord | AckRecord, *, read_at_ms: int) -> Stay:
         """Update a stay. A beat of a session without a known join counts as its join, but says nothing about the time
         of the join."""
-        until_ms, known = read_at_ms + sign.lease_ms, self.stays.get(sign.session)
-        if known is not None:
-            return replace(known, lease_ms=sign.lease_ms, until_ms=max(until_ms, known.until_ms))
-        is_join = isinstance(sign, Presence) and sign.sign is Sign.JOIN
+        until_ms, stay = read_at_ms + sign.lease_ms, self.stays.get(sign.session)
+        if stay is not None:
+            return replace(stay, lease_ms=sign.lease_ms, until_ms=max(until_ms, stay.until_ms))
+        is_join = isinstance(sign, SignRecord) and sign.sign is Sign.JOIN
         return Stay(lease_ms=sign.lease_ms, until_ms=until_ms, acked=self.newest if is_join else 0)
 
 
 def _fields(record: ControlRecord) -> dict[str, str | int]:
     match record:
-        case Opened():
+        case OpenRecord():
             return {"kind": "open", "id": record.id, "form": record.form.value}
-        case Presence():
+        case SignRecord():
             return {"kind": record.sign.value, **_session_fields(record.session), "lease_ms": record.lease_ms}
-        case Acked():
+        case AckRecord():
             return {
                 "kind": "ack",
                 **_session_fields(record.session),

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from offsite.participant.control import ControlState, Opened, parse_record
+from offsite.participant.control import ControlState, OpenRecord, parse_record
 from offsite.participant.errors import ParticipantError
 from offsite.participant.membership import Membership
 from offsite.participant.number import (
@@ -36,8 +36,8 @@ from offsite.participant.number import (
     stamped,
 )
 from offsite.participant.ports import Clock, ControlLog, ControlRead, Group, Record
-from offsite.participant.reading import Reading
-from offsite.participant.writing import Writing
+from offsite.participant.reading import ReadPositions
+from offsite.participant.writing import SentOutputs
 
 OnCheckpoint = Callable[[int, Mapping[TopicPartition, int]], None]
 OnLost = Callable[[Iterable[TopicPartition]], None]
@@ -76,8 +76,8 @@ class ParticipantCore:
         self._clock = clock
         self._membership = membership
         self._hooks = hooks
-        self._reading = Reading()
-        self._writing = Writing()
+        self._reading = ReadPositions()
+        self._writing = SentOutputs()
         self._opened = ControlState()
         self._control_end = 0
         self._control_last: bytes | None = None
@@ -189,11 +189,11 @@ class ParticipantCore:
 
     def _learn_of_commits(self) -> None:
         unknown = self._reading.unknown()
-        found = self._group.committed(unknown) if unknown else {}
-        notes = [parse_note(each.metadata) for each in found.values()]
-        for where, committed in found.items():
+        committed_offsets = self._group.committed(unknown) if unknown else {}
+        notes = [parse_note(committed.metadata) for committed in committed_offsets.values()]
+        for where, committed in committed_offsets.items():
             self._reading.begin_at(where, committed.offset)
-        self._reach_if_opened(max((each.number for each in notes if each), default=0))
+        self._reach_if_opened(max((note.number for note in notes if note), default=0))
         self._reading.asked(unknown)
 
     def _is_read_due(self, every_ms: int) -> bool:
@@ -202,13 +202,13 @@ class ParticipantCore:
 
     def _read_control(self) -> None:
         now_ms = self._clock.now_ms()
-        found = self._new_in_control()
-        for value in found.values:
+        control_read = self._new_in_control()
+        for value in control_read.values:
             record = parse_record(value)
-            if isinstance(record, Opened):
+            if isinstance(record, OpenRecord):
                 self._opened = self._opened.after(record, read_at_ms=now_ms)
-        self._control_end, self._read_ms = found.end, now_ms
-        self._control_last = found.values[-1] if found.values else None
+        self._control_end, self._read_ms = control_read.end, now_ms
+        self._control_last = control_read.values[-1] if control_read.values else None
         self._reach(self._opened.newest)
 
     def _new_in_control(self) -> ControlRead:
@@ -216,8 +216,8 @@ class ParticipantCore:
         length, and is read completely."""
         if self._control_end == 0:
             return self._control.read_from(0)
-        found = self._control.read_from(self._control_end - 1)
-        return found if found.values[:1] == (self._control_last,) else self._control.read_from(0)
+        control_read = self._control.read_from(self._control_end - 1)
+        return control_read if control_read.values[:1] == (self._control_last,) else self._control.read_from(0)
 
     def _reach_if_opened(self, number: int) -> None:
         """Reach `number` if opened. A number that is not yet known is looked up by reading the control topic once more;

@@ -33,14 +33,14 @@ def participant(
     from kafka import KafkaConsumer
 
     reports = Assignment()
-    own = {**producer, "acks": "all"}
+    config = {**producer, "acks": "all"}
     if settings.form is Form.ACKS:
-        own |= _timeouts(settings.lease_ms)
+        config |= _timeouts(settings.lease_ms)
     reader = None
     if consumer is not None:
         reader = KafkaConsumer(**{**consumer, "enable_auto_commit": False})
         reader.subscribe(list(topics), listener=_listener(reports))
-    client = KafkaPythonClient(producer=RenewableProducer(own), consumer=reader, reports=reports)
+    client = KafkaPythonClient(producer=RenewableProducer(config), consumer=reader, reports=reports)
     control = KafkaPythonControl(producer, settings)
     return Participant(client=client, control=control, reports=reports, settings=settings)
 
@@ -58,8 +58,8 @@ class KafkaPythonClient:
         self._settle()
         if self._consumer is None:
             return None
-        found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=1)
-        return next((_record(each) for batch in found.values() for each in batch), None)
+        batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=1)
+        return next((_record(message) for batch in batches.values() for message in batch), None)
 
     def prepare(self, topic: str) -> None:
         self._producer.current().partitions_for(topic)
@@ -77,26 +77,28 @@ class KafkaPythonClient:
         return True
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Committed]:
-        found = {each: self._reader.committed(_theirs(each), metadata=True) for each in partitions}
+        answers = {partition: self._reader.committed(_theirs(partition), metadata=True) for partition in partitions}
         return {
-            each: Committed(offset=held.offset, metadata=held.metadata or "")
-            for each, held in found.items()
-            if held is not None and held.offset >= 0
+            partition: Committed(offset=committed.offset, metadata=committed.metadata or "")
+            for partition, committed in answers.items()
+            if committed is not None and committed.offset >= 0
         }
 
     def commit(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
         from kafka.errors import KafkaError  # type: ignore[import-untyped]
         from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
-        asked = {_theirs(each): OffsetAndMetadata(offset, metadata, -1) for each, offset in offsets.items()}
+        requested = {
+            _theirs(partition): OffsetAndMetadata(offset, metadata, -1) for partition, offset in offsets.items()
+        }
         try:
-            self._reader.commit(asked, timeout_ms=_ANSWER_MS)
+            self._reader.commit(requested, timeout_ms=_ANSWER_MS)
         except KafkaError as problem:
             raise NotCommitted(f"the group did not take the offsets: {problem}") from problem
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        for each, offset in positions.items():
-            self._reader.seek(_theirs(each), offset)
+        for partition, offset in positions.items():
+            self._reader.seek(_theirs(partition), offset)
 
     def flush(self) -> None:
         """Wait for all reports. Every record is given up in the end, so the loop ends."""
@@ -122,12 +124,12 @@ class KafkaPythonClient:
         from kafka.errors import KafkaError
 
         try:
-            done = sent.get(timeout=self._producer.patience_s)
+            metadata = sent.get(timeout=self._producer.patience_s)
         except KafkaError as problem:
             self._reports.given_up(str(problem))
             self._producer.give_up(producer)
         else:
-            self._reports.delivered(TopicPartition(done.topic, done.partition), done.offset)
+            self._reports.delivered(TopicPartition(metadata.topic, metadata.partition), metadata.offset)
 
 
 class KafkaPythonControl:
@@ -137,7 +139,7 @@ class KafkaPythonControl:
         """`connection`: the configuration of a producer."""
         from kafka import KafkaConsumer
 
-        shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
+        shared = {name: value for name, value in connection.items() if name.startswith(_CONNECTION)}
         self.topic = settings.control_topic
         _make_topic(shared, self.topic)
         limits = dict.fromkeys(_WAITS, _ANSWER_MS)
@@ -178,11 +180,11 @@ class KafkaPythonControl:
         self._consumer.seek(self._where, at)
         values: list[bytes | None] = []
         while at < high:
-            found = self._consumer.poll(timeout_ms=_ANSWER_MS).get(self._where)
-            if not found:
+            messages = self._consumer.poll(timeout_ms=_ANSWER_MS).get(self._where)
+            if not messages:
                 raise ControlUnavailable(f"{self.topic} did not answer within {ANSWER_S:.0f} s")
-            values.extend(each.value for each in found)
-            at = found[-1].offset + 1
+            values.extend(message.value for message in messages)
+            at = messages[-1].offset + 1
         return ControlRead(values=tuple(values), end=at)
 
 
@@ -218,23 +220,23 @@ def _listener(reports: Assignment) -> Any:  # noqa: ANN401 - kafka-python has no
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-            reports.assigned(TopicPartition(each.topic, each.partition) for each in assigned)
+            reports.assigned(TopicPartition(partition.topic, partition.partition) for partition in assigned)
 
         def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-            reports.revoked(TopicPartition(each.topic, each.partition) for each in revoked)
+            reports.revoked(TopicPartition(partition.topic, partition.partition) for partition in revoked)
 
     return Listener()
 
 
-def _record(found: Any) -> Record:  # noqa: ANN401 - kafka-python has no types
+def _record(message: Any) -> Record:  # noqa: ANN401 - kafka-python has no types
     return Record(
-        topic=found.topic,
-        partition=found.partition,
-        offset=found.offset,
-        key=found.key,
-        value=found.value,
-        headers=tuple(found.headers),
-        timestamp_ms=found.timestamp,
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        key=message.key,
+        value=message.value,
+        headers=tuple(message.headers),
+        timestamp_ms=message.timestamp,
     )
 
 

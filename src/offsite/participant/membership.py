@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from offsite.participant.control import Acked, Presence, Session, Sign, format_record
+from offsite.participant.control import AckRecord, Session, Sign, SignRecord, format_record
 from offsite.participant.errors import LeaseLost
 from offsite.participant.lease import Lease, read_every_ms
 from offsite.participant.ports import Clock, ControlLog
@@ -21,7 +21,7 @@ def random_session() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
+class _SessionLease:
     session: Session
     lease: Lease
 
@@ -44,7 +44,7 @@ class Membership:
         self._lease_ms = lease_ms
         self.read_every_ms = read_every_ms(lease_ms)
         self._new_session = new_session
-        self._held: _Held | None = None
+        self._session_lease: _SessionLease | None = None
         self._lock = threading.Lock()
 
     def join(self, catch_up: Callable[[], None]) -> None:
@@ -56,22 +56,22 @@ class Membership:
         sent_ms = self._clock.now_ms()
         self._say(Sign.JOIN, session)
         catch_up()
-        self._hold(_Held(session=session, lease=Lease(lease_ms=self._lease_ms, confirmed_ms=sent_ms)))
+        self._hold(_SessionLease(session=session, lease=Lease(lease_ms=self._lease_ms, confirmed_ms=sent_ms)))
 
     def beat(self) -> None:
         """Beat, if due. A session with a lost lease is over: it does not beat again."""
-        held, sent_ms = self._held, self._clock.now_ms()
-        if held is None or not held.lease.holds(sent_ms) or not held.lease.is_due(sent_ms):
+        session_lease, sent_ms = self._session_lease, self._clock.now_ms()
+        if session_lease is None or not session_lease.lease.holds(sent_ms) or not session_lease.lease.is_due(sent_ms):
             return
-        self._say(Sign.BEAT, held.session)
+        self._say(Sign.BEAT, session_lease.session)
         with self._lock:
-            if self._held is not None and self._held.session == held.session:
-                self._held = replace(held, lease=held.lease.confirmed(sent_ms))
+            if self._session_lease is not None and self._session_lease.session == session_lease.session:
+                self._session_lease = replace(session_lease, lease=session_lease.lease.confirmed(sent_ms))
 
     @property
     def holds(self) -> bool:
-        held = self._held
-        return held is not None and held.lease.holds(self._clock.now_ms())
+        session_lease = self._session_lease
+        return session_lease is not None and session_lease.lease.holds(self._clock.now_ms())
 
     def check(self) -> None:
         """Raise `LeaseLost` unless a record may be produced now."""
@@ -79,20 +79,20 @@ class Membership:
             raise LeaseLost(f"{self._name!r} could not say in time that it is there, and must not produce")
 
     def ack(self, checkpoint: int) -> None:
-        if self._held is not None:
-            acked = Acked(session=self._held.session, id=checkpoint, lease_ms=self._lease_ms)
+        if self._session_lease is not None:
+            acked = AckRecord(session=self._session_lease.session, id=checkpoint, lease_ms=self._lease_ms)
             self._control.append(format_record(acked))
 
     def leave(self) -> None:
         """Leave. All records have arrived: nobody need wait for the session."""
-        held = self._held
+        session_lease = self._session_lease
         self._hold(None)
-        if held is not None:
-            self._say(Sign.LEAVE, held.session)
+        if session_lease is not None:
+            self._say(Sign.LEAVE, session_lease.session)
 
     def _say(self, sign: Sign, session: Session) -> None:
-        self._control.append(format_record(Presence(sign=sign, session=session, lease_ms=self._lease_ms)))
+        self._control.append(format_record(SignRecord(sign=sign, session=session, lease_ms=self._lease_ms)))
 
-    def _hold(self, held: _Held | None) -> None:
+    def _hold(self, session_lease: _SessionLease | None) -> None:
         with self._lock:
-            self._held = held
+            self._session_lease = session_lease

@@ -75,10 +75,10 @@ class Stamp:
 
 def parse_stamp(value: bytes | None) -> Stamp | None:
     """The stamp in a header's `value`; None for anything else, which counts as no stamp."""
-    found = None if value is None else _STAMP.fullmatch(value)
-    if found is None or int(found[1]) > MAX_NUMBER:
+    match = None if value is None else _STAMP.fullmatch(value)
+    if match is None or int(match[1]) > MAX_NUMBER:
         return None
-    return Stamp(int(found[1]), Form(found[2].decode()), found[3].decode(), found[4].decode())
+    return Stamp(int(match[1]), Form(match[2].decode()), match[3].decode(), match[4].decode())
 
 
 def stamp_of(headers: Iterable[Header] | None, topic: str) -> Stamp | None:
@@ -91,21 +91,21 @@ def marker_of(key: bytes | None, value: bytes | None, headers: Iterable[Header] 
     not exist."""
     if key != MARKER_KEY or value is not None:
         return None
-    found = _highest(headers, MARKER_HEADER, topic)
-    return found.number or None if found else None
+    stamp = _highest(headers, MARKER_HEADER, topic)
+    return stamp.number or None if stamp else None
 
 
 def number_of(headers: Iterable[Header] | None, topic: str, control_topic: str) -> int:
     """The number that a reader of a record of `topic`, with checkpoints opened in `control_topic`, must have before
     handling the record; 0 without a number."""
-    stamps = (each for name in (STAMP_HEADER, MARKER_HEADER) for each in _stamps(headers, name, topic))
-    return max((each.number for each in stamps if each.control_topic == control_topic), default=0)
+    stamps = (stamp for name in (STAMP_HEADER, MARKER_HEADER) for stamp in _stamps(headers, name, topic))
+    return max((stamp.number for stamp in stamps if stamp.control_topic == control_topic), default=0)
 
 
 def stamped(headers: Iterable[Header] | None, stamp: Stamp) -> list[Header]:
     """`headers` with `stamp`, without earlier stamps and markers: applications pass on the headers of their inputs."""
-    others = [each for each in headers or () if each[0] not in {STAMP_HEADER, MARKER_HEADER}]
-    return [*others, (STAMP_HEADER, stamp.format())]
+    own_headers = [header for header in headers or () if header[0] not in {STAMP_HEADER, MARKER_HEADER}]
+    return [*own_headers, (STAMP_HEADER, stamp.format())]
 
 
 def marker_headers(number: int, topic: str, control_topic: str) -> list[Header]:
@@ -148,19 +148,19 @@ def parse_note(metadata: str | None) -> CommitNote | None:
 
 
 def _named(outputs: Mapping[TopicPartition, int]) -> str:
-    return ",".join(f"{each}@{outputs[each]}" for each in sorted(outputs))
+    return ",".join(f"{partition}@{outputs[partition]}" for partition in sorted(outputs))
 
 
 def _parse_outputs(text: str) -> dict[TopicPartition, int] | None:
     if text == _ANY_OUTPUT:
         return None
     outputs: dict[TopicPartition, int] = {}
-    for item in text.split(",") if text else ():
-        found = _OUTPUT.fullmatch(item)
-        if found is None or int(found[2]) > MAX_PARTITION or int(found[3]) > MAX_NUMBER:
-            raise Unreadable(f"a commit names an output that cannot be: {item[:100]!r}")
-        where = TopicPartition(found[1], int(found[2]))
-        outputs[where] = max(int(found[3]), outputs.get(where, 0))
+    for output in text.split(",") if text else ():
+        match = _OUTPUT.fullmatch(output)
+        if match is None or int(match[2]) > MAX_PARTITION or int(match[3]) > MAX_NUMBER:
+            raise Unreadable(f"a commit names an output that cannot be: {output[:100]!r}")
+        where = TopicPartition(match[1], int(match[2]))
+        outputs[where] = max(int(match[3]), outputs.get(where, 0))
     return outputs
 
 

@@ -131,10 +131,10 @@ class Participant:
     ) -> None:
         """Hand a record to the producer, with the stamp. Raises `LeaseLost` or `NotDelivered`: give up the record being
         handled, and go on with `poll()`."""
-        given = tuple(headers)
+        own_headers = tuple(headers)
         while True:
             self._client.prepare(topic)
-            stamped = self._core.outgoing(given, topic)
+            stamped = self._core.outgoing(own_headers, topic)
             if self._client.send(Outgoing(topic=topic, value=value, key=key, partition=partition, headers=stamped)):
                 return
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from offsite.participant.number import TopicPartition
 
 
-class Reading:
+class ReadPositions:
     """For every assigned partition: the next offset to handle, where known, and the offset to go back to."""
 
     def __init__(self) -> None:
@@ -24,12 +24,12 @@ class Reading:
         self._assigned.update(fresh)
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        for each in partitions:
-            self._assigned.discard(each)
-            self._asked.discard(each)
-            self._begun.discard(each)
-            self._next.pop(each, None)
-            self._safe.pop(each, None)
+        for partition in partitions:
+            self._assigned.discard(partition)
+            self._asked.discard(partition)
+            self._begun.discard(partition)
+            self._next.pop(partition, None)
+            self._safe.pop(partition, None)
 
     def unknown(self) -> tuple[TopicPartition, ...]:
         """The partitions whose committed offset has not been asked for yet."""
@@ -62,14 +62,14 @@ class Reading:
 
     def uncommitted(self) -> dict[TopicPartition, int]:
         """The positions that have moved since their commit."""
-        return {each: offset for each, offset in self._next.items() if offset != self._safe[each]}
+        return {partition: offset for partition, offset in self._next.items() if offset != self._safe[partition]}
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._safe.update(offsets)
 
     def back(self) -> dict[TopicPartition, int]:
         """Where to continue reading so that all uncommitted records are handled again."""
-        return {each: self._safe[each] for each in self.uncommitted()}
+        return {partition: self._safe[partition] for partition in self.uncommitted()}
 
     def went_back(self, positions: Mapping[TopicPartition, int]) -> None:
         self._next.update(positions)

@@ -11,7 +11,7 @@ MAX_OUTPUTS = 1_000
 """More partitions than the metadata of a commit can name in any case."""
 
 
-class Writing:
+class SentOutputs:
     def __init__(self) -> None:
         self._reports: deque[tuple[TopicPartition, int] | str] = deque()
         self._outputs: dict[TopicPartition, int] = {}

@@ -18,17 +18,17 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
-from offsite.repository.catalog import Catalog, Kept
-from offsite.repository.commit import UNACCOUNTED, Changes, Commit, RecordedHole
+from offsite.repository.catalog import Catalog, WrittenCatalog
+from offsite.repository.commit import UNACCOUNTED, Commit, CommitChanges, RecordedHole
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.coverage import let_go_of_needed, removed_since
+from offsite.repository.coverage import find_needed_but_expired, find_removed
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import FIRST_SEQ, BackupState
-from offsite.stores.looking_store import LookingStore, reading_now_ms
+from offsite.stores.looking_store import ClockFallbackStore, display_now_ms
 from offsite.stores.store import Store
 
 UNFINISHED_AFTER_MS = 24 * 3_600_000
@@ -41,7 +41,7 @@ OnDamage = Callable[[str], None]
 """Takes a sentence about a problem of a backup that remains usable."""
 
 
-def tell_journal(problem: str) -> None:
+def log_problem(problem: str) -> None:
     """Log the problem, for callers without a handler of their own."""
     warned("damaged", why=problem)
 
@@ -57,8 +57,8 @@ class Backup:
 
     store: Store
     descriptor: BackupDescriptor
-    on_damage: OnDamage = tell_journal
-    goes_on: bool = False
+    on_damage: OnDamage = log_problem
+    allows_newer_format: bool = False
     as_of: int | None = None
     records_at: Store | None = None
 
@@ -67,11 +67,11 @@ class Backup:
         """The store for records of restores, drills and group changes. Its clock dates the records."""
         return self.store if self.records_at is None else self.records_at
 
-    def asked_now_ms(self) -> int:
+    def reference_now_ms(self) -> int:
         """The time (epoch ms) from which relative times such as `2h-ago` count back: the clock of the backup's own
         store, wherever records lie. With a separate record store the backup's store may deny the write behind a reading
         of its clock. In such a case this machine's clock counts."""
-        return self.store.now_ms() if self.records_at is None else reading_now_ms(self.store)
+        return self.store.now_ms() if self.records_at is None else display_now_ms(self.store)
 
     @property
     def layout(self) -> BackupLayout:
@@ -85,26 +85,28 @@ class Backup:
     def catalog(self) -> Catalog:
         return Catalog(log=self.log)
 
-    def keeping_records(self, place: Store) -> Backup:
+    def with_records_at(self, place: Store) -> Backup:
         """This backup with its restore records in `place`, a store for records alone. Raises `RestoreRefused`,
         `DamagedObject`, and errors of the store."""
         from offsite.repository.restores.elsewhere import check_records_of  # rarely needed
 
         check_records_of(place, self.descriptor)
-        return replace(self, records_at=LookingStore(place) if isinstance(self.store, LookingStore) else place)
+        return replace(
+            self, records_at=ClockFallbackStore(place) if isinstance(self.store, ClockFallbackStore) else place
+        )
 
-    def looking(self) -> Backup:
+    def read_only(self) -> Backup:
         """This backup for callers that change nothing. Works on a store without write access."""
-        return replace(self, store=LookingStore(self.store))
+        return replace(self, store=ClockFallbackStore(self.store))
 
-    def reading(self, *, is_named: bool, as_of: int | None = None) -> Backup:
+    def for_reading(self, *, is_named: bool, as_of: int | None = None) -> Backup:
         """This backup, for reading a restore point.
 
         `is_named`: the user named the restore point by number or id. `as_of`: the backup as of this commit; later
         commits are ignored, whoever wrote them.
         """
-        known = self if as_of is None else replace(self, as_of=as_of)
-        return replace(known, goes_on=True) if is_named else known
+        backup = self if as_of is None else replace(self, as_of=as_of)
+        return replace(backup, allows_newer_format=True) if is_named else backup
 
     def sound_state(self) -> BackupState:
         """The newest state for reading.
@@ -116,7 +118,7 @@ class Backup:
         if self.as_of is not None:
             return self._state_as_of(self.as_of)
         state = self.catalog.sound_state()
-        if state.is_outdated and not self.goes_on:
+        if state.is_outdated and not self.allows_newer_format:
             raise self._too_new(state)
         self._tell(state)
         return state
@@ -147,14 +149,14 @@ class Backup:
         self.check_point(seq, head=head)
         if seq == head.seq:
             served = head.as_point()
-            return replace(served, holes=(*served.holes, *let_go_of_needed(head, head=head)))
+            return replace(served, holes=(*served.holes, *find_needed_but_expired(head, head=head)))
         point = self.catalog.state(upto=seq)
         if point.seq != seq:
             raise damaged_commit(f"{self.layout.commit_key(point.seq + 1)} is missing")
         if self.log.previous_named_by(seq + 1) not in {None, point.head_hash}:
             raise damaged_commit(f"commit {seq} of {point.backup} is not the one that commit {seq + 1} names")
         served = point.served_by(head)
-        lost = (*let_go_of_needed(point, head=head), *removed_since(point, served, head=head))
+        lost = (*find_needed_but_expired(point, head=head), *find_removed(point, served, head=head))
         return replace(served, holes=(*served.holes, *lost))
 
     def check_point(self, seq: int, *, head: BackupState) -> None:
@@ -176,12 +178,12 @@ class Backup:
     def commit_at_time(self, time_ms: int, *, head: BackupState) -> int:
         """The number of the newest restore point of `head` committed at or before `time_ms` (store's clock, epoch ms).
         Raises `NoSuchRestorePoint`."""
-        found = head.history.latest_at(time_ms)
-        if found is None:
+        point = head.history.latest_at(time_ms)
+        if point is None:
             raise self._no_such(f"commit at or before {format_time(time_ms)}", head)
-        return found.seq
+        return point.seq
 
-    def commit(self, changes: Changes, *, base: BackupState, writer: str) -> BackupState:
+    def commit(self, changes: CommitChanges, *, base: BackupState, writer: str) -> BackupState:
         """Append one commit to `base`, the newest state known to the caller. Returns the state after the commit.
 
         Topics, positions and settings already in `base` are left out. `writer` must be unique to the run. The store is
@@ -210,8 +212,8 @@ class Backup:
         # 3. The store must show every new segment.
         self._check_stored(changes.segments)
         # 4. Write a catalog of `base` if due: the commit names its seal.
-        kept = self.catalog.write(base) if self.catalog.is_due(base) else Kept(seal="", state=base)
-        base = kept.state
+        catalog = self.catalog.write(base) if self.catalog.is_due(base) else WrittenCatalog(seal="", state=base)
+        base = catalog.state
         now_ms = self.store.now_ms()
         commit = Commit(
             backup=self.descriptor.name,
@@ -219,17 +221,17 @@ class Backup:
             previous=base.head_hash,
             writer=writer,
             committed_at_ms=max(now_ms, base.committed_at_ms),
-            changes=news(changes, base),
-            catalog=kept.seal,
+            changes=without_unchanged(changes, base),
+            catalog=catalog.seal,
         )
         # 5. Fold the new commit before it is written, and refuse what a reader would refuse.
-        sealed = self.log.sealed(commit)
-        state = fold(base, [sealed.stored])  # never write a commit that readers would refuse
+        encoded = self.log.encode(commit)
+        state = fold(base, [encoded.stored])  # never write a commit that readers would refuse
         for hole in _unaccounted(state) - _unaccounted(base):
             where = f"{hole.partition_id} [{hole.start}, {hole.end})"
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {where} without saying what is there")
         # 6. Append: from here on the commit counts.
-        check(self.log.append(sealed).hash == state.head_hash, f"the hash of commit {commit.seq}")
+        check(self.log.append(encoded).hash == state.head_hash, f"the hash of commit {commit.seq}")
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
         return replace(state, is_own=True)
 
@@ -256,18 +258,18 @@ class Backup:
         for segment in segments:
             if not segment.is_all_in(infos[segment.object_key]):
                 info = infos[segment.object_key]
-                found = "is missing" if info is None else f"has {info.size_bytes} bytes"
+                actual = "is missing" if info is None else f"has {info.size_bytes} bytes"
                 raise DamagedObject(
-                    f"{segment.object_key} was written with {segment.object_end} bytes and {found}",
+                    f"{segment.object_key} was written with {segment.object_end} bytes and {actual}",
                     hint="Spark workers and this machine must see the same repository; use shared storage or a URL",
                 )
 
     def _tell(self, state: BackupState) -> None:
         if not (why := state.unreadable):
             return
-        told = f"backup {state.backup} can be used up to commit {state.seq}, not what is behind it: {why}"
+        message = f"backup {state.backup} can be used up to commit {state.seq}, not what is behind it: {why}"
         since = "; what came since may have let data go, and what is gone of it is told where it is read"
-        self.on_damage(told + (since if state.is_outdated else ""))
+        self.on_damage(message + (since if state.is_outdated else ""))
 
     def _too_new(self, head: BackupState) -> FormatTooNew:
         newest = head.history[-1].seq if head.history else None
@@ -275,10 +277,10 @@ class Backup:
         whose = "upgrade offsite; where no newer one was ever used, somebody else put that object there"
         return FormatTooNew(head.unreadable, hint=whose if newest is None else whose + point)
 
-    def _no_such(self, wanted: str, head: BackupState) -> NoSuchRestorePoint:
-        known = f"{head.history[0].seq} to {head.history[-1].seq}" if head.history else "none yet"
+    def _no_such(self, description: str, head: BackupState) -> NoSuchRestorePoint:
+        commits = f"{head.history[0].seq} to {head.history[-1].seq}" if head.history else "none yet"
         return NoSuchRestorePoint(
-            f"backup {self.descriptor.name} has no {wanted} (commits: {known})",
+            f"backup {self.descriptor.name} has no {description} (commits: {commits})",
             hint=f"see them with: offsite show {self.descriptor.name}",
         )
 
@@ -287,7 +289,7 @@ def _unaccounted(state: BackupState) -> set[RecordedHole]:
     return {hole for hole in state.holes if hole.reason == UNACCOUNTED}
 
 
-def news(changes: Changes, base: BackupState) -> Changes:
+def without_unchanged(changes: CommitChanges, base: BackupState) -> CommitChanges:
     """`changes` without the topics, positions and settings already in `base`."""
     return replace(
         changes,

@@ -38,33 +38,33 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Histories:
+class SplitSegments:
     """The segments of a partition on both sides of a cut: `live` of the continuing history, `closed` of the old
     history."""
 
-    kept: SegmentList
+    live: SegmentList
     closed: SegmentList
 
 
-def cut_segments(found: Iterable[Segment], cut: CutBack) -> Histories:
+def cut_segments(segments: Iterable[Segment], cut: CutBack) -> SplitSegments:
     """The segments of the partition, split at the cut. Raises `DamagedCommit` if the cut does not fit the segments."""
-    kept: list[Segment] = []
+    live: list[Segment] = []
     closed: list[Segment] = []
     parted = False
-    for segment in found:
+    for segment in segments:
         if segment.start >= cut.at:
             closed.append(segment)
         elif segment.end <= cut.at:
-            kept.append(segment)
+            live.append(segment)
         else:
             parted = True
-            kept += _part(segment, cut.below, cut)
+            live += _part(segment, cut.below, cut)
             closed += _part(segment, cut.above, cut)
     if not parted and (cut.below or cut.above):
         raise _unfit(cut, "it parts a segment, and none reaches over that offset")
-    if kept and kept[-1].last_offset >= cut.at:
-        raise _unfit(cut, f"a batch of {kept[-1].key} reaches over that offset")
-    return Histories(kept=SegmentList(kept), closed=SegmentList(closed))
+    if live and live[-1].last_offset >= cut.at:
+        raise _unfit(cut, f"a batch of {live[-1].key} reaches over that offset")
+    return SplitSegments(live=SegmentList(live), closed=SegmentList(closed))
 
 
 def _part(segment: Segment, part: SegmentPart | None, cut: CutBack) -> Iterator[Segment]:
@@ -94,17 +94,17 @@ def borders(branches: Iterable[Branch]) -> frozenset[int]:
     """The offsets of one partition that no live segment may span: below them the segments are shared with older
     histories. If a later cut has a lower or equal offset, an earlier cut is no border: the live data there is newer
     than both cuts."""
-    found: set[int] = set()
-    for branch in sorted(branches, key=lambda each: each.number, reverse=True):
-        if not found or branch.at < min(found):
-            found.add(branch.at)
-    return frozenset(found)
+    offsets: set[int] = set()
+    for branch in sorted(branches, key=lambda closed: closed.number, reverse=True):
+        if not offsets or branch.at < min(offsets):
+            offsets.add(branch.at)
+    return frozenset(offsets)
 
 
 def segments_before(live: SegmentList, branches: Iterable[Branch]) -> SegmentList:
     """The segments of a partition before all of `branches` were cut off; `live` are the segments of today."""
-    found = live
-    for branch in sorted(branches, key=lambda each: each.number, reverse=True):
-        below = (segment for segment in found if segment.start < branch.at)
-        found = SegmentList((*below, *branch.segments))
-    return found
+    segments = live
+    for branch in sorted(branches, key=lambda closed: closed.number, reverse=True):
+        below = (segment for segment in segments if segment.start < branch.at)
+        segments = SegmentList((*below, *branch.segments))
+    return segments

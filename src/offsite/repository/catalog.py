@@ -23,18 +23,18 @@ from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.catalogs.first_form import decode_state
 from offsite.repository.catalogs.history_lines import decode_lines
-from offsite.repository.catalogs.keeping import Keeping
+from offsite.repository.catalogs.keeping import CatalogObjects
 from offsite.repository.catalogs.parquet_form import damaged_catalog
 from offsite.repository.catalogs.partition_table import decode_partitions
 from offsite.repository.catalogs.parts_reader import PartsReader, SharedParts
-from offsite.repository.catalogs.seal import FirstSeal, Seal, decode_seal
+from offsite.repository.catalogs.seal import CatalogSeal, FirstFormSeal, decode_seal
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit
-from offsite.repository.commit_log import UNREAD, CommitLog
+from offsite.repository.commit_log import UNREADABLE_COMMIT, CommitLog
 from offsite.repository.fold import fold
-from offsite.repository.history import History
+from offsite.repository.history import CommitHistory
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import own, parse_catalog_key
+from offsite.repository.layout import own_objects, parse_catalog_key
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import FIRST_SEQ, BackupState
 from offsite.stores.store import PutResult
@@ -48,7 +48,7 @@ _FIRST_WINDOW = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class WrittenCatalog:
     """A written catalog: the hash of its `seal`, named by the next commit, and the `state`, which refers to the written
     objects. If another writer had stored different objects: `seal` is empty and `state` unchanged."""
 
@@ -75,7 +75,7 @@ class Catalog:
         followed = _Followed(base.following, base.state.seq)
         try:
             return fold(base.state, followed)
-        except UNREAD as error:
+        except UNREADABLE_COMMIT as error:
             if followed.seq < FIRST_SEQ:
                 raise
             sound = self._vouched_for(base.state, followed.seq)
@@ -93,25 +93,25 @@ class Catalog:
             raise damaged_commit(f"commit {upto} of {state.backup} is not the one that commit {upto + 1} names")
         return fold(base, self.log.read(after=base.seq, upto=upto - 1))
 
-    def write(self, state: BackupState) -> Kept:
+    def write(self, state: BackupState) -> WrittenCatalog:
         """Store `state` as a catalog. If another writer has stored different objects, leave theirs; a later commit
         writes the next catalog."""
         store = self.log.store
         keeping = self._keeping(state)
         for key, data in keeping.objects:
             if store.put_if_absent(key, data) is PutResult.OTHER:
-                return Kept(seal="", state=state)
+                return WrittenCatalog(seal="", state=state)
         store.put_overwrite(self.log.layout.hint_key, encode_object({"format": FORMAT, "seq": state.seq}))
-        return Kept(seal=commit_hash(keeping.seal), state=keeping.state)
+        return WrittenCatalog(seal=commit_hash(keeping.seal), state=keeping.state)
 
-    def _keeping(self, state: BackupState) -> Keeping:
+    def _keeping(self, state: BackupState) -> CatalogObjects:
         reader = self._reader(state.seq)
         try:
-            return Keeping.of(state, reader)
+            return CatalogObjects.of(state, reader)
         except Damaged as error:  # damage of an older catalog must not stop a backup
             warned("catalog_unusable", backup=state.backup, commit=state.seq, why=error.message)
-            told = {known: SegmentList(tuple(found)) for known, found in state.segments.items()}
-            return Keeping.of(replace(state, segments=told), reader)
+            segments_read = {partition: SegmentList(tuple(segments)) for partition, segments in state.segments.items()}
+            return CatalogObjects.of(replace(state, segments=segments_read), reader)
 
     def is_due(self, state: BackupState) -> bool:
         """Whether the commits since the last valid catalog would take a reader long enough to justify a new catalog."""
@@ -155,11 +155,11 @@ class Catalog:
     def _sealed(self, reader: PartsReader, sealed: bytes) -> BackupState:
         layout, seq = self.log.layout, reader.seq
         seal = decode_seal(sealed, key=layout.seal_key(seq), layout=layout)
-        found = _first_form(seal, reader) if isinstance(seal, FirstSeal) else _read(seal, reader)
+        state = _first_form(seal, reader) if isinstance(seal, FirstFormSeal) else _read(seal, reader)
         commit = self.log.get(seq)
-        if commit is None or (found.backup, found.seq, found.head_hash) != (layout.backup, seq, commit.hash):
+        if commit is None or (state.backup, state.seq, state.head_hash) != (layout.backup, seq, commit.hash):
             raise damaged_catalog(f"{layout.catalog_key(seq)} does not belong to this commit log")
-        return found
+        return state
 
     def _newest(self, upto: int | None) -> _Base:
         for seq in self._candidates(upto):
@@ -203,7 +203,7 @@ class Catalog:
 
     def _numbers(self, after: int) -> Iterator[int]:
         layout = self.log.layout
-        for info in own(self.log.store.list(layout.catalog_prefix, start_after=layout.seal_key(after))):
+        for info in own_objects(self.log.store.list(layout.catalog_prefix, start_after=layout.seal_key(after))):
             if (seq := parse_catalog_key(info.key)) is not None and seq > after:
                 yield seq
 
@@ -229,26 +229,26 @@ class _Base:
     following: Iterator[StoredCommit]
 
 
-def _first_form(seal: FirstSeal, reader: PartsReader) -> BackupState:
+def _first_form(seal: FirstFormSeal, reader: PartsReader) -> BackupState:
     layout = reader.log.layout
     history, segments = layout.history_key(reader.seq), layout.catalog_key(reader.seq)
     lines = decode_lines(reader.get(history, content=seal.history), key=history)
-    found = decode_state(reader.get(segments, content=seal.segments), key=segments)
-    return replace(found, history=History(lines))
+    state = decode_state(reader.get(segments, content=seal.segments), key=segments)
+    return replace(state, history=CommitHistory(lines))
 
 
-def _read(seal: Seal, reader: PartsReader) -> BackupState:
+def _read(seal: CatalogSeal, reader: PartsReader) -> BackupState:
     """The state of a catalog; reads no part."""
     layout = reader.log.layout
     tail, partitions = layout.history_key(reader.seq), layout.catalog_key(reader.seq)
     lines = decode_lines(reader.get(tail, content=seal.tail), key=tail)
-    found = decode_partitions(
+    state = decode_partitions(
         reader.get(partitions, content=seal.partitions),
         key=partitions,
         parts=reader.parts(seal.segments),
-        again=reader.again,
+        recovery_of=reader.recovery,
     )
-    return replace(found, history=History(lines, chunks=reader.chunks(seal.history)))
+    return replace(state, history=CommitHistory(lines, chunks=reader.chunks(seal.history)))
 
 
 class _Followed:
@@ -259,6 +259,6 @@ class _Followed:
         self.seq = seq
 
     def __iter__(self) -> Iterator[StoredCommit]:
-        for each in self._commits:
-            yield each
-            self.seq = each.commit.seq
+        for stored in self._commits:
+            yield stored
+            self.seq = stored.commit.seq

@@ -141,7 +141,7 @@ class RecordedHole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftBehind:
+class LeftBehindPartition:
     """A partition that the commit's run could not back up to its end, with the id of the error."""
 
     partition_id: PartitionId
@@ -256,7 +256,7 @@ class PassProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class CommitChanges:
     """The content of a commit; number, time and chain are added on append.
 
     `topics` and `positions` may be full lists: unchanged entries are left out on commit. `segments` are new; `removed`:
@@ -283,7 +283,7 @@ class Changes:
     gaps: tuple[ProvenGap, ...] = ()
     accounted: bool = False
     cut_back: tuple[CutBack, ...] = ()
-    left_behind: tuple[LeftBehind, ...] = ()
+    left_behind: tuple[LeftBehindPartition, ...] = ()
     incomplete: bool = False
     seal: bool = False
     progress: PassProgress | None = None
@@ -301,32 +301,32 @@ class Changes:
     checkpoint: Checkpoint | None = None
 
     @property
-    def takes_away(self) -> bool:
+    def touches_retention(self) -> bool:
         """Whether a reader without knowledge of retention would misread the commit."""
         return any((self.expired, self.compacted, self.pinned, self.unpinned))
 
     @property
-    def lets_go(self) -> bool:
+    def drops_data(self) -> bool:
         """Whether the commit, by its word alone, removes restore points or their records."""
         return bool(self.expired or self.compacted or self.forgotten)
 
     @property
-    def is_to_judge(self) -> bool:
+    def needs_judgement(self) -> bool:
         """Whether the commit removes data, or sets or removes pins. Such a commit is judged before anyone believes it
         (decision 0043)."""
-        return self.lets_go or bool(self.pinned or self.unpinned)
+        return self.drops_data or bool(self.pinned or self.unpinned)
 
     @property
     def is_upkeep(self) -> bool:
         """Whether the commit only maintains stored data (roll-up, compaction, retention, pin). The source was not read,
         so the commit is no sign of life of the backup."""
         says_of_source = (self.accounted, self.positions, self.topics, self.cut_back, self.holes)
-        return (self.takes_away or bool(self.removed or self.forgotten)) and not any(says_of_source)
+        return (self.touches_retention or bool(self.removed or self.forgotten)) and not any(says_of_source)
 
     @property
     def snapshot_keys(self) -> tuple[str, ...]:
         """The keys of the objects beside the commits that the commit names."""
-        refs = (each.key for each in (self.metadata, self.cut) if each is not None)
+        refs = (ref.key for ref in (self.metadata, self.cut) if ref is not None)
         return (*([self.groups] if self.groups else []), *refs)
 
     @property
@@ -335,7 +335,7 @@ class Changes:
         return bool(self.positions or self.cut_back or self.groups)
 
     @property
-    def entries(self) -> int:
+    def entry_count(self) -> int:
         """The number of entries in the long lists: the cost of reading the commit."""
         parts = (self.segments, self.removed, self.holes, self.explained, self.gaps, self.positions, self.expired)
         return sum(map(len, parts))
@@ -352,7 +352,7 @@ class Commit:
     previous: str
     writer: str
     committed_at_ms: int
-    changes: Changes = field(default_factory=Changes)
+    changes: CommitChanges = field(default_factory=CommitChanges)
     catalog: str | None = ""
 
     @property

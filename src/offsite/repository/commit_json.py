@@ -13,13 +13,13 @@ from offsite.repository.commit import (
     LIVE,
     NO_EPOCH,
     NOT_DELETED,
-    Changes,
     Checkpoint,
     Commit,
+    CommitChanges,
     CompactedRange,
     CutBack,
     ExpiredRange,
-    LeftBehind,
+    LeftBehindPartition,
     PartitionId,
     PassProgress,
     Pin,
@@ -66,9 +66,9 @@ def encode_commit(commit: Commit) -> bytes:
     )
 
 
-def _format_of(changes: Changes) -> int:
+def _format_of(changes: CommitChanges) -> int:
     """The oldest format whose readers understand `changes`."""
-    if changes.takes_away:
+    if changes.touches_retention:
         return FORMAT_RETENTION
     is_packed = any(segment.pack is not None for segment in changes.segments)
     return FORMAT_PACKS if is_packed or changes.cut_back else FORMAT
@@ -77,13 +77,13 @@ def _format_of(changes: Changes) -> int:
 def decode_commit(data: bytes, *, key: str) -> Commit:
     """Read the commit object `key`. Raises `FormatTooNew`, and `DamagedCommit` for anything that no writer of offsite
     writes. Unknown keys are ignored."""
-    item = parse_json_object(data, source=key, damaged=damaged_commit, newest=NEWEST_FORMAT)
+    document = parse_json_object(data, source=key, damaged=damaged_commit, newest=NEWEST_FORMAT)
     try:
-        commit = _commit_from_json(item)
+        commit = _commit_from_json(document)
         _check_names(commit, key)
     except OffsiteError as error:
         raise damaged_commit(error.message if key in error.message else f"{key}: {error.message}") from error
-    written = (item.integer("records"), item.integer("raw_bytes"), item.integer("stored_bytes"))
+    written = (document.integer("records"), document.integer("raw_bytes"), document.integer("stored_bytes"))
     if written != (commit.records, commit.raw_bytes, commit.stored_bytes):
         raise damaged_commit(f"{key}: its counts are not the sums of its segments")
     return commit
@@ -118,7 +118,7 @@ def damaged_commit(message: str) -> DamagedCommit:
 
 
 def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
-    known: dict[str, JsonValue] = {
+    fields: dict[str, JsonValue] = {
         "topic": shape.topic,
         "topic_id": shape.topic_id,
         "partitions": shape.partitions,
@@ -130,41 +130,41 @@ def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
         "was_compacted": shape.was_compacted,
         "configs_unread": shape.configs_unread,
     }
-    known |= {name: True for name, is_set in flags.items() if is_set}
-    return known | ({"deleted_ms": shape.deleted_ms} if shape.is_deleted else {})
+    fields |= {name: True for name, is_set in flags.items() if is_set}
+    return fields | ({"deleted_ms": shape.deleted_ms} if shape.is_deleted else {})
 
 
-def topic_from_json(item: JsonObject) -> TopicShape:
+def topic_from_json(document: JsonObject) -> TopicShape:
     return TopicShape(
-        topic=item.topic(),
-        topic_id=item.text("topic_id"),
-        partitions=item.partition("partitions"),
-        replication_factor=item.integer("replication_factor"),
-        configs=item.text_map("configs"),
-        holds_schemas=item.optional_flag("holds_schemas"),
-        was_compacted=item.optional_flag("was_compacted"),
-        deleted_ms=item.integer_or("deleted_ms", NOT_DELETED),
-        configs_unread=item.optional_flag("configs_unread"),
+        topic=document.topic(),
+        topic_id=document.text("topic_id"),
+        partitions=document.partition("partitions"),
+        replication_factor=document.integer("replication_factor"),
+        configs=document.text_map("configs"),
+        holds_schemas=document.optional_flag("holds_schemas"),
+        was_compacted=document.optional_flag("was_compacted"),
+        deleted_ms=document.integer_or("deleted_ms", NOT_DELETED),
+        configs_unread=document.optional_flag("configs_unread"),
     )
 
 
 def position_to_json(position: Position) -> dict[str, JsonValue]:
-    known: dict[str, JsonValue] = {
+    fields: dict[str, JsonValue] = {
         **partition_to_json(position.partition_id),
         "log_start": position.log_start,
         "end": position.end,
     }
-    known |= {} if position.leader_epoch == NO_EPOCH else {"leader_epoch": position.leader_epoch}
-    return known | ({} if position.last_batch is None else {"last_batch": _batch_to_json(position.last_batch)})
+    fields |= {} if position.leader_epoch == NO_EPOCH else {"leader_epoch": position.leader_epoch}
+    return fields | ({} if position.last_batch is None else {"last_batch": _batch_to_json(position.last_batch)})
 
 
-def position_from_json(item: JsonObject) -> Position:
+def position_from_json(document: JsonObject) -> Position:
     return Position(
-        partition_id=partition_from_json(item),
-        log_start=item.count("log_start"),
-        end=item.count("end"),
-        leader_epoch=item.integer_or("leader_epoch", NO_EPOCH),
-        last_batch=_batch_from_json(item.optional_child("last_batch")),
+        partition_id=partition_from_json(document),
+        log_start=document.count("log_start"),
+        end=document.count("end"),
+        leader_epoch=document.integer_or("leader_epoch", NO_EPOCH),
+        last_batch=_batch_from_json(document.optional_child("last_batch")),
     )
 
 
@@ -172,26 +172,30 @@ def _batch_to_json(batch: LastBatch) -> dict[str, JsonValue]:
     return {"last_offset": batch.last_offset, "crc": batch.crc}
 
 
-def _batch_from_json(item: JsonObject | None) -> LastBatch | None:
-    return None if item is None else LastBatch(last_offset=item.integer("last_offset"), crc=item.integer("crc"))
+def _batch_from_json(document: JsonObject | None) -> LastBatch | None:
+    return (
+        None
+        if document is None
+        else LastBatch(last_offset=document.integer("last_offset"), crc=document.integer("crc"))
+    )
 
 
 def hole_to_json(hole: RecordedHole) -> dict[str, JsonValue]:
     return {**partition_to_json(hole.partition_id), "start": hole.start, "end": hole.end, "reason": hole.reason}
 
 
-def hole_from_json(item: JsonObject) -> RecordedHole:
-    start, end = _span(item)
+def hole_from_json(document: JsonObject) -> RecordedHole:
+    start, end = _span(document)
     return RecordedHole(
-        partition_id=partition_from_json(item),
+        partition_id=partition_from_json(document),
         start=start,
         end=end,
-        reason=item.text("reason"),
+        reason=document.text("reason"),
     )
 
 
 def _cut_to_json(cut: CutBack) -> dict[str, JsonValue]:
-    known: dict[str, JsonValue] = {
+    fields: dict[str, JsonValue] = {
         **partition_to_json(cut.partition_id),
         "at": cut.at,
         "end": cut.end,
@@ -199,31 +203,31 @@ def _cut_to_json(cut: CutBack) -> dict[str, JsonValue]:
         "leader_epoch": cut.leader_epoch,
     }
     parts = {"below": part_to_json(cut.below), "above": part_to_json(cut.above)}
-    return known | {name: part for name, part in parts.items() if part is not None}
+    return fields | {name: part for name, part in parts.items() if part is not None}
 
 
-def _cut_from_json(item: JsonObject) -> CutBack:
-    if item.count("at") >= item.count("end"):
-        raise item.wrong("at", "an offset before its end")
-    if item.count("epoch") >= item.count("leader_epoch"):
-        raise item.wrong("leader_epoch", "a later epoch")
+def _cut_from_json(document: JsonObject) -> CutBack:
+    if document.count("at") >= document.count("end"):
+        raise document.wrong("at", "an offset before its end")
+    if document.count("epoch") >= document.count("leader_epoch"):
+        raise document.wrong("leader_epoch", "a later epoch")
     return CutBack(
-        partition_id=partition_from_json(item),
-        at=item.count("at"),
-        end=item.count("end"),
-        epoch=item.count("epoch"),
-        leader_epoch=item.count("leader_epoch"),
-        below=part_from_json(item.optional_child("below")),
-        above=part_from_json(item.optional_child("above")),
+        partition_id=partition_from_json(document),
+        at=document.count("at"),
+        end=document.count("end"),
+        epoch=document.count("epoch"),
+        leader_epoch=document.count("leader_epoch"),
+        below=part_from_json(document.optional_child("below")),
+        above=part_from_json(document.optional_child("above")),
     )
 
 
-def left_behind_to_json(each: LeftBehind) -> dict[str, JsonValue]:
-    return {**partition_to_json(each.partition_id), "error": each.error}
+def left_behind_to_json(partition: LeftBehindPartition) -> dict[str, JsonValue]:
+    return {**partition_to_json(partition.partition_id), "error": partition.error}
 
 
-def left_behind_from_json(item: JsonObject) -> LeftBehind:
-    return LeftBehind(partition_id=partition_from_json(item), error=item.text("error"))
+def left_behind_from_json(document: JsonObject) -> LeftBehindPartition:
+    return LeftBehindPartition(partition_id=partition_from_json(document), error=document.text("error"))
 
 
 def _gap_to_json(gap: ProvenGap) -> dict[str, JsonValue]:
@@ -236,62 +240,66 @@ def _gap_to_json(gap: ProvenGap) -> dict[str, JsonValue]:
     }
 
 
-def _gap_from_json(item: JsonObject) -> ProvenGap:
-    start, end = _span(item)
+def _gap_from_json(document: JsonObject) -> ProvenGap:
+    start, end = _span(document)
     return ProvenGap(
-        partition_id=partition_from_json(item),
+        partition_id=partition_from_json(document),
         start=start,
         end=end,
-        evidence=item.text("evidence"),
-        seen_at=item.integer("seen_at"),
+        evidence=document.text("evidence"),
+        seen_at=document.integer("seen_at"),
     )
 
 
-def _span(item: JsonObject) -> tuple[int, int]:
-    start, end = item.count("start"), item.count("end")
+def _span(document: JsonObject) -> tuple[int, int]:
+    start, end = document.count("start"), document.count("end")
     if start >= end:
-        raise item.wrong("end", "an offset behind its start")
+        raise document.wrong("end", "an offset behind its start")
     return start, end
 
 
-def expired_to_json(each: ExpiredRange) -> dict[str, JsonValue]:
-    known: dict[str, JsonValue] = {**partition_to_json(each.partition_id), "start": each.start, "end": each.end}
-    return known | ({"branch": each.branch} if each.branch != LIVE else {})
+def expired_to_json(expired: ExpiredRange) -> dict[str, JsonValue]:
+    fields: dict[str, JsonValue] = {
+        **partition_to_json(expired.partition_id),
+        "start": expired.start,
+        "end": expired.end,
+    }
+    return fields | ({"branch": expired.branch} if expired.branch != LIVE else {})
 
 
-def expired_from_json(item: JsonObject) -> ExpiredRange:
-    start, end = _span(item)
-    branch = item.count("branch") if "branch" in item.fields else LIVE
-    return ExpiredRange(partition_id=partition_from_json(item), start=start, end=end, branch=branch)
+def expired_from_json(document: JsonObject) -> ExpiredRange:
+    start, end = _span(document)
+    branch = document.count("branch") if "branch" in document.fields else LIVE
+    return ExpiredRange(partition_id=partition_from_json(document), start=start, end=end, branch=branch)
 
 
-def compacted_to_json(each: CompactedRange) -> dict[str, JsonValue]:
-    until: dict[str, JsonValue] = {"until_ms": each.until_ms} if each.until_ms >= 0 else {}
-    return {**partition_to_json(each.partition_id), "start": each.start, "end": each.end, **until}
+def compacted_to_json(compacted: CompactedRange) -> dict[str, JsonValue]:
+    until: dict[str, JsonValue] = {"until_ms": compacted.until_ms} if compacted.until_ms >= 0 else {}
+    return {**partition_to_json(compacted.partition_id), "start": compacted.start, "end": compacted.end, **until}
 
 
-def compacted_from_json(item: JsonObject) -> CompactedRange:
-    start, end = _span(item)
-    until_ms = item.integer_or("until_ms", -1)
-    return CompactedRange(partition_id=partition_from_json(item), start=start, end=end, until_ms=until_ms)
+def compacted_from_json(document: JsonObject) -> CompactedRange:
+    start, end = _span(document)
+    until_ms = document.integer_or("until_ms", -1)
+    return CompactedRange(partition_id=partition_from_json(document), start=start, end=end, until_ms=until_ms)
 
 
 def pin_to_json(pin: Pin) -> dict[str, JsonValue]:
-    known: dict[str, JsonValue] = {"seq": pin.seq, "reason": pin.reason}
-    return known | ({"until_ms": pin.until_ms} if pin.until_ms != FOR_EVER else {})
+    fields: dict[str, JsonValue] = {"seq": pin.seq, "reason": pin.reason}
+    return fields | ({"until_ms": pin.until_ms} if pin.until_ms != FOR_EVER else {})
 
 
-def pin_from_json(item: JsonObject) -> Pin:
-    until_ms = item.count("until_ms") if "until_ms" in item.fields else FOR_EVER
-    return Pin(seq=item.count("seq"), reason=item.text("reason"), until_ms=until_ms)
+def pin_from_json(document: JsonObject) -> Pin:
+    until_ms = document.count("until_ms") if "until_ms" in document.fields else FOR_EVER
+    return Pin(seq=document.count("seq"), reason=document.text("reason"), until_ms=until_ms)
 
 
 def ref_to_json(ref: SnapshotRef | None) -> dict[str, JsonValue] | None:
     return None if ref is None else {"key": ref.key, "hash": ref.hash}
 
 
-def ref_from_json(item: JsonObject | None) -> SnapshotRef | None:
-    return None if item is None else SnapshotRef(key=item.text("key"), hash=item.text("hash"))
+def ref_from_json(document: JsonObject | None) -> SnapshotRef | None:
+    return None if document is None else SnapshotRef(key=document.text("key"), hash=document.text("hash"))
 
 
 def checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, JsonValue]:
@@ -303,12 +311,12 @@ def checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, JsonValue]:
     }
 
 
-def checkpoint_from_json(item: JsonObject) -> Checkpoint:
+def checkpoint_from_json(document: JsonObject) -> Checkpoint:
     return Checkpoint(
-        id=item.integer("id"),
-        taken_at_ms=item.integer("taken_at_ms"),
-        ends=tuple((partition_from_json(end), end.count("end")) for end in item.children("ends")),
-        classes=item.text_map("classes"),
+        id=document.integer("id"),
+        taken_at_ms=document.integer("taken_at_ms"),
+        ends=tuple((partition_from_json(end), end.count("end")) for end in document.children("ends")),
+        classes=document.text_map("classes"),
     )
 
 
@@ -316,19 +324,21 @@ def partition_to_json(partition_id: PartitionId) -> dict[str, JsonValue]:
     return {"topic": partition_id.topic, "topic_id": partition_id.topic_id, "partition": partition_id.partition}
 
 
-def partition_from_json(item: JsonObject) -> PartitionId:
-    return PartitionId(topic=item.topic(), topic_id=item.text("topic_id"), partition=item.partition())
+def partition_from_json(document: JsonObject) -> PartitionId:
+    return PartitionId(topic=document.topic(), topic_id=document.text("topic_id"), partition=document.partition())
 
 
 def progress_to_json(progress: PassProgress | None) -> JsonValue:
     return None if progress is None else {"copied": progress.copied, "planned": progress.planned}
 
 
-def progress_from_json(item: JsonObject | None) -> PassProgress | None:
-    return None if item is None else PassProgress(copied=item.count("copied"), planned=item.count("planned"))
+def progress_from_json(document: JsonObject | None) -> PassProgress | None:
+    return (
+        None if document is None else PassProgress(copied=document.count("copied"), planned=document.count("planned"))
+    )
 
 
-def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
+def _changes_to_json(changes: CommitChanges) -> dict[str, JsonValue]:
     parts: dict[str, JsonValue] = {
         "segments": [segment_to_json(segment) for segment in changes.segments],
         "removed": list(changes.removed),
@@ -337,7 +347,7 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "gaps": [_gap_to_json(gap) for gap in changes.gaps],
         "accounted": changes.accounted,
         "cut_back": [_cut_to_json(cut) for cut in changes.cut_back],
-        "left_behind": [left_behind_to_json(each) for each in changes.left_behind],
+        "left_behind": [left_behind_to_json(partition) for partition in changes.left_behind],
         "incomplete": changes.incomplete,
         "seal": changes.seal,
         "progress": progress_to_json(changes.progress),
@@ -357,48 +367,48 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
     return {name: part for name, part in parts.items() if part}
 
 
-def _commit_from_json(item: JsonObject) -> Commit:
+def _commit_from_json(document: JsonObject) -> Commit:
     return Commit(
-        backup=item.text("backup"),
-        seq=item.count("seq"),
-        previous=item.text("previous"),
-        writer=item.text("writer"),
-        committed_at_ms=_commit_time(item),
-        changes=_changes_from_json(item),
-        catalog=item.optional_text("catalog"),
+        backup=document.text("backup"),
+        seq=document.count("seq"),
+        previous=document.text("previous"),
+        writer=document.text("writer"),
+        committed_at_ms=_commit_time(document),
+        changes=_changes_from_json(document),
+        catalog=document.optional_text("catalog"),
     )
 
 
-def _commit_time(item: JsonObject) -> int:
-    if (time_ms := item.count("committed_at_ms")) > MAX_COMMIT_TIME_MS:
-        raise item.wrong("committed_at_ms", "a time that clocks can show")
+def _commit_time(document: JsonObject) -> int:
+    if (time_ms := document.count("committed_at_ms")) > MAX_COMMIT_TIME_MS:
+        raise document.wrong("committed_at_ms", "a time that clocks can show")
     return time_ms
 
 
-def _changes_from_json(item: JsonObject) -> Changes:
-    checkpoint = item.optional_child("checkpoint")
-    return Changes(
-        segments=tuple(segment_from_json(segment) for segment in item.children("segments")),
-        removed=item.texts("removed"),
-        holes=tuple(hole_from_json(hole) for hole in item.children("holes")),
-        explained=tuple(hole_from_json(hole) for hole in item.children("explained")),
-        gaps=tuple(_gap_from_json(gap) for gap in item.children("gaps")),
-        cut_back=tuple(map(_cut_from_json, item.children("cut_back"))),
-        left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
-        accounted=item.optional_flag("accounted"),
-        incomplete=item.optional_flag("incomplete"),
-        seal=item.optional_flag("seal"),
-        progress=progress_from_json(item.optional_child("progress")),
-        positions=tuple(position_from_json(position) for position in item.children("positions")),
-        topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
-        forgotten=tuple((span.count("start"), span.count("end")) for span in item.children("forgotten")),
-        expired=tuple(map(expired_from_json, item.children("expired"))),
-        compacted=tuple(map(compacted_from_json, item.children("compacted"))),
-        pinned=tuple(map(pin_from_json, item.children("pinned"))),
-        unpinned=item.integers("unpinned") if "unpinned" in item.fields else (),
-        groups=item.optional_text("groups"),
-        metadata=ref_from_json(item.optional_child("metadata")),
-        cut=ref_from_json(item.optional_child("cut")),
-        cut_refused=item.optional_flag("cut_refused"),
+def _changes_from_json(document: JsonObject) -> CommitChanges:
+    checkpoint = document.optional_child("checkpoint")
+    return CommitChanges(
+        segments=tuple(segment_from_json(segment) for segment in document.children("segments")),
+        removed=document.texts("removed"),
+        holes=tuple(hole_from_json(hole) for hole in document.children("holes")),
+        explained=tuple(hole_from_json(hole) for hole in document.children("explained")),
+        gaps=tuple(_gap_from_json(gap) for gap in document.children("gaps")),
+        cut_back=tuple(map(_cut_from_json, document.children("cut_back"))),
+        left_behind=tuple(map(left_behind_from_json, document.children("left_behind"))),
+        accounted=document.optional_flag("accounted"),
+        incomplete=document.optional_flag("incomplete"),
+        seal=document.optional_flag("seal"),
+        progress=progress_from_json(document.optional_child("progress")),
+        positions=tuple(position_from_json(position) for position in document.children("positions")),
+        topics=tuple(topic_from_json(shape) for shape in document.children("topics")),
+        forgotten=tuple((span.count("start"), span.count("end")) for span in document.children("forgotten")),
+        expired=tuple(map(expired_from_json, document.children("expired"))),
+        compacted=tuple(map(compacted_from_json, document.children("compacted"))),
+        pinned=tuple(map(pin_from_json, document.children("pinned"))),
+        unpinned=document.integers("unpinned") if "unpinned" in document.fields else (),
+        groups=document.optional_text("groups"),
+        metadata=ref_from_json(document.optional_child("metadata")),
+        cut=ref_from_json(document.optional_child("cut")),
+        cut_refused=document.optional_flag("cut_refused"),
         checkpoint=None if checkpoint is None else checkpoint_from_json(checkpoint),
     )

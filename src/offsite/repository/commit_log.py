@@ -21,9 +21,9 @@ from offsite.model.check import check
 from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject, FormatTooNew, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.untrusted.digest import DigestState, check_digest
-from offsite.repository.commit import Changes, Commit, StoredCommit
+from offsite.repository.commit import Commit, CommitChanges, StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
-from offsite.repository.layout import BackupLayout, own, parse_commit_key
+from offsite.repository.layout import BackupLayout, own_objects, parse_commit_key
 from offsite.stores.store import ObjectInfo, PutResult, Store
 
 _READERS = 16
@@ -33,17 +33,17 @@ _WINDOW = 4 * _READERS
 _MISSING_MAX = 1000
 """At most so many missing commits are reported before an existing commit: a forged commit may have any number."""
 
-Unread: TypeAlias = DamagedCommit | FormatTooNew
+UnreadableCommit: TypeAlias = DamagedCommit | FormatTooNew
 """Why an expected commit cannot be used."""
 
-UNREAD = (DamagedCommit, FormatTooNew)
+UNREADABLE_COMMIT = (DamagedCommit, FormatTooNew)
 
 _Numbered = tuple[int, str | DamagedCommit]
 """A commit number with the commit's key, or with the error in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SealedCommit:
+class EncodedCommit:
     """A commit before it is stored, with its bytes."""
 
     stored: StoredCommit
@@ -55,18 +55,18 @@ class CommitLog:
     store: Store
     layout: BackupLayout
 
-    def append(self, sealed: SealedCommit) -> StoredCommit:
+    def append(self, encoded: EncodedCommit) -> StoredCommit:
         """Create the commit under its number. Raises `CommitLost` if another writer has the number.
 
         An equal existing commit is our own, because the writer id is unique. After `PutOutcomeUnknown` the next run
         decides: the commit exists in full, or not at all.
         """
-        commit, data = sealed.stored.commit, sealed.data
+        commit, data = encoded.stored.commit, encoded.data
         key = self.layout.commit_key(commit.seq)
         check(self._decoded(key, data).commit == commit, f"{key} would not read back as it was meant")
         if self.store.put_if_absent(key, data) is PutResult.OTHER:
             raise self._lost(commit)
-        return sealed.stored
+        return encoded.stored
 
     def _lost(self, commit: Commit) -> CommitLost:
         """The error, with the content of the winning commit if readable."""
@@ -76,9 +76,9 @@ class CommitLog:
         except OffsiteError as error:
             warned("winner_unread", error=error.id, why=error.message, commit=commit.seq)
             first = None
-        if first is not None and (what := _let_go_or_kept(first.commit.changes)):
+        if first is not None and (action := _let_go_or_kept(first.commit.changes)):
             return CommitLost(
-                f"{message} first, which {what}",
+                f"{message} first, which {action}",
                 hint="that is no fault, and nothing is lost: a run that follows does its round again; another command "
                 "is run again, and continues from that commit",
             )
@@ -86,10 +86,10 @@ class CommitLog:
             message, hint="run the command again: it continues from that commit; run one writer per backup"
         )
 
-    def sealed(self, commit: Commit) -> SealedCommit:
+    def encode(self, commit: Commit) -> EncodedCommit:
         """The commit with its bytes; writes nothing."""
         data = encode_commit(commit)
-        return SealedCommit(stored=StoredCommit(commit=commit, hash=commit_hash(data)), data=data)
+        return EncodedCommit(stored=StoredCommit(commit=commit, hash=commit_hash(data)), data=data)
 
     def get(self, seq: int) -> StoredCommit | None:
         """Commit `seq`, or None if none exists."""
@@ -106,7 +106,7 @@ class CommitLog:
         """The hash of the previous commit, as named by commit `seq`; None if unknown."""
         try:
             stored = self.get(seq)
-        except UNREAD:
+        except UNREADABLE_COMMIT:
             return None
         return None if stored is None else stored.commit.previous
 
@@ -116,10 +116,10 @@ class CommitLog:
 
         Does not check the chain or the content: `fold` does.
         """
-        for _, each in self.try_read(after=after, upto=upto):
-            if isinstance(each, Unread):
-                raise each
-            yield each
+        for _, result in self.try_read(after=after, upto=upto):
+            if isinstance(result, UnreadableCommit):
+                raise result
+            yield result
 
     def read_back(self, *, upto: int) -> Iterator[StoredCommit]:
         """The commits from number `upto` down, each read on demand. Missing commits are skipped. Raises
@@ -131,21 +131,21 @@ class CommitLog:
     def read_down(self, *, upto: int) -> Iterator[StoredCommit]:
         """The commits from number `upto` down, many read at once. Missing and unreadable commits are skipped."""
         for high in range(upto, 0, -_WINDOW):
-            found = [each for _, each in self.try_read(after=max(0, high - _WINDOW), upto=high)]
-            yield from (each for each in reversed(found) if isinstance(each, StoredCommit))
+            results = [result for _, result in self.try_read(after=max(0, high - _WINDOW), upto=high)]
+            yield from (result for result in reversed(results) if isinstance(result, StoredCommit))
 
-    def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | Unread]]:
+    def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | UnreadableCommit]]:
         """The commits `after` < number <= `upto` with their numbers. An error stands in place of a missing or
         unreadable commit, and of a commit of a newer format."""
-        listed = own(self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after)))
-        known = self._numbered(listed, after, upto)
-        while window := list(islice(known, _WINDOW)):
+        listed = own_objects(self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after)))
+        numbered = self._numbered(listed, after, upto)
+        while window := list(islice(numbered, _WINDOW)):
             yield from self._read_at_once(window)
 
-    def _read_at_once(self, known: Sequence[_Numbered]) -> list[tuple[int, StoredCommit | Unread]]:
+    def _read_at_once(self, numbered: Sequence[_Numbered]) -> list[tuple[int, StoredCommit | UnreadableCommit]]:
         """Never yields while threads run: a generator dropped at a yield may hang the process when collected."""
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="commits") as pool:
-            return list(pool.map(self._tried, known))
+            return list(pool.map(self._tried, numbered))
 
     def _numbered(self, listed: Iterator[ObjectInfo], after: int, upto: int | None) -> Iterator[_Numbered]:
         """The keys of commits, and errors for the missing numbers between them."""
@@ -170,11 +170,11 @@ class CommitLog:
         except DamagedObject as error:
             yield seq, damaged_commit(error.message)
 
-    def _tried(self, known: _Numbered) -> tuple[int, StoredCommit | Unread]:
-        seq, key = known
+    def _tried(self, numbered: _Numbered) -> tuple[int, StoredCommit | UnreadableCommit]:
+        seq, key = numbered
         try:
             return seq, key if isinstance(key, DamagedCommit) else self._existing(key)
-        except UNREAD as error:
+        except UNREADABLE_COMMIT as error:
             return seq, error
 
     def _bytes(self, key: str) -> bytes | None:
@@ -197,7 +197,7 @@ class CommitLog:
         return StoredCommit(commit=commit, hash=commit_hash(data), has_digest=has_digest)
 
 
-def _let_go_or_kept(changes: Changes) -> str:
+def _let_go_or_kept(changes: CommitChanges) -> str:
     """What a maintenance commit did; empty for a commit of a backup run. A retention also removes ended pins."""
     if not changes.is_upkeep:
         return ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from sys import maxsize
 
 from offsite.log.range import LogRange, Span, uncovered
-from offsite.repository.commit import Changes, PartitionId, ProvenGap, RecordedHole, TopicIncarnation
+from offsite.repository.commit import CommitChanges, PartitionId, ProvenGap, RecordedHole, TopicIncarnation
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
 
@@ -24,7 +24,7 @@ REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unaccounted:
+class UnaccountedRange:
     """Offsets passed over by a commit without an account."""
 
     partition_id: PartitionId
@@ -51,7 +51,7 @@ def is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
     return next(iter(uncovered(start, end, sorted(spans))), None) is None
 
 
-def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator[Unaccounted]:
+def find_unaccounted(changes: CommitChanges, before: Mapping[PartitionId, int]) -> Iterator[UnaccountedRange]:
     """The offsets passed over by positions of `changes` without an account.
 
     `before`: the accounted end of each known partition (see `BackupState.accounted_ends`). A new partition starts at
@@ -65,7 +65,7 @@ def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator
         if len(covering) == 1 and covering[0][0] <= start and position.end <= covering[0][1]:
             continue  # the usual case
         for low, high in uncovered(start, position.end, sorted(covering)):
-            yield Unaccounted(partition_id=position.partition_id, start=low, end=high)
+            yield UnaccountedRange(partition_id=position.partition_id, start=low, end=high)
 
 
 class CoverageWalk:
@@ -77,26 +77,26 @@ class CoverageWalk:
         self._before: dict[PartitionId, int] = {}
         self.is_accounted = False
 
-    def take(self, changes: Changes) -> Iterator[Unaccounted]:
+    def take(self, changes: CommitChanges) -> Iterator[UnaccountedRange]:
         """The offsets that the next commit passed over."""
         self.is_accounted |= changes.accounted
         judged = changes if self.is_accounted else _as_earlier_versions_meant(changes)
-        yield from unaccounted(judged, self._before)
+        yield from find_unaccounted(judged, self._before)
         self._before |= {cut.partition_id: cut.at for cut in changes.cut_back}
         for segment in changes.segments:
             self._reach(segment_partition(segment), segment.last_offset + 1)
         for position in changes.positions:
             self._reach(position.partition_id, position.end)
 
-    def go_on_from(self, state: BackupState) -> None:
+    def resume_from(self, state: BackupState) -> None:
         """Continue after `state`; the commits up to `state` were unreadable."""
-        self._before, self.is_accounted = state.reached(), state.accounted
+        self._before, self.is_accounted = state.accounted_ends(), state.accounted
 
-    def _reach(self, known: PartitionId, end: int) -> None:
-        self._before[known] = max(self._before.get(known, 0), end)
+    def _reach(self, partition: PartitionId, end: int) -> None:
+        self._before[partition] = max(self._before.get(partition, 0), end)
 
 
-def removed_since(point: BackupState, served: BackupState, *, head: BackupState) -> Iterator[RecordedHole]:
+def find_removed(point: BackupState, served: BackupState, *, head: BackupState) -> Iterator[RecordedHole]:
     """Ranges of the segments of `point`, below its positions, that no segment of `served` covers. `served` is the same
     point with the segments that hold its data now, in `head`.
 
@@ -104,7 +104,7 @@ def removed_since(point: BackupState, served: BackupState, *, head: BackupState)
     point's need removed by retention, and records that a compaction found to be superseded.
     """
     for partition, segments in point.segments.items():
-        end, begin = point.positions[partition].end, head.beginning_of(point, partition)
+        end, begin = point.positions[partition].end, head.held_start(point, partition)
         live = served.segments.get(partition, ())
         keys = {segment.key for segment in live if segment.whole is None}
         for segment in segments:
@@ -115,20 +115,20 @@ def removed_since(point: BackupState, served: BackupState, *, head: BackupState)
                     yield RecordedHole(partition_id=partition, start=low, end=high, reason=REMOVED)
 
 
-def let_go_of_needed(
-    point: BackupState, *, head: BackupState, of: Collection[TopicIncarnation] | None = None
+def find_needed_but_expired(
+    point: BackupState, *, head: BackupState, incarnations: Collection[TopicIncarnation] | None = None
 ) -> Iterator[RecordedHole]:
     """Ranges needed by `point`, of the data of its topics at the time, and recorded as expired by `head`. No writer of
     offsite expires needed data, so the ranges must not pass for retention. `incarnations`: topics to check instead of
     the live topics."""
-    wanted = point.alive() if of is None else of
+    needed = point.live_incarnations() if incarnations is None else incarnations
     for partition, position in point.positions.items():
-        begin = min(head.beginning_of(point, partition), position.end)
-        if position.log_start < begin and partition.incarnation in wanted:
+        begin = min(head.held_start(point, partition), position.end)
+        if position.log_start < begin and partition.incarnation in needed:
             yield RecordedHole(partition_id=partition, start=position.log_start, end=begin, reason=REMOVED)
 
 
-def _spans(changes: Changes) -> dict[PartitionId, list[Span]]:
+def _spans(changes: CommitChanges) -> dict[PartitionId, list[Span]]:
     spans: dict[PartitionId, list[Span]] = {}
     for segment in changes.segments:
         spans.setdefault(segment_partition(segment), []).append(segment_span(segment))
@@ -138,10 +138,12 @@ def _spans(changes: Changes) -> dict[PartitionId, list[Span]]:
     return spans
 
 
-def _as_earlier_versions_meant(changes: Changes) -> Changes:
+def _as_earlier_versions_meant(changes: CommitChanges) -> CommitChanges:
     """Earlier versions took a segment's whole range as accounted for."""
     meant = tuple(
-        ProvenGap(partition_id=segment_partition(each), start=each.start, end=each.end, evidence="", seen_at=-1)
-        for each in changes.segments
+        ProvenGap(
+            partition_id=segment_partition(segment), start=segment.start, end=segment.end, evidence="", seen_at=-1
+        )
+        for segment in changes.segments
     )
     return replace(changes, gaps=(*changes.gaps, *meant))

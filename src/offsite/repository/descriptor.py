@@ -59,11 +59,11 @@ def encode_repository(descriptor: RepositoryDescriptor) -> bytes:
 
 def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
     """The repository descriptor in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    item = parse_json_object(data, source=key, damaged=_damaged)
+    document = parse_json_object(data, source=key, damaged=_damaged)
     return RepositoryDescriptor(
-        repository_id=item.text("repository_id"),
-        created_at_ms=item.integer("created_at_ms"),
-        created_by=item.text("created_by"),
+        repository_id=document.text("repository_id"),
+        created_at_ms=document.integer("created_at_ms"),
+        created_by=document.text("created_by"),
     )
 
 
@@ -89,18 +89,18 @@ def encode_backup(descriptor: BackupDescriptor) -> bytes:
 
 def decode_backup(data: bytes, *, key: str) -> BackupDescriptor:
     """The backup descriptor in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    item = parse_json_object(data, source=key, damaged=_damaged)
+    document = parse_json_object(data, source=key, damaged=_damaged)
     selection = TopicSelection(
-        include=item.texts("include"), exclude=item.texts("exclude"), internal=item.flag("internal")
+        include=document.texts("include"), exclude=document.texts("exclude"), internal=document.flag("internal")
     )
     return BackupDescriptor(
-        name=item.text("name"),
-        cluster_id=item.text("cluster_id"),
+        name=document.text("name"),
+        cluster_id=document.text("cluster_id"),
         selection=selection,
-        created_at_ms=item.integer("created_at_ms"),
-        options=item.text_map("options"),
-        fidelity=item.texts("fidelity"),
-        declared_by=item.optional_text("declared_by"),
+        created_at_ms=document.integer("created_at_ms"),
+        options=document.text_map("options"),
+        fidelity=document.texts("fidelity"),
+        declared_by=document.optional_text("declared_by"),
     )
 
 

@@ -19,34 +19,34 @@ from offsite.repository.segments.segment import SegmentList
 Spans = tuple[Span, ...]
 
 
-def joined(spans: Iterable[Span]) -> Spans:
+def join_spans(spans: Iterable[Span]) -> Spans:
     """The same offsets in the smallest number of spans, rising."""
-    found: list[Span] = []
+    merged: list[Span] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            found.append((start, end))
-    return tuple(found)
+            merged.append((start, end))
+    return tuple(merged)
 
 
-def parted(spans: Iterable[Span], at: int) -> tuple[Spans, Spans]:
+def split_spans(spans: Iterable[Span], at: int) -> tuple[Spans, Spans]:
     """The part of `spans` (rising) below offset `at`, and the part from `at` on."""
     spans = tuple(spans)
     below = tuple((start, min(end, at)) for start, end in spans if start < at)
     return below, tuple((max(start, at), end) for start, end in spans if end > at)
 
 
-def expire(found: SegmentList, expired: ExpiredRange) -> SegmentList:
+def expire(segments: SegmentList, expired: ExpiredRange) -> SegmentList:
     """`segments` without those inside the expired range. Raises `DamagedCommit` if the range ends within a segment."""
-    inside = [each for each in found if each.start < expired.end and expired.start < each.end]
-    for each in inside:
-        if each.start < expired.start or expired.end < each.end:
-            raise refuse(expired, f"{each.key} is of it and of what is left")
-    return found.without({each.key for each in inside}) if inside else found
+    inside = [segment for segment in segments if segment.start < expired.end and expired.start < segment.end]
+    for segment in inside:
+        if segment.start < expired.start or expired.end < segment.end:
+            raise impossible_expiry(expired, f"{segment.key} is of it and of what is left")
+    return segments.without({segment.key for segment in inside}) if inside else segments
 
 
-def without_expired(holes: Iterable[RecordedHole], spans: Mapping[PartitionId, Spans]) -> list[RecordedHole]:
+def drop_expired_holes(holes: Iterable[RecordedHole], spans: Mapping[PartitionId, Spans]) -> list[RecordedHole]:
     """`holes` without those inside expired `spans` of their partition."""
     return [hole for hole in holes if not _lies_in(hole, spans.get(hole.partition_id, ()))]
 
@@ -57,16 +57,16 @@ def _lies_in(hole: RecordedHole, spans: Spans) -> bool:
 
 def spans_before(live: Spans, branches: Iterable[Branch]) -> Spans:
     """The expired spans of a partition's history before all of `branches` were cut off (see `segments_before`)."""
-    for branch in sorted(branches, key=lambda each: each.number, reverse=True):
-        live = (*parted(live, branch.at)[0], *branch.expired)
+    for branch in sorted(branches, key=lambda closed: closed.number, reverse=True):
+        live = (*split_spans(live, branch.at)[0], *branch.expired)
     return live
 
 
-def beginning(spans: Sequence[Span], end: int) -> int:
+def held_start(spans: Sequence[Span], end: int) -> int:
     """The first offset held for a point that ends at `end`, according to the expired `spans`."""
     return max((high for low, high in spans if low < end), default=0)
 
 
-def refuse(expired: ExpiredRange, why: str) -> DamagedCommit:
+def impossible_expiry(expired: ExpiredRange, why: str) -> DamagedCommit:
     """The error for a commit with an impossible expiry."""
     return damaged_commit(f"{expired.partition_id} [{expired.start}, {expired.end}) cannot have been let go: {why}")

@@ -12,9 +12,9 @@ from offsite.repository.branches import Branch, borders, cut_holes, cut_segments
 from offsite.repository.commit import (
     LIVE,
     UNACCOUNTED,
-    Changes,
     Checkpoint,
     Commit,
+    CommitChanges,
     CompactedRange,
     CutBack,
     ExpiredRange,
@@ -26,13 +26,13 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.coverage import unaccounted
-from offsite.repository.expiry import Spans, expire, joined, parted, refuse, without_expired
+from offsite.repository.coverage import find_unaccounted
+from offsite.repository.expiry import Spans, drop_expired_holes, expire, impossible_expiry, join_spans, split_spans
 from offsite.repository.history import HistoryBuilder
 from offsite.repository.layered_map import LayeredMapBuilder
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segments.segment import Segment, SegmentList
-from offsite.repository.state import CUTS_MAX, BackupState, KnownCut, reached, segment_partition
+from offsite.repository.state import CUTS_MAX, BackupState, CutSpan, accounted_end, segment_partition
 
 HeldT = TypeVar("HeldT", SegmentList, Spans)
 
@@ -44,21 +44,21 @@ def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
     removed segment that does not exist, or a segment that is listed twice, overlaps another segment, or has no position
     of its partition.
     """
-    folding = Folding(state)
+    builder = StateBuilder(state)
     for stored in commits:
-        folding.apply(stored)
-    return folding.state()
+        builder.apply(stored)
+    return builder.state()
 
 
 def with_cuts(state: BackupState, cuts: Iterable[CutBack]) -> BackupState:
     """`state` with the continuing histories after `cuts`, without the closed ones. Raises `DamagedCommit`."""
-    folding = Folding(state)
+    builder = StateBuilder(state)
     for cut in cuts:
-        folding.cut_back(cut)
-    return replace(folding.state(), branches=state.branches)
+        builder.cut_back(cut)
+    return replace(builder.state(), branches=state.branches)
 
 
-class Folding:
+class StateBuilder:
     """The working copy of a fold. Costs only the changes of the commits. Unusable after an error."""
 
     def __init__(self, state: BackupState) -> None:
@@ -99,7 +99,9 @@ class Folding:
         self._remove_all(commit)
         for expired in changes.expired:
             self._expire(expired)
-        self._forget_holes({each.partition_id for each in changes.expired if each.branch == LIVE})
+        self._forget_holes(
+            {expired_range.partition_id for expired_range in changes.expired if expired_range.branch == LIVE}
+        )
         # 5. New segments.
         for segment in changes.segments:
             self._add(segment, commit)
@@ -129,33 +131,37 @@ class Folding:
             progress=changes.progress,
             completed_at_ms=completed_at_ms,
             loose_commits=1 if is_catalogued else self._state.loose_commits + 1,
-            loose_entries=changes.entries + (0 if is_catalogued else self._state.loose_entries),
+            loose_entries=changes.entry_count + (0 if is_catalogued else self._state.loose_entries),
             is_own=False,
             accounted=self._state.accounted or changes.accounted,
         )
         self._history.append(commit)
 
-    def _passed_over(self, changes: Changes) -> tuple[RecordedHole, ...]:
+    def _passed_over(self, changes: CommitChanges) -> tuple[RecordedHole, ...]:
         """Holes for the offsets that positions move past without an account. Call before anything moves. Commits of
         earlier versions give no holes, because those versions kept no evidence."""
         if not (self._state.accounted or changes.accounted):
             return ()
         moved = (position.partition_id for position in changes.positions)
-        before = {partition: former for partition in moved if (former := self._positions.get(partition)) is not None}
-        ends = {partition: former.end for partition, former in before.items()}
-        if not any(unaccounted(changes, ends)):
+        before = {
+            partition: previous for partition in moved if (previous := self._positions.get(partition)) is not None
+        }
+        ends = {partition: previous.end for partition, previous in before.items()}
+        if not any(find_unaccounted(changes, ends)):
             return ()
-        ends = {partition: reached(former, self._segments.get(partition)) for partition, former in before.items()}
+        ends = {
+            partition: accounted_end(previous, self._segments.get(partition)) for partition, previous in before.items()
+        }
         return tuple(
             RecordedHole(partition_id=passed.partition_id, start=passed.start, end=passed.end, reason=UNACCOUNTED)
-            for passed in unaccounted(changes, ends)
+            for passed in find_unaccounted(changes, ends)
         )
 
-    def _known_by_commit(self, taken: Checkpoint) -> Checkpoint:
+    def _known_by_commit(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint without `ends` equal to the positions after its commit: otherwise states would carry every end
         of every checkpoint. A checkpoint with fewer partitions keeps its ends, because it leaves the rest out."""
-        left = {known: position.end for known, position in self._positions.built().items()}
-        return replace(taken, ends=()) if dict(taken.ends) == left else taken
+        ends = {partition: position.end for partition, position in self._positions.build().items()}
+        return replace(checkpoint, ends=()) if dict(checkpoint.ends) == ends else checkpoint
 
     def _completed_at_ms(self, commit: Commit) -> int:
         """When the last complete pass was committed.
@@ -164,55 +170,55 @@ class Folding:
         look complete up to the seal. A roll-up counts, as in earlier versions: only a continuous run makes roll-ups.
         """
         changes = commit.changes
-        is_retention = changes.is_upkeep and (changes.takes_away or bool(changes.forgotten))
+        is_retention = changes.is_upkeep and (changes.touches_retention or bool(changes.forgotten))
         is_no_pass = changes.incomplete or changes.seal or is_retention
         return self._state.completed_at_ms if is_no_pass else commit.committed_at_ms
 
     def cut_back(self, cut: CutBack) -> None:
         """Close the history of a partition that the next commit found to be truncated. Raises `DamagedCommit`."""
-        known = cut.partition_id
-        position = self._positions.get(known)
+        partition = cut.partition_id
+        position = self._positions.get(partition)
         if position is None or position.end != cut.end:
-            raise damaged_commit(f"{known} did not reach to {cut.end} before it was cut back to {cut.at}")
-        found = cut_segments(self._segments.get(known) or SegmentList(), cut)
-        _lay(self._segments, known, found.kept)
+            raise damaged_commit(f"{partition} did not reach to {cut.end} before it was cut back to {cut.at}")
+        split = cut_segments(self._segments.get(partition) or SegmentList(), cut)
+        _lay(self._segments, partition, split.live)
         holes = cut_holes((*self._state.holes, *self._holes), cut)
-        expired, closed = parted(self._expired.get(known) or (), cut.at)
-        compacted, _ = parted(self._compacted.get(known) or (), cut.at)
-        _lay(self._expired, known, expired)
-        _lay(self._compacted, known, compacted)
-        if not compacted and known in self._compacted_until:
-            self._compacted_until.remove(known)
+        expired, closed = split_spans(self._expired.get(partition) or (), cut.at)
+        compacted, _ = split_spans(self._compacted.get(partition) or (), cut.at)
+        _lay(self._expired, partition, expired)
+        _lay(self._compacted, partition, compacted)
+        if not compacted and partition in self._compacted_until:
+            self._compacted_until.remove(partition)
         self._state, self._holes = replace(self._state, holes=()), holes
-        self._positions[known] = replace(position, end=cut.at, leader_epoch=cut.epoch, last_batch=None)
+        self._positions[partition] = replace(position, end=cut.at, leader_epoch=cut.epoch, last_batch=None)
         branches = self._known_branches()
         self._branches = [
             *branches,
             Branch(
-                partition_id=known,
-                number=1 + sum(branch.partition_id == known for branch in branches),
+                partition_id=partition,
+                number=1 + sum(branch.partition_id == partition for branch in branches),
                 at=cut.at,
                 end=cut.end,
                 commit=self._state.seq + 1,
-                segments=found.closed,
+                segments=split.closed,
                 expired=closed,
             ),
         ]
 
-    def _expire(self, each: ExpiredRange) -> None:
+    def _expire(self, expired: ExpiredRange) -> None:
         """Remove the segments inside the range. Raises `DamagedCommit`."""
-        if each.branch != LIVE:
-            self._branches = [_expired_branch(branch, each) for branch in self._known_branches()]
-            if not any(_is_of(branch, each) for branch in self._branches):
-                raise refuse(each, f"there is no branch {each.branch}")
+        if expired.branch != LIVE:
+            self._branches = [_expired_branch(branch, expired) for branch in self._known_branches()]
+            if not any(_is_of(branch, expired) for branch in self._branches):
+                raise impossible_expiry(expired, f"there is no branch {expired.branch}")
             return
-        known = each.partition_id
-        position = self._positions.get(known)
-        if position is None or position.end < each.end:
-            raise refuse(each, "nothing was backed up up to there")
-        if found := self._segments.get(known):
-            _lay(self._segments, known, expire(found, each))
-        self._expired[known] = joined((*(self._expired.get(known) or ()), (each.start, each.end)))
+        partition = expired.partition_id
+        position = self._positions.get(partition)
+        if position is None or position.end < expired.end:
+            raise impossible_expiry(expired, "nothing was backed up up to there")
+        if segments := self._segments.get(partition):
+            _lay(self._segments, partition, expire(segments, expired))
+        self._expired[partition] = join_spans((*(self._expired.get(partition) or ()), (expired.start, expired.end)))
 
     def _explain(self, explained: Collection[RecordedHole]) -> None:
         """Give holes the reason found later."""
@@ -225,15 +231,19 @@ class Folding:
     def _forget_holes(self, partitions: Collection[PartitionId]) -> None:
         """Drop the holes inside the expired spans of `partitions`."""
         if partitions:
-            spans = {known: self._expired.get(known) or () for known in partitions}
-            self._holes = without_expired((*self._state.holes, *self._holes), spans)
+            spans = {partition: self._expired.get(partition) or () for partition in partitions}
+            self._holes = drop_expired_holes((*self._state.holes, *self._holes), spans)
             self._state = replace(self._state, holes=())
 
-    def _compact(self, each: CompactedRange) -> None:
-        known = each.partition_id
-        before_ms = self._compacted_until.get(known)
-        self._compacted[known] = joined((*(self._compacted.get(known) or ()), (each.start, each.end)))
-        self._compacted_until[known] = each.until_ms if before_ms is None else max(each.until_ms, before_ms)
+    def _compact(self, compacted: CompactedRange) -> None:
+        partition = compacted.partition_id
+        before_ms = self._compacted_until.get(partition)
+        self._compacted[partition] = join_spans(
+            (*(self._compacted.get(partition) or ()), (compacted.start, compacted.end))
+        )
+        self._compacted_until[partition] = (
+            compacted.until_ms if before_ms is None else max(compacted.until_ms, before_ms)
+        )
 
     def _pin(self, commit: Commit) -> None:
         """Remove and set the pins of the commit. Raises `DamagedCommit` if the commit drops a pinned point, or pins a
@@ -243,7 +253,7 @@ class Folding:
         pins |= {pin.seq: pin for pin in changes.pinned}
         if dropped := [seq for seq in pins if any(start <= seq < end for start, end in changes.forgotten)]:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup} drops commit {dropped[0]}, which is pinned")
-        points = self._history.built() if changes.pinned else None
+        points = self._history.build() if changes.pinned else None
         for pin in changes.pinned:
             if points is None or points.find(pin.seq) is None:
                 raise damaged_commit(
@@ -257,20 +267,24 @@ class Folding:
 
     def state(self) -> BackupState:
         """The state so far. Commits applied later do not change the returned state."""
-        taken = {each.id: each for each in self._state.checkpoints} | self._checkpoints if self._checkpoints else None
+        checkpoints = (
+            {checkpoint.id: checkpoint for checkpoint in self._state.checkpoints} | self._checkpoints
+            if self._checkpoints
+            else None
+        )
         self._state = replace(
             self._state,
-            topics=self._topics.built(),
-            configs_since=self._configs_since.built(),
-            positions=self._positions.built(),
-            segments=self._segments.built(),
-            expired=self._expired.built(),
-            compacted=self._compacted.built(),
-            compacted_until=self._compacted_until.built(),
+            topics=self._topics.build(),
+            configs_since=self._configs_since.build(),
+            positions=self._positions.build(),
+            segments=self._segments.build(),
+            expired=self._expired.build(),
+            compacted=self._compacted.build(),
+            compacted_until=self._compacted_until.build(),
             holes=(*self._state.holes, *self._holes) if self._holes else self._state.holes,
-            checkpoints=self._state.checkpoints if taken is None else tuple(taken.values()),
+            checkpoints=self._state.checkpoints if checkpoints is None else tuple(checkpoints.values()),
             branches=self._state.branches if self._branches is None else tuple(self._branches),
-            history=self._history.built(),
+            history=self._history.build(),
         )
         self._holes, self._checkpoints = [], {}
         return self._state
@@ -285,64 +299,66 @@ class Folding:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup} is dated before commit {state.seq}")
 
     def _describe(self, shape: TopicShape, seq: int) -> None:
-        known = self._topics.get(shape.incarnation)
-        if known is None or known.configs != shape.configs:
+        recorded = self._topics.get(shape.incarnation)
+        if recorded is None or recorded.configs != shape.configs:
             self._configs_since[shape.incarnation] = seq
         self._topics[shape.incarnation] = shape
 
     def _move(self, position: Position) -> None:
-        known = position.partition_id
-        self._positions[known] = position
+        partition = position.partition_id
+        self._positions[partition] = position
         if self._topic_ids is not None:
-            self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
+            self._topic_ids.setdefault(partition.topic, set()).add(partition.topic_id)
 
     def _add(self, segment: Segment, commit: Commit) -> None:
         partition_id = segment_partition(segment)
         if partition_id not in self._positions:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup}: no position for {segment.key}")
-        for at in borders(each for each in self._known_branches() if each.partition_id == partition_id):
+        for at in borders(branch for branch in self._known_branches() if branch.partition_id == partition_id):
             if segment.start < at < segment.end:
                 raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over the cut at {at}")
         for low, high in self._expired.get(partition_id) or ():
             if segment.start < high and low < segment.end:
                 raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies in what was let go")
-        found = self._segments.get(partition_id) or SegmentList()
-        if segment.start >= found.end:
-            self._segments[partition_id] = found.appended(segment)
+        segments = self._segments.get(partition_id) or SegmentList()
+        if segment.start >= segments.end:
+            self._segments[partition_id] = segments.appended(segment)
             return
-        if any(segment.start < other.end and other.start < segment.end for other in found):
+        if any(segment.start < other.end and other.start < segment.end for other in segments):
             raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over another segment")
-        self._segments[partition_id] = found.inserted(segment)
+        self._segments[partition_id] = segments.inserted(segment)
 
     def _remove_all(self, commit: Commit) -> None:
         """Walks each partition's list once, however many of its segments are removed."""
-        wanted: dict[TopicPartition, set[str]] = {}
+        keys_by_partition: dict[TopicPartition, set[str]] = {}
         for key in commit.changes.removed:
             if (name := parse_segment_key(key)) is None:
                 raise _not_there(key, commit)
-            known = wanted.setdefault(TopicPartition(topic=name.topic, partition=name.partition), set())
-            if key in known:
+            partition_keys = keys_by_partition.setdefault(
+                TopicPartition(topic=name.topic, partition=name.partition), set()
+            )
+            if key in partition_keys:
                 raise _not_there(key, commit)
-            known.add(key)
-        for where, keys in wanted.items():
-            removed = [self._remove(each, keys) for each in self._incarnations_of(where)]
-            if left := keys.difference(*removed):
-                raise _not_there(min(left), commit)
+            partition_keys.add(key)
+        for where, keys in keys_by_partition.items():
+            removed = [self._remove(partition, keys) for partition in self._incarnations_of(where)]
+            if missing := keys.difference(*removed):
+                raise _not_there(min(missing), commit)
 
     def _remove(self, partition_id: PartitionId, keys: set[str]) -> set[str]:
         """The keys found in the partition's list."""
-        if not (found := self._segments.get(partition_id)):
+        if not (segments := self._segments.get(partition_id)):
             return set()
-        if gone := keys.intersection(segment.key for segment in found):
-            _lay(self._segments, partition_id, found.without(gone))
+        if gone := keys.intersection(segment.key for segment in segments):
+            _lay(self._segments, partition_id, segments.without(gone))
         return gone
 
     def _incarnations_of(self, where: TopicPartition) -> Iterator[PartitionId]:
         """All partitions of the topic and number: a commit that only removes does not state the topic id."""
         if self._topic_ids is None:
             self._topic_ids = {}
-            for known in self._positions.built():
-                self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
+            for partition in self._positions.build():
+                self._topic_ids.setdefault(partition.topic, set()).add(partition.topic_id)
         for topic_id in sorted(self._topic_ids.get(where.topic, ())):
             yield PartitionId(topic=where.topic, topic_id=topic_id, partition=where.partition)
 
@@ -351,16 +367,16 @@ def _is_of(branch: Branch, expired: ExpiredRange) -> bool:
     return (branch.partition_id, branch.number) == (expired.partition_id, expired.branch)
 
 
-def _with_cut(base: BackupState, commit: Commit, cut: SnapshotRef | None, completed_at_ms: int) -> tuple[KnownCut, ...]:
+def _with_cut(base: BackupState, commit: Commit, cut: SnapshotRef | None, completed_at_ms: int) -> tuple[CutSpan, ...]:
     """The newest cuts as of `commit`, which has `cut` and follows `base`. A refused cut is not remembered, because it
     would push out a usable one."""
     is_old = commit.changes.cut is None and (not base.cuts or base.cuts[-1].ref != cut)
     if cut is None or commit.changes.cut_refused or is_old:
         return base.cuts
     older, newest, seq = base.cuts[:-1], base.cuts[-1:], commit.seq
-    first = next((each.first for each in newest if (each.last, each.ref) == (base.seq, cut)), seq)
-    known = KnownCut(first=first, last=seq, completed_at_ms=completed_at_ms, ref=cut)
-    return (*older, *(newest if first == seq else ()), known)[-CUTS_MAX:]
+    first = next((span.first for span in newest if (span.last, span.ref) == (base.seq, cut)), seq)
+    current = CutSpan(first=first, last=seq, completed_at_ms=completed_at_ms, ref=cut)
+    return (*older, *(newest if first == seq else ()), current)[-CUTS_MAX:]
 
 
 def _expired_branch(branch: Branch, expired: ExpiredRange) -> Branch:
@@ -368,17 +384,17 @@ def _expired_branch(branch: Branch, expired: ExpiredRange) -> Branch:
     if not _is_of(branch, expired):
         return branch
     if expired.start < branch.at or branch.end < expired.end:
-        raise refuse(expired, f"branch {branch.number} holds [{branch.at}, {branch.end})")
-    spans = joined((*branch.expired, (expired.start, expired.end)))
+        raise impossible_expiry(expired, f"branch {branch.number} holds [{branch.at}, {branch.end})")
+    spans = join_spans((*branch.expired, (expired.start, expired.end)))
     return replace(branch, segments=expire(branch.segments, expired), expired=spans)
 
 
-def _lay(building: LayeredMapBuilder[PartitionId, HeldT], known: PartitionId, held: HeldT) -> None:
+def _lay(building: LayeredMapBuilder[PartitionId, HeldT], partition: PartitionId, value: HeldT) -> None:
     """Set the partition's entry to `value`; an empty value removes the entry."""
-    if held:
-        building[known] = held
-    elif known in building:
-        building.remove(known)
+    if value:
+        building[partition] = value
+    elif partition in building:
+        building.remove(partition)
 
 
 def _not_there(key: str, commit: Commit) -> DamagedCommit:

@@ -57,9 +57,9 @@ class HistoryChunk:
         """A chunk in memory."""
         first, last = ((columns[0][at], columns[1][at]) for at in (0, -1))
         nowhere = PartRef(key="", hash="", rows=len(columns[0]))
-        made = cls(_nothing_stored, ref=nowhere, first=first, last=last)
-        made.ref, made._columns = None, columns
-        return made
+        chunk = cls(_nothing_stored, ref=nowhere, first=first, last=last)
+        chunk.ref, chunk._columns = None, columns
+        return chunk
 
     @property
     def columns(self) -> Columns:
@@ -69,7 +69,7 @@ class HistoryChunk:
         return self._columns
 
 
-class History(Sequence[CommitSummary]):
+class CommitHistory(Sequence[CommitSummary]):
     """The commits that are restore points, ascending by number and by time."""
 
     __slots__ = ("_starts", "chunks", "tail")
@@ -96,12 +96,12 @@ class History(Sequence[CommitSummary]):
         """The newest restore point committed at or before `time_ms`."""
         behind = bisect_right(self.chunks, time_ms, key=lambda chunk: chunk.first[1])
         if not self.chunks or (behind == len(self.chunks) and self.chunks[-1].last[1] <= time_ms):
-            found = self._starts[-1] + bisect_right(self.tail[1], time_ms)
+            count = self._starts[-1] + bisect_right(self.tail[1], time_ms)
         elif behind == 0:
             return None
         else:
-            found = self._starts[behind - 1] + bisect_right(self.chunks[behind - 1].columns[1], time_ms)
-        return self[found - 1] if found else None
+            count = self._starts[behind - 1] + bisect_right(self.chunks[behind - 1].columns[1], time_ms)
+        return self[count - 1] if count else None
 
     def find(self, seq: int) -> CommitSummary | None:
         """The restore point with commit number `seq`; None if the commit is no restore point, or no longer one."""
@@ -110,23 +110,23 @@ class History(Sequence[CommitSummary]):
         index = bisect_left(columns[0], seq)
         return _line(columns, index) if index < len(columns[0]) and columns[0][index] == seq else None
 
-    def upto(self, seq: int) -> History:
+    def upto(self, seq: int) -> CommitHistory:
         """The restore points up to commit `seq`, inclusive."""
         at = bisect_right(self.chunks, seq, key=lambda chunk: chunk.last[0])
         columns = self.chunks[at].columns if at < len(self.chunks) else self.tail
         end = bisect_right(columns[0], seq)
         if at == len(self.chunks) and end == len(columns[0]):
             return self
-        return History(_cut(columns, 0, end), chunks=self.chunks[:at])
+        return CommitHistory(_cut(columns, 0, end), chunks=self.chunks[:at])
 
     def between(self, first: int, last: int) -> Columns:
         """The lines of commits `first` to `last`, both inclusive."""
-        found = _no_lines()
+        selected = _no_lines()
         for columns in (*(chunk.columns for chunk in self.chunks if _overlaps(chunk, first, last)), self.tail):
             low, high = bisect_left(columns[0], first), bisect_right(columns[0], last)
-            for column, lines in zip(found, columns, strict=True):
+            for column, lines in zip(selected, columns, strict=True):
                 column.extend(lines[low:high])
-        return found
+        return selected
 
     def __len__(self) -> int:
         return self._starts[-1] + len(self.tail[0])
@@ -138,18 +138,18 @@ class History(Sequence[CommitSummary]):
     def __getitem__(self, index: int | slice) -> CommitSummary | tuple[CommitSummary, ...]:
         if isinstance(index, slice):
             return tuple(self[i] for i in range(*index.indices(len(self))))
-        wanted = index + len(self) if index < 0 else index
-        if not 0 <= wanted < len(self):
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
             raise IndexError(index)
-        at = bisect_right(self._starts, wanted) - 1
-        return _line(self.chunks[at].columns if at < len(self.chunks) else self.tail, wanted - self._starts[at])
+        at = bisect_right(self._starts, position) - 1
+        return _line(self.chunks[at].columns if at < len(self.chunks) else self.tail, position - self._starts[at])
 
     def __iter__(self) -> Iterator[CommitSummary]:
         for columns in (*(chunk.columns for chunk in self.chunks), self.tail):
             yield from (_line(columns, index) for index in range(len(columns[0])))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, History) or len(self) != len(other):
+        if not isinstance(other, CommitHistory) or len(self) != len(other):
             return False
         if self._starts == other._starts:
             pairs = zip(self.chunks, other.chunks, strict=True)
@@ -163,7 +163,7 @@ class History(Sequence[CommitSummary]):
 class HistoryBuilder:
     """The working copy of a history: copies the tail once, then extends it commit by commit."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: CommitHistory) -> None:
         self._chunks = list(history.chunks)
         self._tail = _cut(history.tail, 0, len(history.tail[0]))
 
@@ -177,9 +177,9 @@ class HistoryBuilder:
             self._chunks.append(HistoryChunk.of(self._tail))
             self._tail = _no_lines()
 
-    def built(self) -> History:
+    def build(self) -> CommitHistory:
         """The history so far."""
-        return History(_cut(self._tail, 0, len(self._tail[0])), chunks=self._chunks)
+        return CommitHistory(_cut(self._tail, 0, len(self._tail[0])), chunks=self._chunks)
 
     def _forget(self, start: int, end: int) -> None:
         self._chunks = list(chain.from_iterable(_remembered(chunk, start, end) for chunk in self._chunks))
@@ -198,8 +198,8 @@ def _remembered(chunk: HistoryChunk, start: int, end: int) -> list[HistoryChunk]
     """The rest of a chunk; the chunk itself if nothing in it is forgotten."""
     if not _overlaps(chunk, start, end - 1):
         return [chunk]
-    left = _without(chunk.columns, start, end)
-    return [HistoryChunk.of(left)] if left[0] else []
+    remaining = _without(chunk.columns, start, end)
+    return [HistoryChunk.of(remaining)] if remaining[0] else []
 
 
 def _without(columns: Columns, start: int, end: int) -> Columns:

@@ -137,8 +137,8 @@ def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteErro
     return parsed
 
 
-def patterns_of(item: JsonObject, name: str) -> tuple[str, ...]:
+def patterns_of(document: JsonObject, name: str) -> tuple[str, ...]:
     """Topic patterns, all readable."""
-    if not all(map(is_readable, patterns := item.texts(name))):
-        raise item.wrong(name, "a list of patterns of topics that can be read")
+    if not all(map(is_readable, patterns := document.texts(name))):
+        raise document.wrong(name, "a list of patterns of topics that can be read")
     return patterns

@@ -28,25 +28,25 @@ class LayeredMap(Mapping[K, V]):
         self._layers: tuple[dict[K, object], ...] = (dict(entries or {}),)
         self._length = len(self._layers[0])
 
-    def changed(self, changes: Mapping[K, object]) -> LayeredMap[K, V]:
+    def with_changes(self, changes: Mapping[K, object]) -> LayeredMap[K, V]:
         """A copy with `changes`; `_GONE` removes a key."""
-        made: LayeredMap[K, V] = LayeredMap()
-        made._length = self._length + sum((value is not _GONE) - (key in self) for key, value in changes.items())
-        made._layers = _merged((*self._layers, dict(changes)))
-        return made
+        result: LayeredMap[K, V] = LayeredMap()
+        result._length = self._length + sum((value is not _GONE) - (key in self) for key, value in changes.items())
+        result._layers = _merged((*self._layers, dict(changes)))
+        return result
 
     def __getitem__(self, key: K) -> V:
         for layer in reversed(self._layers):
-            if (found := layer.get(key, self)) is not self:
-                if found is _GONE:
+            if (value := layer.get(key, self)) is not self:
+                if value is _GONE:
                     break
-                return cast("V", found)
+                return cast("V", value)
         raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
         for layer in reversed(self._layers):
-            if (found := layer.get(cast("K", key), self)) is not self:
-                return found is not _GONE
+            if (value := layer.get(cast("K", key), self)) is not self:
+                return value is not _GONE
         return False
 
     def __len__(self) -> int:
@@ -85,10 +85,10 @@ class LayeredMapBuilder(Generic[K, V]):
         self._changes: dict[K, object] = {}
 
     def get(self, key: K) -> V | None:
-        found = self._changes.get(key, self)
-        if found is self:
+        value = self._changes.get(key, self)
+        if value is self:
             return self._base.get(key)
-        return None if found is _GONE else cast("V", found)
+        return None if value is _GONE else cast("V", value)
 
     def __contains__(self, key: K) -> bool:
         return self.get(key) is not None
@@ -99,20 +99,20 @@ class LayeredMapBuilder(Generic[K, V]):
     def remove(self, key: K) -> None:
         self._changes[key] = _GONE
 
-    def built(self) -> LayeredMap[K, V]:
+    def build(self) -> LayeredMap[K, V]:
         """The mapping so far. Later changes do not affect the returned mapping."""
         if self._changes:
-            self._base, self._changes = self._base.changed(self._changes), {}
+            self._base, self._changes = self._base.with_changes(self._changes), {}
         return self._base
 
 
 def _merged(layers: tuple[dict[K, object], ...]) -> tuple[dict[K, object], ...]:
-    kept = [layer for layer in layers if layer] or [{}]
-    while len(kept) > 1 and len(kept[-2]) <= 2 * len(kept[-1]):
-        newest = kept.pop()
-        below = kept.pop()
-        kept.append({**below, **newest})
-    return tuple(kept) if len(kept) > 1 else (_laid_over(tuple(kept)),)
+    stack = [layer for layer in layers if layer] or [{}]
+    while len(stack) > 1 and len(stack[-2]) <= 2 * len(stack[-1]):
+        newest = stack.pop()
+        below = stack.pop()
+        stack.append({**below, **newest})
+    return tuple(stack) if len(stack) > 1 else (_laid_over(tuple(stack)),)
 
 
 def _laid_over(layers: tuple[dict[K, object], ...]) -> dict[K, object]:

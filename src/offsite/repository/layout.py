@@ -213,7 +213,7 @@ class BackupLayout:
         return name is not None and name.backup == self.backup and lies_below(key, self.topics_prefix)
 
     @property
-    def never_key(self) -> str:
+    def delete_probe_key(self) -> str:
         """A key beside the packs, never written: the right to delete this key implies the right to delete packs."""
         return f"{self.packs_prefix}never-written"
 
@@ -262,9 +262,9 @@ class BackupLayout:
     def checkpoints_prefix(self) -> str:
         return f"{self.prefix}checkpoints/"
 
-    def checkpoint_key(self, checkpoint: int, what: str) -> str:
+    def checkpoint_key(self, checkpoint: int, event: str) -> str:
         """The key of one event of a checkpoint. `event`: `requested`, `taken`, `failed` or `deleted`."""
-        return f"{self.checkpoints_prefix}{_padded(checkpoint)}/{what}.json"
+        return f"{self.checkpoints_prefix}{_padded(checkpoint)}/{event}.json"
 
     @property
     def checkpoint_taker_prefix(self) -> str:
@@ -344,7 +344,7 @@ def is_own_key(key: str) -> bool:
     return segment is not None and is_backup_name(segment.backup)
 
 
-def own(listed: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+def own_objects(listed: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
     """The objects of a listing with names of offsite; foreign objects are skipped."""
     return (info for info in listed if is_own_key(info.key))
 
@@ -353,7 +353,7 @@ def folders_below(store: Store, prefix: str) -> Iterator[str]:
     """The names of the folders directly below `prefix` with at least one object of offsite, in key order; one listing
     each. A store may normalise the requested key and list a folder again."""
     past = ""
-    while info := next((info for info in own(store.list(prefix, start_after=past)) if info.key > past), None):
+    while info := next((info for info in own_objects(store.list(prefix, start_after=past)) if info.key > past), None):
         name, slash, _ = info.key.removeprefix(prefix).partition("/")
         if slash:
             yield name

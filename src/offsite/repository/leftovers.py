@@ -20,13 +20,19 @@ from itertools import chain, groupby
 from offsite.model.errors import StoreDenied
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.layout import own, parse_catalog_key, parse_part_key, parse_segment_key, parse_snapshot_key
+from offsite.repository.layout import (
+    own_objects,
+    parse_catalog_key,
+    parse_part_key,
+    parse_segment_key,
+    parse_snapshot_key,
+)
 from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.record import RestoreRecord, UnreadableRestore, try_unfinished_restores
 from offsite.repository.state import BackupState
 from offsite.stores.store import ObjectInfo, Store
 
-LEFT_AFTER_MS = 24 * 3_600_000
+LEFTOVER_AFTER_MS = 24 * 3_600_000
 """An object is a leftover at the earliest after this time without activity, by the store's clock."""
 
 
@@ -45,7 +51,7 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class FolderSummary:
     """All objects below one prefix; `quiet_since_ms`: when the newest object was written."""
 
     prefix: str
@@ -59,7 +65,7 @@ class QuietRestore:
     """A restore that began, has no report, and wrote nothing for `LEFTOVER_AFTER_MS`. The restore can be continued."""
 
     record: RestoreRecord
-    folder: Folder
+    folder: FolderSummary
 
 
 def find_orphans(backup: Backup) -> tuple[Orphan, ...]:
@@ -69,11 +75,11 @@ def find_orphans(backup: Backup) -> tuple[Orphan, ...]:
     if not uncommitted and not strays:
         return ()
     head = backup.state()
-    now_ms = store_time_ms(backup.store, (each.info for each in (*uncommitted, *strays)))
-    before_ms = now_ms - LEFT_AFTER_MS
+    now_ms = store_time_ms(backup.store, (orphan.info for orphan in (*uncommitted, *strays)))
+    before_ms = now_ms - LEFTOVER_AFTER_MS
     uncommitted = tuple(_unlisted(backup, head, uncommitted))
     abandoned = _abandoned(uncommitted, committed_ms=_committed_ms(backup, head), before_ms=before_ms)
-    return tuple(sorted((*abandoned, *_older(strays, before_ms)), key=lambda each: each.info.key))
+    return tuple(sorted((*abandoned, *_older(strays, before_ms)), key=lambda orphan: orphan.info.key))
 
 
 def find_quiet_restores(backup: Backup) -> tuple[QuietRestore, ...]:
@@ -89,40 +95,40 @@ def living_restores(backup: Backup) -> tuple[RestoreRecord, ...]:
 
 def _parted(backup: Backup) -> tuple[tuple[QuietRestore, ...], tuple[RestoreRecord, ...]]:
     """The quiet and the living restores. The record of a quiet restore may be unreadable."""
-    found = tuple(try_unfinished_restores(backup.store, backup.layout))
-    before_ms = store_time_ms(backup.store, ()) - LEFT_AFTER_MS if found else 0
+    restores = tuple(try_unfinished_restores(backup.store, backup.layout))
+    before_ms = store_time_ms(backup.store, ()) - LEFTOVER_AFTER_MS if restores else 0
     quiet, living = [], []
-    for each in found:
-        folder = folder_of(backup.store, backup.layout.restores_prefix(each.restore))
+    for restore in restores:
+        folder = folder_of(backup.store, backup.layout.restores_prefix(restore.restore))
         is_quiet = folder.quiet_since_ms < before_ms
-        if isinstance(each, UnreadableRestore):
+        if isinstance(restore, UnreadableRestore):
             if not is_quiet:
-                raise each.error(backup.layout)
-            warned("restore_unreadable", restore=each.restore, why=each.problem)
+                raise restore.error(backup.layout)
+            warned("restore_unreadable", restore=restore.restore, why=restore.problem)
         elif is_quiet:
-            quiet.append(QuietRestore(record=each, folder=folder))
+            quiet.append(QuietRestore(record=restore, folder=folder))
         else:
-            living.append(each)
+            living.append(restore)
     return tuple(quiet), tuple(living)
 
 
 def living_since_ms(backup: Backup) -> int | None:
     """When the first living restore began (a restore is living if it wrote an object within `LEFTOVER_AFTER_MS`); None
     without living restores. Data that was live at the time may still be read. Raises `DamagedObject`."""
-    return min((each.created_at_ms for each in living_restores(backup)), default=None)
+    return min((restore.created_at_ms for restore in living_restores(backup)), default=None)
 
 
-def find_unnamed_folders(repository: Repository) -> tuple[Folder, ...]:
+def find_unnamed_folders(repository: Repository) -> tuple[FolderSummary, ...]:
     """Folders without a backup: a failed first import leaves its segments and no backup."""
     folders = tuple(folder_of(repository.store, prefix) for prefix in _folders_without_backup(repository.store))
-    before_ms = store_time_ms(repository.store, ()) - LEFT_AFTER_MS if folders else 0
-    return tuple(each for each in folders if each.objects and each.quiet_since_ms < before_ms)
+    before_ms = store_time_ms(repository.store, ()) - LEFTOVER_AFTER_MS if folders else 0
+    return tuple(folder for folder in folders if folder.objects and folder.quiet_since_ms < before_ms)
 
 
-def folder_of(store: Store, prefix: str) -> Folder:
+def folder_of(store: Store, prefix: str) -> FolderSummary:
     """The summary of all objects below `prefix`."""
-    folder = Folder(prefix=prefix, objects=0, size_bytes=0, quiet_since_ms=0)
-    for info in own(store.list(prefix)):
+    folder = FolderSummary(prefix=prefix, objects=0, size_bytes=0, quiet_since_ms=0)
+    for info in own_objects(store.list(prefix)):
         folder = replace(
             folder,
             objects=folder.objects + 1,
@@ -132,13 +138,13 @@ def folder_of(store: Store, prefix: str) -> Folder:
     return folder
 
 
-def store_time_ms(store: Store, seen: Iterable[ObjectInfo]) -> int:
+def store_time_ms(store: Store, infos: Iterable[ObjectInfo]) -> int:
     """The store's clock. Without write access the clock cannot be read: then the newest modification time in `infos`, a
     lower bound."""
     try:
         return store.now_ms()
     except StoreDenied:
-        return max((info.modified_ms for info in seen), default=0)
+        return max((info.modified_ms for info in infos), default=0)
 
 
 def _below_commits(backup: Backup) -> Iterator[Orphan]:
@@ -151,23 +157,23 @@ def _below_commits(backup: Backup) -> Iterator[Orphan]:
         ("metadata", layout.metadata_prefix),
         ("cut", layout.cuts_prefix),
     ):
-        for info in own(backup.store.list(prefix)):
+        for info in own_objects(backup.store.list(prefix)):
             name = parse_segment_key(info.key)
             yield Orphan(kind="index" if name is not None and name.suffix == "idx" else kind, info=info)
 
 
-def _unlisted(backup: Backup, head: BackupState, found: Iterable[Orphan]) -> Iterator[Orphan]:
+def _unlisted(backup: Backup, head: BackupState, orphans: Iterable[Orphan]) -> Iterator[Orphan]:
     """The orphans listed by no commit up to `head`. Older restore points need their snapshots too."""
     listed = {key for segment in head.stored_segments() for key in (segment.object_key, segment.index_key)}
     snapshots = []
-    for each in found:
-        if each.kind in _SNAPSHOTS:
-            snapshots.append(each)
-        elif each.info.key not in listed:
-            yield each
+    for orphan in orphans:
+        if orphan.kind in _SNAPSHOTS:
+            snapshots.append(orphan)
+        elif orphan.info.key not in listed:
+            yield orphan
     with ThreadPoolExecutor(max_workers=_READS_AT_ONCE, thread_name_prefix="leftovers") as pool:
-        named = pool.map(lambda each: _is_named(backup, each.info.key), snapshots)
-        yield from (each for each, is_named in zip(snapshots, named, strict=True) if not is_named)
+        named = pool.map(lambda snapshot: _is_named(backup, snapshot.info.key), snapshots)
+        yield from (orphan for orphan, is_named in zip(snapshots, named, strict=True) if not is_named)
 
 
 def _is_named(backup: Backup, key: str) -> bool:
@@ -186,25 +192,25 @@ def _committed_ms(backup: Backup, head: BackupState) -> int:
 
 def _abandoned(uncommitted: tuple[Orphan, ...], *, committed_ms: int, before_ms: int) -> Iterator[Orphan]:
     """The orphans that no living run can still commit."""
-    may_live = any(each.info.modified_ms >= before_ms for each in uncommitted)
-    for each in _older(uncommitted, before_ms):
-        if not may_live or each.info.modified_ms < committed_ms:
-            yield each
+    may_live = any(orphan.info.modified_ms >= before_ms for orphan in uncommitted)
+    for orphan in _older(uncommitted, before_ms):
+        if not may_live or orphan.info.modified_ms < committed_ms:
+            yield orphan
 
 
 def _older(orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
-    return (each for each in orphans if each.info.modified_ms < before_ms)
+    return (orphan for orphan in orphans if orphan.info.modified_ms < before_ms)
 
 
 def _unsealed(backup: Backup) -> Iterator[Orphan]:
     """Parts of catalogs without a seal: no reader uses them."""
     layout = backup.layout
-    infos = list(own(backup.store.list(layout.catalog_prefix)))
+    infos = list(own_objects(backup.store.list(layout.catalog_prefix)))
     sealed = {seq for info in infos if (seq := parse_catalog_key(info.key)) is not None}
     read = {key for seq in sealed for key in (layout.catalog_key(seq), layout.history_key(seq), layout.seal_key(seq))}
     yield from (Orphan(kind="catalog", info=info) for info in infos if info.key not in read | {layout.hint_key})
     # Parts are listed after the seals. The first catalog that names a part is the part's own.
-    parts = own(backup.store.list(layout.parts_prefix))
+    parts = own_objects(backup.store.list(layout.parts_prefix))
     yield from (Orphan(kind="catalog", info=info) for info in parts if parse_part_key(info.key) not in sealed)
 
 
@@ -216,7 +222,7 @@ def _unrecorded(backup: Backup) -> Iterator[Orphan]:
         ("drill", layout.drills_prefix, "report.json"),
         ("group change", layout.group_changes_prefix, "change.json"),
     ):
-        for folder, infos in groupby(own(backup.store.list(prefix)), key=partial(_folder_of, prefix=prefix)):
+        for folder, infos in groupby(own_objects(backup.store.list(prefix)), key=partial(_folder_of, prefix=prefix)):
             inside = list(infos)
             if all(info.key != f"{folder}{record}" for info in inside):
                 yield from (Orphan(kind=kind, info=info) for info in inside)

@@ -22,7 +22,7 @@ from offsite.repository.branches import Branch
 from offsite.repository.commit import LIVE, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import segment_span
-from offsite.repository.expiry import refuse
+from offsite.repository.expiry import impossible_expiry
 from offsite.repository.fold import fold
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.segments.segment import Segment
@@ -30,7 +30,7 @@ from offsite.repository.state import BackupState, segment_partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldRange:
     """Offsets of a partition held by an object, now or formerly: the offsets of the batches of a segment live at commit
     `commit`.
 
@@ -45,13 +45,13 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
+class ReplacedObject:
     """A partly or wholly replaced object: a pack, or a segment's own object (`key`) with its index. `ranges`: the
     content of the object."""
 
     key: str
     index_key: str | None
-    held: tuple[Held, ...]
+    ranges: tuple[HeldRange, ...]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -59,11 +59,11 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class DroppedSegment:
     """A segment removed from a list by a commit; `last_live_commit`: the newest commit with the segment live."""
 
     segment: Segment
-    known_at: int
+    last_live_commit: int
 
 
 class ReplacedWalk:
@@ -72,34 +72,41 @@ class ReplacedWalk:
     def __init__(self, state: BackupState) -> None:
         self.state = state
         self._topic_ids: dict[str, set[str]] = {}
-        for known in state.positions:
-            self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
+        for partition in state.positions:
+            self._topic_ids.setdefault(partition.topic, set()).add(partition.topic_id)
 
-    def take(self, stored: StoredCommit, *, believed: bool = True) -> Iterator[Gone]:
+    def take(self, stored: StoredCommit, *, believed: bool = True) -> Iterator[DroppedSegment]:
         """The segments replaced by the next commit with others of equal figures; with `believed` also the segments it
         compacted or expired. Raises `DamagedCommit`."""
         seq = stored.commit.seq
-        found = [Gone(segment=each, known_at=seq - 1) for each in self._replaced_by(stored, believed=believed)]
+        dropped = [
+            DroppedSegment(segment=segment, last_live_commit=seq - 1)
+            for segment in self._replaced_by(stored, believed=believed)
+        ]
         if believed:
-            found += (gone for each in stored.commit.changes.expired for gone in segments_of(self.state, each))
+            dropped += (
+                gone for expired in stored.commit.changes.expired for gone in dropped_segments(self.state, expired)
+            )
         self.state = fold(self.state, [stored])
         for position in stored.commit.changes.positions:
-            known = position.partition_id
-            self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
-        yield from found
+            partition = position.partition_id
+            self._topic_ids.setdefault(partition.topic, set()).add(partition.topic_id)
+        yield from dropped
 
     def _replaced_by(self, stored: StoredCommit, *, believed: bool) -> Iterator[Segment]:
         changes = stored.commit.changes
         if not changes.removed or changes.cut_back:  # a roll-up never truncates
             return
         removed = set(changes.removed)
-        for made in changes.segments:
-            old = [each for each in self._live(segment_partition(made)) if each.key in removed]
-            old = [each for each in old if made.start <= each.start and each.end <= made.end]
-            if _holds_the_same(made, old) and not self._is_ambiguous(made, {each.key for each in old}):
+        for merged in changes.segments:
+            old = [segment for segment in self._live(segment_partition(merged)) if segment.key in removed]
+            old = [segment for segment in old if merged.start <= segment.start and segment.end <= merged.end]
+            if _holds_the_same(merged, old) and not self._is_ambiguous(merged, {segment.key for segment in old}):
                 yield from old
-        for each in changes.compacted if believed else ():
-            inside = [s for s in self._live(each.partition_id) if each.start <= s.start and s.end <= each.end]
+        for compacted in changes.compacted if believed else ():
+            inside = [
+                s for s in self._live(compacted.partition_id) if compacted.start <= s.start and s.end <= compacted.end
+            ]
             old = [segment for segment in inside if segment.key in removed]
             if old and not self._is_ambiguous(old[0], {segment.key for segment in old}):
                 yield from old
@@ -110,12 +117,14 @@ class ReplacedWalk:
     def _is_ambiguous(self, of: Segment, keys: set[str]) -> bool:
         """Whether two incarnations list the same key. Keys do not name the incarnation, so such a key is no statement
         about either."""
-        others = self._topic_ids.get(of.topic, set()) - {of.topic_id}
-        ids = (PartitionId(topic=of.topic, topic_id=each, partition=of.partition) for each in others)
-        return any(segment.key in keys for each in ids for segment in self._live(each))
+        other_topic_ids = self._topic_ids.get(of.topic, set()) - {of.topic_id}
+        partitions = (
+            PartitionId(topic=of.topic, topic_id=topic_id, partition=of.partition) for topic_id in other_topic_ids
+        )
+        return any(segment.key in keys for partition in partitions for segment in self._live(partition))
 
 
-def segments_of(state: BackupState, expired: ExpiredRange) -> Iterator[Gone]:
+def dropped_segments(state: BackupState, expired: ExpiredRange) -> Iterator[DroppedSegment]:
     """The segments inside an expired range, from the state before. Raises `DamagedCommit`."""
     if expired.branch == LIVE:
         listed, known_at = _live(state, expired.partition_id), state.seq
@@ -124,14 +133,16 @@ def segments_of(state: BackupState, expired: ExpiredRange) -> Iterator[Gone]:
         listed, known_at = tuple(branch.segments), branch.last_commit
     for segment in listed:
         if expired.start <= segment.start and segment.end <= expired.end:
-            yield Gone(segment=segment, known_at=known_at)
+            yield DroppedSegment(segment=segment, last_live_commit=known_at)
 
 
 def _branch(state: BackupState, expired: ExpiredRange) -> Branch:
-    known = (expired.partition_id, expired.branch)
-    branch = next((each for each in state.branches if (each.partition_id, each.number) == known), None)
+    identity = (expired.partition_id, expired.branch)
+    branch = next(
+        (candidate for candidate in state.branches if (candidate.partition_id, candidate.number) == identity), None
+    )
     if branch is None:
-        raise refuse(expired, f"there is no branch {expired.branch}")
+        raise impossible_expiry(expired, f"there is no branch {expired.branch}")
     return branch
 
 
@@ -140,44 +151,48 @@ def _live(state: BackupState, partition: PartitionId) -> tuple[Segment, ...]:
     return listed.read() if listed else ()
 
 
-def _holds_the_same(made: Segment, old: list[Segment]) -> bool:
+def _holds_the_same(merged: Segment, old: list[Segment]) -> bool:
     """Whether `merged` can be a roll-up of `old`: adjacent segments, with equal numbers of batches and records."""
-    if not old or (old[0].start, old[-1].end) != (made.start, made.end):
+    if not old or (old[0].start, old[-1].end) != (merged.start, merged.end):
         return False
-    if any(one.end != other.start for one, other in pairwise(old)):
+    if any(earlier.end != later.start for earlier, later in pairwise(old)):
         return False
-    return _figures([made]) == _figures(old)
+    return _figures([merged]) == _figures(old)
 
 
 def _figures(segments: Iterable[Segment]) -> tuple[int, ...]:
-    each = [(s.raw_bytes, s.records, s.control_batches, s.batches) for s in segments]
-    return tuple(map(sum, zip(*each, strict=True)))
+    figures = [(s.raw_bytes, s.records, s.control_batches, s.batches) for s in segments]
+    return tuple(map(sum, zip(*figures, strict=True)))
 
 
-def own_object(gone: Gone) -> Replaced:
+def object_of(dropped: DroppedSegment) -> ReplacedObject:
     """The object of an unpacked segment. Of a segment parted by a cut: the removed part. While another history lists
     the rest, the object is needed, until another statement removes the rest from the list."""
-    body = gone.segment.as_written
-    return Replaced(key=body.key, index_key=body.index_key, held=(_held(gone.segment, gone.known_at),))
+    body = dropped.segment.as_written
+    return ReplacedObject(
+        key=body.key, index_key=body.index_key, ranges=(_held(dropped.segment, dropped.last_live_commit),)
+    )
 
 
-def packs_begun_at(log: CommitLog, seq: int) -> dict[str, Replaced]:
+def packs_begun_at(log: CommitLog, seq: int) -> dict[str, ReplacedObject]:
     """The packs begun when commit `seq` was the newest, by key, each with all content listed by commits. The commits of
     the pack's run follow `seq`, up to the first complete commit. Raises `DamagedCommit`."""
-    found: dict[str, list[Held]] = {}
+    ranges_by_pack: dict[str, list[HeldRange]] = {}
     while (stored := log.get(seq + 1)) is not None:
         seq = stored.commit.seq
         for segment in stored.commit.changes.segments:
             if segment.pack is not None:
-                found.setdefault(segment.pack, []).append(_held(segment, seq))
+                ranges_by_pack.setdefault(segment.pack, []).append(_held(segment, seq))
         if not stored.commit.changes.incomplete:
             break
-    return {pack: Replaced(key=pack, index_key=None, held=tuple(held)) for pack, held in found.items()}
+    return {
+        pack: ReplacedObject(key=pack, index_key=None, ranges=tuple(ranges)) for pack, ranges in ranges_by_pack.items()
+    }
 
 
-def _held(segment: Segment, commit: int) -> Held:
+def _held(segment: Segment, commit: int) -> HeldRange:
     start, end = segment_span(segment)
-    return Held(partition=segment_partition(segment), start=start, end=min(end, segment.end), commit=commit)
+    return HeldRange(partition=segment_partition(segment), start=start, end=min(end, segment.end), commit=commit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +225,9 @@ def collected_hint(backup: Backup) -> CollectedHint:
         data = backup.store.get(key)
         if data is None:
             return CollectedHint()
-        item = parse_json_object(data, source=key, damaged=DamagedObject)
-        upto = item.count("upto")
-        pending = {seq for seq in item.integers("pending") if 0 < seq <= upto}
+        document = parse_json_object(data, source=key, damaged=DamagedObject)
+        upto = document.count("upto")
+        pending = {seq for seq in document.integers("pending") if 0 < seq <= upto}
         return CollectedHint(upto=upto, pending=tuple(sorted(pending)))
     except (Damaged, FormatTooNew) as error:
         noted("hint_unusable", what=key, why=error.message)
@@ -222,6 +237,6 @@ def collected_hint(backup: Backup) -> CollectedHint:
 def note_collected(backup: Backup, upto: int, pending: Collection[int] = ()) -> None:
     """Write the hint: everything that commits up to `upto` replaced or expired is deleted as far as possible, except
     for `pending`."""
-    open_ones: dict[str, JsonValue] = {"pending": sorted(pending)} if pending else {}
-    data = encode_object({"format": FORMAT, "upto": upto, **open_ones})
+    pending_fields: dict[str, JsonValue] = {"pending": sorted(pending)} if pending else {}
+    data = encode_object({"format": FORMAT, "upto": upto, **pending_fields})
     backup.store.put_overwrite(backup.layout.collected_key, data)

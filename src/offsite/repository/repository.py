@@ -23,7 +23,7 @@ from offsite.model.named import named
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.untrusted.names import check_backup_name
 from offsite.model.version import __version__
-from offsite.repository.backup import Backup, OnDamage, tell_journal
+from offsite.repository.backup import Backup, OnDamage, log_problem
 from offsite.repository.descriptor import (
     BackupDescriptor,
     RepositoryDescriptor,
@@ -32,7 +32,7 @@ from offsite.repository.descriptor import (
     encode_backup,
     encode_repository,
 )
-from offsite.repository.generations.removal import free_name
+from offsite.repository.generations.removal import is_name_free
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import (
     BACKUPS_PREFIX,
@@ -41,7 +41,7 @@ from offsite.repository.layout import (
     BackupLayout,
     folders_below,
     is_own_key,
-    own,
+    own_objects,
     parse_commit_key,
 )
 from offsite.repository.replaced import NOTHING_COLLECTED
@@ -59,7 +59,7 @@ class Repository:
 
     store: Store
     descriptor: RepositoryDescriptor
-    on_damage: OnDamage = tell_journal
+    on_damage: OnDamage = log_problem
     records_at: Store | None = None
 
     @classmethod
@@ -91,7 +91,7 @@ class Repository:
         return self.store if self.records_at is None else self.records_at
 
     @classmethod
-    def open(cls, store: Store, *, on_damage: OnDamage = tell_journal, records_at: Store | None = None) -> Repository:
+    def open(cls, store: Store, *, on_damage: OnDamage = log_problem, records_at: Store | None = None) -> Repository:
         """The repository in `store`. Raises `RepositoryNotFound`, `FormatTooNew`, and `DamagedObject`, also if the
         repository object is missing and backups exist."""
         data = store.get(ROOT_KEY)
@@ -144,7 +144,7 @@ class Repository:
         )
         self._check_store()
         layout = BackupLayout(backup=name)
-        if not free_name(self.store, layout):
+        if not is_name_free(self.store, layout):
             raise _removed_lately(layout)
         self._note_uncollected(layout)
         result = self.store.put_if_absent(layout.descriptor_key, encode_backup(descriptor))
@@ -168,17 +168,17 @@ class Repository:
                 hint="bring it back from the store's versions or from a copy: it names the source and the topics",
             )
         if data is None:
-            known = ", ".join(self.backups()) or "none"
-            raise BackupNotFound(f"no backup {name!r} in {self.store.url} (there: {known})", hint="see: offsite list")
+            names = ", ".join(self.backups()) or "none"
+            raise BackupNotFound(f"no backup {name!r} in {self.store.url} (there: {names})", hint="see: offsite list")
         backup = Backup(store=self.store, descriptor=self._descriptor(name, data), on_damage=self.on_damage)
-        return backup if self.records_at is None else backup.keeping_records(self.records_at)
+        return backup if self.records_at is None else backup.with_records_at(self.records_at)
 
     def _descriptor(self, name: str, data: bytes) -> BackupDescriptor:
         key = BackupLayout(backup=name).descriptor_key
-        found = decode_backup(data, key=key)
-        if found.name != name:
-            raise DamagedObject(f"{key} is the description of a backup {found.name!r}")
-        return found
+        descriptor = decode_backup(data, key=key)
+        if descriptor.name != name:
+            raise DamagedObject(f"{key} is the description of a backup {descriptor.name!r}")
+        return descriptor
 
     def _is_there(self, layout: BackupLayout) -> bool:
         try:
@@ -188,7 +188,7 @@ class Repository:
                 return False
         except (DamagedObject, StoreDenied):  # `backup` reports the irregular object
             return True
-        return next(own(self.store.list(layout.commits_prefix)), None) is not None
+        return next(own_objects(self.store.list(layout.commits_prefix)), None) is not None
 
     def _check_store(self) -> None:
         try:
@@ -212,21 +212,21 @@ class Repository:
             why = f"{key} is there, and backup {layout.backup} is not: somebody else put it there"
             raise BackupExists(why, hint="delete that object, or choose another name") from error
 
-    def _same_or_refused(self, wanted: BackupDescriptor) -> Backup:
-        found = self.backup(wanted.name)
-        here = found.descriptor
-        if wanted.declared_by and here.declared_by not in {None, wanted.declared_by}:
+    def _same_or_refused(self, requested: BackupDescriptor) -> Backup:
+        backup = self.backup(requested.name)
+        stored = backup.descriptor
+        if requested.declared_by and stored.declared_by not in {None, requested.declared_by}:
             raise BackupExists(
-                f"backup {wanted.name} was not begun by the resource with uid {wanted.declared_by}",
+                f"backup {requested.name} was not begun by the resource with uid {requested.declared_by}",
                 hint="choose another path, or a timestamp format",
             )
-        if replace(here, created_at_ms=wanted.created_at_ms, declared_by=wanted.declared_by) != wanted:
+        if replace(stored, created_at_ms=requested.created_at_ms, declared_by=requested.declared_by) != requested:
             raise BackupExists(
-                f"backup {wanted.name} exists for cluster {found.descriptor.cluster_id}"
-                f" with topics {', '.join(found.descriptor.selection.include)}",
+                f"backup {requested.name} exists for cluster {backup.descriptor.cluster_id}"
+                f" with topics {', '.join(backup.descriptor.selection.include)}",
                 hint="run it with the same cluster and topics, or choose another name",
             )
-        return found
+        return backup
 
 
 def strangers_in(store: Store, backup: str, *, most: int | None = None) -> Iterator[str]:
@@ -243,7 +243,7 @@ def strangers_around(store: Store) -> Iterator[str]:
     return (key for key in islice(_keys_outside(store, prefixes), _AROUND_MAX) if key and not is_own_key(key))
 
 
-def strangers_told(keys: Sequence[str]) -> str:
+def describe_strangers(keys: Sequence[str]) -> str:
     """One line about foreign objects, with advice."""
     return f"passed over, for offsite gives no such names: {named(keys, most=5)}; take away what nobody needs"
 
@@ -267,7 +267,7 @@ def backup_folders(store: Store) -> Iterator[BackupLayout]:
 
 def _lost_root(store: Store) -> DamagedObject | None:
     """The error if backups exist and the repository object is missing."""
-    keys = (info.key for info in own(store.list(BACKUPS_PREFIX)))
+    keys = (info.key for info in own_objects(store.list(BACKUPS_PREFIX)))
     first = next((key for key in keys if parse_commit_key(key) is not None or key.endswith("/backup.json")), None)
     if first is None:  # empty, or a place for records alone
         return None

@@ -43,53 +43,55 @@ class Origins:
 def find_origins(commits: Iterable[StoredCommit], keys: Iterable[str]) -> dict[str, Origins]:
     """The origins of segments, by key. `commits` come newest first, and are read until all origins are found. A key
     listed by no commit is left out."""
-    wanted: dict[str, list[str]] = {key: [key] for key in keys}
+    roots_by_key: dict[str, list[str]] = {key: [key] for key in keys}
     where: dict[str, PartitionId] = {}
-    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    origins: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     reading = iter(commits)
-    while wanted and (stored := next(reading, None)) is not None:
+    while roots_by_key and (stored := next(reading, None)) is not None:
         replaced = _by_partition(stored.commit.changes.removed)
         for segment in stored.commit.changes.segments:
-            for root in wanted.pop(segment.key, ()):
+            for root in roots_by_key.pop(segment.key, ()):
                 if where.setdefault(root, segment_partition(segment)) != segment_partition(segment):
                     continue  # keys do not name the incarnation
                 if parts := list(_made_of(segment, replaced)):
                     for key in parts:
-                        wanted.setdefault(key, []).append(root)
+                        roots_by_key.setdefault(key, []).append(root)
                 else:
-                    found[root].append((segment.start, stored.commit.seq))
-    return {root: Origins(*map(tuple, zip(*sorted(each), strict=True))) for root, each in found.items()}
+                    origins[root].append((segment.start, stored.commit.seq))
+    return {root: Origins(*map(tuple, zip(*sorted(pairs), strict=True))) for root, pairs in origins.items()}
 
 
-def find_bringers(
-    commits: Iterable[StoredCommit], partition: PartitionId, *, span: Span, held: Iterable[Span]
+def find_range_origins(
+    commits: Iterable[StoredCommit], partition: PartitionId, *, span: Span, held_spans: Iterable[Span]
 ) -> Origins | None:
     """The commits that brought the offsets of `span` inside `held_spans`, of one partition; None if none of `commits`
     did. `commits` come newest first, and are read until all offsets are found. A roll-up brings no data."""
     low, high = span
-    missing = [(max(low, start), min(high, end)) for start, end in held if start < high and low < end]
-    found: list[tuple[int, int]] = []
+    missing = [(max(low, start), min(high, end)) for start, end in held_spans if start < high and low < end]
+    origins: list[tuple[int, int]] = []
     reading = iter(commits)
     while missing and (stored := next(reading, None)) is not None:
         replaced = _by_partition(stored.commit.changes.removed)
         for segment in stored.commit.changes.segments:
             if segment_partition(segment) == partition and next(_made_of(segment, replaced), None) is None:
-                left = [rest for each in missing for rest in uncovered(*each, [(segment.start, segment.end)])]
-                if left != missing:
-                    found.append((segment.start, stored.commit.seq))
-                missing = left
-    return Origins(*map(tuple, zip(*sorted(found), strict=True))) if found else None
+                remaining = [part for gap in missing for part in uncovered(*gap, [(segment.start, segment.end)])]
+                if remaining != missing:
+                    origins.append((segment.start, stored.commit.seq))
+                missing = remaining
+    return Origins(*map(tuple, zip(*sorted(origins), strict=True))) if origins else None
 
 
 _Replaced = dict[TopicPartition, list[tuple[int, str]]]
 
 
 def _by_partition(keys: Sequence[str]) -> _Replaced:
-    found: _Replaced = {}
+    keys_by_partition: _Replaced = {}
     for key in keys:
         if (name := parse_segment_key(key)) is not None:
-            found.setdefault(TopicPartition(topic=name.topic, partition=name.partition), []).append((name.start, key))
-    return found
+            keys_by_partition.setdefault(TopicPartition(topic=name.topic, partition=name.partition), []).append(
+                (name.start, key)
+            )
+    return keys_by_partition
 
 
 def _made_of(segment: Segment, replaced: _Replaced) -> Iterator[str]:

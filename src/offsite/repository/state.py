@@ -10,9 +10,9 @@ from offsite.log.range import Span
 from offsite.repository.branches import Branch, borders, segments_before
 from offsite.repository.commit import (
     NO_PREVIOUS,
-    Changes,
     Checkpoint,
-    LeftBehind,
+    CommitChanges,
+    LeftBehindPartition,
     PartitionId,
     PassProgress,
     Pin,
@@ -22,8 +22,8 @@ from offsite.repository.commit import (
     TopicIncarnation,
     TopicShape,
 )
-from offsite.repository.expiry import Spans, beginning, spans_before
-from offsite.repository.history import History
+from offsite.repository.expiry import Spans, held_start, spans_before
+from offsite.repository.history import CommitHistory
 from offsite.repository.segments.segment import Segment, SegmentList
 
 FIRST_SEQ = 1
@@ -32,7 +32,7 @@ CUTS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCut:
+class CutSpan:
     """A consistent cut, and its commits: `first` to `last`, both inclusive. `completed_at_ms`: when the newest pass
     known to commit `last` was completed."""
 
@@ -74,7 +74,7 @@ class BackupState:
     segments: Mapping[PartitionId, SegmentList] = field(default_factory=dict)
     branches: tuple[Branch, ...] = ()
     holes: tuple[RecordedHole, ...] = ()
-    left_behind: tuple[LeftBehind, ...] = ()
+    left_behind: tuple[LeftBehindPartition, ...] = ()
     incomplete: bool = False
     progress: PassProgress | None = None
     completed_at_ms: int = 0
@@ -86,11 +86,11 @@ class BackupState:
     groups: str | None = None
     metadata: SnapshotRef | None = None
     cut: SnapshotRef | None = None
-    history: History = field(default_factory=History)
+    history: CommitHistory = field(default_factory=CommitHistory)
     unreadable: str = ""
     is_outdated: bool = False
     configs_since: Mapping[TopicIncarnation, int] = field(default_factory=dict, compare=False)
-    cuts: tuple[KnownCut, ...] = field(default=(), compare=False)
+    cuts: tuple[CutSpan, ...] = field(default=(), compare=False)
     loose_commits: int = field(default=0, compare=False)
     loose_entries: int = field(default=0, compare=False)
     is_own: bool = field(default=False, compare=False)
@@ -98,13 +98,13 @@ class BackupState:
 
     def incarnation(self, topic: str) -> TopicIncarnation | None:
         """The latest incarnation of `topic`."""
-        return next((known for known in reversed(tuple(self.topics)) if known.topic == topic), None)
+        return next((incarnation for incarnation in reversed(tuple(self.topics)) if incarnation.topic == topic), None)
 
     def latest_shapes(self) -> dict[str, TopicShape]:
         """The shape of each topic's latest incarnation, by name, in order of first appearance."""
         return {incarnation.topic: shape for incarnation, shape in self.topics.items()}
 
-    def alive(self) -> frozenset[TopicIncarnation]:
+    def live_incarnations(self) -> frozenset[TopicIncarnation]:
         """The live incarnations: the latest of each topic, unless known to be deleted."""
         return frozenset(shape.incarnation for shape in self.latest_shapes().values() if not shape.is_deleted)
 
@@ -116,27 +116,32 @@ class BackupState:
     def stored_segments(self) -> Iterator[Segment]:
         """Every segment with a needed object, live or of a branch, once and whole: in the order of `all_segments`, then
         the segments of branches alone."""
-        seen: set[str] = set()
+        yielded_keys: set[str] = set()
         for segment in chain(self.all_segments(), *(branch.segments for branch in self.branches)):
-            if segment.key not in seen:
-                seen.add(segment.key)
+            if segment.key not in yielded_keys:
+                yielded_keys.add(segment.key)
                 yield segment.as_written
 
-    def reached(self, of: Iterable[PartitionId] | None = None) -> dict[PartitionId, int]:
+    def accounted_ends(self, partitions: Iterable[PartitionId] | None = None) -> dict[PartitionId, int]:
         """The accounted end of each partition, or of each known one of `partitions`."""
-        known = ((each, self.positions.get(each)) for each in (self.positions if of is None else of))
-        return {each: reached(at, self.segments.get(each)) for each, at in known if at is not None}
+        positions = (
+            (partition, self.positions.get(partition))
+            for partition in (self.positions if partitions is None else partitions)
+        )
+        return {
+            partition: accounted_end(at, self.segments.get(partition)) for partition, at in positions if at is not None
+        }
 
     def held_range(self, partition_id: PartitionId) -> Span:
         """The backed-up range of a partition, apart from holes: from its first live segment to its position. Without
         segments: empty, at the position."""
         position = self.positions.get(partition_id)
         end = position.end if position else 0
-        found = self.segments.get(partition_id)
-        return min(found.start, end) if found else end, end
+        segments = self.segments.get(partition_id)
+        return min(segments.start, end) if segments else end, end
 
     def checkpoint(self, checkpoint_id: int) -> Checkpoint | None:
-        return next((taken for taken in self.checkpoints if taken.id == checkpoint_id), None)
+        return next((checkpoint for checkpoint in self.checkpoints if checkpoint.id == checkpoint_id), None)
 
     def served_by(self, head: BackupState) -> BackupState:
         """This restore point with the segments that hold its data now: those of `head` below the point's positions.
@@ -145,7 +150,7 @@ class BackupState:
         past a position: readers stop at the position. After a truncation the old history serves the point. Of the
         restore points before this one, only those still in `head` remain.
         """
-        begins = {partition_id: head.beginning_of(self, partition_id) for partition_id in self.positions}
+        begins = {partition_id: head.held_start(self, partition_id) for partition_id in self.positions}
         segments = {
             partition_id: SegmentList(
                 segment
@@ -156,7 +161,7 @@ class BackupState:
         }
         return replace(
             self,
-            segments={known: found for known, found in segments.items() if found},
+            segments={partition: listed for partition, listed in segments.items() if listed},
             holes=tuple(hole for hole in self.holes if hole.end > begins.get(hole.partition_id, 0)),
             compacted=head.compacted,
             compacted_until=head.compacted_until,
@@ -166,26 +171,26 @@ class BackupState:
     def as_point(self) -> BackupState:
         """The newest restore point, without data held only for older points in front of an expired range."""
         lone = {
-            known: SegmentList(segment for segment in found if segment.start >= spans[-1][1])
-            for known, spans in self.expired.items()
-            if (spans[0][0] or len(spans) > 1) and (found := self.segments.get(known))
+            partition: SegmentList(segment for segment in listed if segment.start >= spans[-1][1])
+            for partition, spans in self.expired.items()
+            if (spans[0][0] or len(spans) > 1) and (listed := self.segments.get(partition))
         }
         if not lone:
             return self
-        segments = {known: found for known, found in {**self.segments, **lone}.items() if found}
+        segments = {partition: listed for partition, listed in {**self.segments, **lone}.items() if listed}
         return replace(
             self,
             segments=segments,
-            holes=tuple(hole for hole in self.holes if hole.end > self.beginning_of(self, hole.partition_id)),
+            holes=tuple(hole for hole in self.holes if hole.end > self.held_start(self, hole.partition_id)),
         )
 
-    def beginning_of(self, point: BackupState, partition_id: PartitionId) -> int:
+    def held_start(self, point: BackupState, partition_id: PartitionId) -> int:
         """The first offset of a partition that this state, the newest, holds for `point`: after the expired spans of
         the history known to the point. 0 if nothing expired."""
         position = point.positions.get(partition_id)
-        return beginning(self.let_go_at(point.seq, partition_id), position.end) if position else 0
+        return held_start(self.expired_at(point.seq, partition_id), position.end) if position else 0
 
-    def let_go_at(self, seq: int, partition_id: PartitionId) -> Spans:
+    def expired_at(self, seq: int, partition_id: PartitionId) -> Spans:
         """The expired spans of a partition, in the history known to commit `seq`."""
         spans, cut_since = self.expired.get(partition_id, ()), self._cut_since(seq, partition_id)
         return spans_before(spans, cut_since) if cut_since else spans
@@ -196,9 +201,9 @@ class BackupState:
         return segments_before(live, cut_since) if cut_since else live
 
     def _cut_since(self, seq: int, partition_id: PartitionId) -> list[Branch]:
-        return [each for each in self.branches if each.partition_id == partition_id and each.commit > seq]
+        return [branch for branch in self.branches if branch.partition_id == partition_id and branch.commit > seq]
 
-    def carried_over(self, changes: Changes) -> Changes:
+    def carry_over(self, changes: CommitChanges) -> CommitChanges:
         """`changes` with this state's facts about the newest run. This state is the one before `changes`. Readers know
         only what the newest commit states about the run."""
         return replace(changes, left_behind=self.left_behind, incomplete=self.incomplete, progress=self.progress)
@@ -208,7 +213,7 @@ class BackupState:
         return borders(branch for branch in self.branches if branch.partition_id == partition_id)
 
 
-def reached(position: Position, segments: SegmentList | None) -> int:
+def accounted_end(position: Position, segments: SegmentList | None) -> int:
     """The accounted end of a partition with `segments`. Positions of earlier versions may lie inside the last batch."""
     last = segments.last if segments and not position.is_exact else None
     return position.end if last is None else max(position.end, last.last_offset + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsite.sandbox.broker import Sandbox, SandboxInfo
 from offsite.sandbox.java import Java, find_java
 from offsite.sandbox.node import SandboxNode
-from offsite.sandbox.settings import Security, Settings, Tls
+from offsite.sandbox.settings import SandboxSettings, Security, Tls
 from offsite.sandbox.tools import run_tool
 from offsite.sandbox.versions import KNOWN_VERSIONS
 
@@ -15,8 +15,8 @@ __all__ = [
     "Sandbox",
     "SandboxInfo",
     "SandboxNode",
+    "SandboxSettings",
     "Security",
-    "Settings",
     "Tls",
     "find_java",
     "run_tool",

@@ -16,23 +16,23 @@ from pathlib import Path
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox.jar_source import sources
-from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, silent
+from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, ignore_progress
 from offsite.sandbox.java import Jvm, find_java, keep_archives
-from offsite.sandbox.launch import Launch, await_all
+from offsite.sandbox.launch import NodeLaunch, await_all
 from offsite.sandbox.layout import (
+    ClusterShape,
     Node,
-    Shape,
-    known_nodes,
+    choose_shape,
     place_of,
     plan_nodes,
     read_shape,
-    wanted_shape,
+    started_nodes,
     write_shape,
 )
 from offsite.sandbox.node import SandboxNode
 from offsite.sandbox.ports import HOST, are_free
 from offsite.sandbox.process import Guard
-from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, Settings
+from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, SandboxSettings
 from offsite.sandbox.storage import cluster_id_of, new_id
 from offsite.sandbox.versions import KAFKA_VERSION
 
@@ -64,9 +64,9 @@ class Sandbox:
         self,
         *,
         port: int | None = None,
-        settings: Settings = Settings(),
+        settings: SandboxSettings = SandboxSettings(),
         owned: bool = False,
-        progress: Progress = silent,
+        progress: Progress = ignore_progress,
     ) -> SandboxInfo:
         """Start the brokers, or find them running; returns once all serve clients. Data of an earlier start is kept.
 
@@ -77,7 +77,7 @@ class Sandbox:
         SandboxFailed.
         """
         with self._alone():
-            shape = wanted_shape(settings, read_shape(self._folder))
+            shape = choose_shape(settings, read_shape(self._folder))
             if running := self.status():
                 _on_port(running, port)
                 self._start_the_rest()
@@ -111,23 +111,23 @@ class Sandbox:
 
     def kill(self) -> None:
         """End all processes as a crash would: no shutdown, no flush. The folder can be started again."""
-        for each in self._handles():
-            each.kill()
+        for handle in self._handles():
+            handle.kill()
 
     def broker(self, number: int) -> SandboxNode:
         """Return one broker, counted from 1 (the node id), to be killed or frozen alone."""
-        return next(each for each in self.brokers if each.node_id == number)
+        return next(broker for broker in self.brokers if broker.node_id == number)
 
     @property
     def brokers(self) -> tuple[SandboxNode, ...]:
-        return tuple(each for each in self._handles() if each.serves_clients)
+        return tuple(handle for handle in self._handles() if handle.serves_clients)
 
     @property
     def keeper(self) -> SandboxNode:
         """The node with the metadata of several brokers: a KRaft controller, or a ZooKeeper."""
-        return next(each for each in self._handles() if not each.serves_clients)
+        return next(handle for handle in self._handles() if not handle.serves_clients)
 
-    def _start_on_free_ports(self, jvm: Jvm, settings: Settings, port: int | None) -> SandboxInfo:
+    def _start_on_free_ports(self, jvm: Jvm, settings: SandboxSettings, port: int | None) -> SandboxInfo:
         for _ in range(PORT_ATTEMPTS):
             nodes = plan_nodes(self._folder, self._shape(), settings)
             if port is not None:
@@ -135,39 +135,41 @@ class Sandbox:
             launched = [launch.begin() for launch in self._launches(nodes, jvm, settings)]
             brokers = [node.node_id for node in nodes if node.serves_clients]
             if await_all(launched, clock=self._clock, brokers=brokers):
-                return self._info(nodes, {each.node.name: each.state.process.pid for each in launched})
+                return self._info(
+                    nodes, {launched_node.node.name: launched_node.state.process.pid for launched_node in launched}
+                )
             if port is not None:
                 raise _port_taken(port)
         raise SandboxFailed(f"{PORT_ATTEMPTS} times in a row, free ports were taken before the broker had them")
 
-    def _launches(self, nodes: Sequence[Node], jvm: Jvm, settings: Settings) -> Iterator[Launch]:
+    def _launches(self, nodes: Sequence[Node], jvm: Jvm, settings: SandboxSettings) -> Iterator[NodeLaunch]:
         cluster_id = next(filter(None, (cluster_id_of(node.folder / "data") for node in nodes)), "") or new_id()
         for node in nodes:
             place = place_of(node, nodes, settings)
-            yield Launch(node=node, jvm=jvm, settings=settings, place=place, cluster_id=cluster_id)
+            yield NodeLaunch(node=node, jvm=jvm, settings=settings, place=place, cluster_id=cluster_id)
 
     def _start_the_rest(self) -> None:
-        for each in self._handles():
-            each.start()
+        for handle in self._handles():
+            handle.start()
 
     def _stop_all(self) -> bool:
         """Stop the brokers together, the keeper last, because brokers say goodbye to the keeper. True if a process was
         running."""
-        running = [each for each in self._handles() if each.is_running()]
-        for each in running:
-            if each.serves_clients:
-                each.ask_to_stop()
-        clean = [each.stop() for each in reversed(running)]
+        running = [handle for handle in self._handles() if handle.is_running()]
+        for handle in running:
+            if handle.serves_clients:
+                handle.ask_to_stop()
+        clean = [handle.stop() for handle in reversed(running)]
         if clean and all(clean):
             for node in self._nodes():
                 keep_archives(node.folder, cache_folder(self._shape().kafka_version))
         return bool(running)
 
-    def _shape(self) -> Shape:
-        return read_shape(self._folder) or Shape()
+    def _shape(self) -> ClusterShape:
+        return read_shape(self._folder) or ClusterShape()
 
     def _nodes(self) -> tuple[Node, ...]:
-        return known_nodes(self._folder, self._shape())
+        return started_nodes(self._folder, self._shape())
 
     def _handles(self) -> list[SandboxNode]:
         return [SandboxNode(node, self._clock) for node in self._nodes()]
@@ -178,7 +180,7 @@ class Sandbox:
             for name, port in node.ports.items():
                 if node.serves_clients and name != CONTROLLER:
                     addresses.setdefault(name, []).append(f"{HOST}:{port}")
-        listeners = {name: ",".join(found) for name, found in addresses.items()}
+        listeners = {name: ",".join(host_ports) for name, host_ports in addresses.items()}
         return SandboxInfo(
             bootstrap=listeners[PLAINTEXT],
             dir=self._folder,
@@ -210,7 +212,7 @@ def _on_port(running: SandboxInfo, port: int | None) -> None:
         )
 
 
-def _check_port(port: int, shape: Shape) -> None:
+def _check_port(port: int, shape: ClusterShape) -> None:
     if shape.brokers > 1:
         raise BadOption("one port cannot be for several brokers", hint="leave --port out: each takes a free one")
     if not are_free([port]):

@@ -86,8 +86,8 @@ def _maven() -> tuple[JarSource, ...]:
 def _ivy(java: Java) -> tuple[JarSource, ...]:
     pyspark = importlib.util.find_spec("pyspark")  # finds the folder without the half second of an import
     places = pyspark.submodule_search_locations if pyspark else None
-    found = [jar for place in places or () for jar in Path(place, "jars").glob("ivy-*.jar")]
-    return tuple(Ivy(java=java, ivy_jar=jar) for jar in found[:1])
+    jars = [jar for place in places or () for jar in Path(place, "jars").glob("ivy-*.jar")]
+    return tuple(Ivy(java=java, ivy_jar=jar) for jar in jars[:1])
 
 
 def _run(command: list[str], name: str) -> None:

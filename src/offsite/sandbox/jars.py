@@ -20,7 +20,7 @@ Progress = Callable[[str], None]
 _CACHE_HINT = "set XDG_CACHE_HOME to a folder that this user can write"
 
 
-def silent(_line: str) -> None:
+def ignore_progress(_line: str) -> None:
     """The progress callback for callers without a progress display."""
 
 

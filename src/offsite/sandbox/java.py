@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import JavaMissing
-from offsite.model.untrusted.java_words import JAVA_HOME_HINT, cause, folder_to_start_in, hint_here
+from offsite.model.untrusted.java_words import JAVA_HOME_HINT, find_cause, folder_to_start_in, hint_here
 from offsite.sandbox.versions import KAFKA_VERSION, kafka_jars
 
 OLDEST_MAJOR = 17  # required by Kafka 4 brokers and Spark 4
@@ -64,10 +64,10 @@ def _launcher() -> Path:
         if not launcher.is_file():
             raise JavaMissing(f"there is no Java in JAVA_HOME={home}", hint=JAVA_HOME_HINT)
         return launcher
-    found = shutil.which("java")
-    if found is None:
+    path = shutil.which("java")
+    if path is None:
         raise JavaMissing("no Java runtime was found", hint=_HINT)
-    return Path(found)
+    return Path(path)
 
 
 def _version_text(launcher: Path) -> str:
@@ -81,7 +81,7 @@ def _version_text(launcher: Path) -> str:
             cwd=folder_to_start_in(launcher.parent),
         )
     except subprocess.CalledProcessError as error:
-        words = cause(f"{error.stderr}{error.stdout}", exit_code=error.returncode)
+        words = find_cause(f"{error.stderr}{error.stdout}", exit_code=error.returncode)
         raise JavaMissing(f"{launcher} does not run: {words}", hint=hint_here(words)) from error
     except (OSError, subprocess.SubprocessError) as error:
         raise JavaMissing(f"{launcher} does not run: {error}", hint=_HINT) from error
@@ -90,8 +90,8 @@ def _version_text(launcher: Path) -> str:
 
 def _major_of(version_text: str) -> int:
     """`17.0.15` is 17; the old style `1.8.0_402` is 8; an unreadable version counts as too old."""
-    found = re.search(r'version "(?:1\.)?(\d+)', version_text)
-    return int(found.group(1)) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', version_text)
+    return int(match.group(1)) if match else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +115,10 @@ def archive_flags(jvm: Jvm, folder: Path, *, leave: bool = True) -> tuple[str, .
     """Return the JVM's flags to use an existing archive, else to leave an archive in the folder at the JVM's end (if
     `leave`)."""
     name = f"broker-{jvm.java.build}.jsa"
-    kept = jvm.jars / name
-    if not kept.exists() and not leave:
+    archive = jvm.jars / name
+    if not archive.exists() and not leave:
         return ()
-    use = f"-XX:SharedArchiveFile={kept}" if kept.exists() else f"-XX:ArchiveClassesAtExit={folder / name}"
+    use = f"-XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:ArchiveClassesAtExit={folder / name}"
     return (use, "-Xlog:disable")  # warnings about classes left out would fill the broker's log
 
 

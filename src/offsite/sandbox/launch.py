@@ -17,12 +17,12 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox import process
 from offsite.sandbox.java import LONG_RUN, QUICK_START, Jvm, archive_flags, discard_archives
-from offsite.sandbox.layout import Node, Role, zookeeper_lines
+from offsite.sandbox.layout import Node, NodeRole, zookeeper_lines
 from offsite.sandbox.ports import HOST
-from offsite.sandbox.process import ProcessId, State, write_state
-from offsite.sandbox.settings import PLAINTEXT, Settings, server_properties
+from offsite.sandbox.process import NodeState, ProcessId, write_state
+from offsite.sandbox.settings import PLAINTEXT, SandboxSettings, server_properties
 from offsite.sandbox.storage import Identity, format_storage
-from offsite.sandbox.versions import known_version
+from offsite.sandbox.versions import find_version
 
 _METADATA_OF_NO_TOPIC = struct.pack(">hhi", 3, 1, 7) + struct.pack(">h", -1) + struct.pack(">i", 0)
 ANSWER_LIMIT_S = 2.0  # a slower broker is still starting: ask again
@@ -66,16 +66,16 @@ def _receive(connection: socket.socket, size_bytes: int) -> bytes:
     return bytes(received)
 
 
-def _names_a_controller(answer: bytes, wanted: set[int]) -> bool:
+def _names_a_controller(answer: bytes, expected: set[int]) -> bool:
     """Correlation id, brokers (id, host, port, rack), controller id."""
     (count,) = struct.unpack_from(">i", answer, 4)
-    position, found = 8, set[int]()
+    position, node_ids = 8, set[int]()
     for _ in range(count):
-        found.add(struct.unpack_from(">i", answer, position)[0])
+        node_ids.add(struct.unpack_from(">i", answer, position)[0])
         position = _after_string(answer, position + 4) + 4
         position = _after_string(answer, position)
     controller_id: int = struct.unpack_from(">i", answer, position)[0]
-    return bool(found) and wanted <= found and controller_id >= 0
+    return bool(node_ids) and expected <= node_ids and controller_id >= 0
 
 
 def _after_string(answer: bytes, position: int) -> int:
@@ -84,11 +84,11 @@ def _after_string(answer: bytes, position: int) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class Launched:
+class LaunchedNode:
     """A node's process as last started, with the start of its part of the log."""
 
     node: Node
-    state: State
+    state: NodeState
     log_start_bytes: int
 
     def is_running(self) -> bool:
@@ -121,16 +121,16 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class NodeLaunch:
     """Everything needed for the first launch of a node. `place`: the node's own lines of server.properties."""
 
     node: Node
     jvm: Jvm
-    settings: Settings
+    settings: SandboxSettings
     place: Mapping[str, str]
     cluster_id: str
 
-    def begin(self) -> Launched:
+    def begin(self) -> LaunchedNode:
         """Write the settings, format if needed, start. Raises `SandboxFailed`, and `BadOption` for a folder from which
         nothing can be loaded."""
         self.node.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -144,11 +144,11 @@ class Launch:
 
     def _prepare(self) -> Path:
         data = self.node.folder / "data"
-        if self.node.role is Role.ZOOKEEPER:
+        if self.node.role is NodeRole.ZOOKEEPER:
             return self._written("zookeeper.properties", zookeeper_lines(self.node))
         lines = server_properties(self.settings, data=data, ports=self.node.ports, place=self.place)
         config = self._written("server.properties", lines)
-        if not known_version(self.jvm.version).needs_zookeeper:
+        if not find_version(self.jvm.version).needs_zookeeper:
             identity = Identity(
                 cluster_id=self.cluster_id, node_id=self.node.node_id, scram_users=self.settings.scram_users()
             )
@@ -163,7 +163,7 @@ class Launch:
         return path
 
     def _command(self, config: Path) -> tuple[str, ...]:
-        main = _ZOOKEEPER_MAIN if self.node.role is Role.ZOOKEEPER else _BROKER_MAIN
+        main = _ZOOKEEPER_MAIN if self.node.role is NodeRole.ZOOKEEPER else _BROKER_MAIN
         return tuple(self.jvm.command(main, [str(config)], flags=self._jvm_flags()))
 
     def _jvm_flags(self) -> tuple[str, ...]:
@@ -173,29 +173,29 @@ class Launch:
             f"-Xmx{self._heap_mib()}m",
             f"-XX:ErrorFile={self.node.folder}/hs_err_%p.log",
             f"-Djava.io.tmpdir={self.node.folder}",  # libraries are unpacked and loaded there
-            *known_version(self.jvm.version).jvm_flags,
+            *find_version(self.jvm.version).jvm_flags,
             *self._log_flags(),
         )
 
     def _heap_mib(self) -> int:
-        if self.node.role is Role.ALONE:
+        if self.node.role is NodeRole.ALONE:
             return self.settings.heap_mib or ALONE_HEAP_MIB
         return (self.node.serves_clients and self.settings.heap_mib) or NODE_HEAP_MIB
 
     def _log_flags(self) -> tuple[str, ...]:
-        if not known_version(self.jvm.version).logs_through_log4j_1:
+        if not find_version(self.jvm.version).logs_through_log4j_1:
             return ("-Dlog4j2.level=INFO",)
         return (f"-Dlog4j.configuration=file:{self._written('log4j.properties', _LOG4J_1)}",)
 
 
-def begin_again(node: Node, command: tuple[str, ...]) -> Launched:
+def begin_again(node: Node, command: tuple[str, ...]) -> LaunchedNode:
     """Start a prepared node. The state is on disk as soon as the process exists: a crash of the starter leaves no
     unknown process behind."""
     log = _log(node.folder)
     log_start_bytes = log.stat().st_size if log.exists() else 0
-    state = State(ports=node.ports, process=_spawn(command, log), command=command)
+    state = NodeState(ports=node.ports, process=_spawn(command, log), command=command)
     write_state(node.folder, state)
-    return Launched(node=node, state=state, log_start_bytes=log_start_bytes)
+    return LaunchedNode(node=node, state=state, log_start_bytes=log_start_bytes)
 
 
 def _spawn(command: tuple[str, ...], log: Path) -> ProcessId:
@@ -214,7 +214,7 @@ def _log(folder: Path) -> Path:
     return folder / "kafka.log"
 
 
-def await_all(launched: Sequence[Launched], *, clock: Clock, brokers: Sequence[int]) -> bool:
+def await_all(launched: Sequence[LaunchedNode], *, clock: Clock, brokers: Sequence[int]) -> bool:
     """Wait for several launches at once: all serve, or none is left.
 
     Returns True when every node serves and knows all of `brokers`. False: a node lost its port, and all are stopped.
@@ -233,19 +233,19 @@ def await_all(launched: Sequence[Launched], *, clock: Clock, brokers: Sequence[i
     return ready
 
 
-def stop_all(launched: Sequence[Launched], clock: Clock) -> None:
-    for each in launched:
-        process.stop(each.state.process, clock=clock, patience_s=KILL_LIMIT_S)
+def stop_all(launched: Sequence[LaunchedNode], clock: Clock) -> None:
+    for node in launched:
+        process.stop(node.state.process, clock=clock, patience_s=KILL_LIMIT_S)
 
 
-def _first_failure(launched: Sequence[Launched], clock: Clock, brokers: Sequence[int]) -> Launched | None:
+def _first_failure(launched: Sequence[LaunchedNode], clock: Clock, brokers: Sequence[int]) -> LaunchedNode | None:
     deadline_s = clock.monotonic_s() + START_LIMIT_S
     waiting = list(launched)
     while waiting:
-        for each in launched:
-            if not each.is_running() and not _launched_again(each, clock):
-                return each
-        waiting = [each for each in waiting if not each.serves(brokers)]
+        for node in launched:
+            if not node.is_running() and not _launched_again(node, clock):
+                return node
+        waiting = [node for node in waiting if not node.serves(brokers)]
         if waiting and clock.monotonic_s() > deadline_s:
             return waiting[0]
         if waiting:
@@ -253,10 +253,10 @@ def _first_failure(launched: Sequence[Launched], clock: Clock, brokers: Sequence
     return None
 
 
-def _launched_again(ended: Launched, clock: Clock) -> bool:
-    if not ended.came_too_early:
+def _launched_again(launched: LaunchedNode, clock: Clock) -> bool:
+    if not launched.came_too_early:
         return False
     clock.sleep(TOO_EARLY_S)
-    again = begin_again(ended.node, ended.state.command)
-    ended.state, ended.log_start_bytes = again.state, again.log_start_bytes
+    again = begin_again(launched.node, launched.state.command)
+    launched.state, launched.log_start_bytes = again.state, again.log_start_bytes
     return True

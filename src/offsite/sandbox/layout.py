@@ -18,8 +18,8 @@ from pathlib import Path
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox.ports import HOST, are_free, free_ports
 from offsite.sandbox.process import read_state
-from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, ZOOKEEPER, Settings, alone
-from offsite.sandbox.versions import KAFKA_VERSION, known_version
+from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, ZOOKEEPER, SandboxSettings, single_node
+from offsite.sandbox.versions import KAFKA_VERSION, find_version
 
 KEEPER_ID = 100
 REPLICAS_MAX = 3
@@ -29,7 +29,7 @@ LAG_MAX_MS = 3000
 _SHAPE = "shape.json"
 
 
-class Role(StrEnum):
+class NodeRole(StrEnum):
     ALONE = "alone"
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class ClusterShape:
     """The fixed properties of a started folder."""
 
     brokers: int = 1
@@ -50,7 +50,7 @@ class Node:
 
     name: str
     node_id: int
-    role: Role
+    role: NodeRole
     folder: Path
     ports: Mapping[str, int]
 
@@ -59,28 +59,28 @@ class Node:
         return PLAINTEXT in self.ports
 
 
-def read_shape(folder: Path) -> Shape | None:
+def read_shape(folder: Path) -> ClusterShape | None:
     """Return the shape of an earlier start in the folder, if any."""
     path = folder / _SHAPE
     if path.exists():
         try:
-            return Shape(**json.loads(path.read_text(encoding="utf-8")))
+            return ClusterShape(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError, RecursionError) as error:
             raise SandboxFailed(f"{path} is not a sandbox's shape", hint=f"delete {path}") from error
-    return Shape() if read_state(folder) else None
+    return ClusterShape() if read_state(folder) else None
 
 
-def write_shape(folder: Path, shape: Shape) -> None:
+def write_shape(folder: Path, shape: ClusterShape) -> None:
     (folder / _SHAPE).write_text(json.dumps(asdict(shape)) + "\n", encoding="utf-8")
 
 
-def wanted_shape(settings: Settings, before: Shape | None) -> Shape:
+def choose_shape(settings: SandboxSettings, before: ClusterShape | None) -> ClusterShape:
     """Return the shape to start: `settings` where given, else the earlier shape. Raises `BadOption` when both disagree,
     for an unknown version, and for an impossible sandbox."""
-    was = before or Shape()
+    was = before or ClusterShape()
     brokers = was.brokers if settings.brokers is None else settings.brokers
-    shape = Shape(brokers=brokers, kafka_version=settings.kafka_version or was.kafka_version)
-    known_version(shape.kafka_version)
+    shape = ClusterShape(brokers=brokers, kafka_version=settings.kafka_version or was.kafka_version)
+    find_version(shape.kafka_version)
     if before not in {None, shape}:
         raise BadOption(
             f"the sandbox has {was.brokers} broker(s) of Kafka {was.kafka_version} already", hint="choose a new --dir"
@@ -92,32 +92,32 @@ def wanted_shape(settings: Settings, before: Shape | None) -> Shape:
     return shape
 
 
-def plan_nodes(folder: Path, shape: Shape, settings: Settings) -> tuple[Node, ...]:
+def plan_nodes(folder: Path, shape: ClusterShape, settings: SandboxSettings) -> tuple[Node, ...]:
     """Return the processes of the sandbox, the keeper first, on their earlier ports where free."""
     bare = _nodes(folder, shape, settings)
     earlier = [read_state(node.folder) for node in bare]
     if all(state and tuple(state.ports) == tuple(node.ports) for state, node in zip(earlier, bare, strict=True)):
-        known = [state.ports for state in earlier if state]
-        if are_free(port for ports in known for port in ports.values()):
-            return _with_ports(bare, known)
+        earlier_ports = [state.ports for state in earlier if state]
+        if are_free(port for ports in earlier_ports for port in ports.values()):
+            return _with_ports(bare, earlier_ports)
     numbers = iter(free_ports(sum(len(node.ports) for node in bare)))
     return _with_ports(bare, [{name: next(numbers) for name in node.ports} for node in bare])
 
 
-def known_nodes(folder: Path, shape: Shape) -> tuple[Node, ...]:
+def started_nodes(folder: Path, shape: ClusterShape) -> tuple[Node, ...]:
     """Return the processes as last started, running or not; processes never started are left out."""
-    states = ((node, read_state(node.folder)) for node in _nodes(folder, shape, Settings()))
-    found = [(node, state) for node, state in states if state]
-    return _with_ports([node for node, _ in found], [state.ports for _, state in found])
+    states = ((node, read_state(node.folder)) for node in _nodes(folder, shape, SandboxSettings()))
+    started = [(node, state) for node, state in states if state]
+    return _with_ports([node for node, _ in started], [state.ports for _, state in started])
 
 
-def place_of(node: Node, nodes: Sequence[Node], settings: Settings) -> dict[str, str]:
+def place_of(node: Node, nodes: Sequence[Node], settings: SandboxSettings) -> dict[str, str]:
     """Return a node's own lines of server.properties: the node's identity, and the address of the keeper."""
-    if node.role is Role.ALONE:
-        return alone(node.ports)
+    if node.role is NodeRole.ALONE:
+        return single_node(node.ports)
     keeper = nodes[0]
     replicas = str(min(REPLICAS_MAX, len(nodes) - 1))
-    if keeper.role is Role.ZOOKEEPER:
+    if keeper.role is NodeRole.ZOOKEEPER:
         return _replicated(replicas, settings) | _under_zookeeper(node, keeper)
     return _replicated(replicas, settings) | _under_controller(node, keeper)
 
@@ -131,34 +131,34 @@ def zookeeper_lines(node: Node) -> str:
     )
 
 
-def _nodes(folder: Path, shape: Shape, settings: Settings) -> list[Node]:
+def _nodes(folder: Path, shape: ClusterShape, settings: SandboxSettings) -> list[Node]:
     """Return nodes without port numbers."""
     if _is_alone(shape):
         ports = dict.fromkeys(settings.listeners(), 0)
-        return [Node(name="broker-1", node_id=1, role=Role.ALONE, folder=folder, ports=ports)]
-    zookeeper = known_version(shape.kafka_version).needs_zookeeper
-    role, port = (Role.ZOOKEEPER, ZOOKEEPER) if zookeeper else (Role.CONTROLLER, CONTROLLER)
+        return [Node(name="broker-1", node_id=1, role=NodeRole.ALONE, folder=folder, ports=ports)]
+    zookeeper = find_version(shape.kafka_version).needs_zookeeper
+    role, port = (NodeRole.ZOOKEEPER, ZOOKEEPER) if zookeeper else (NodeRole.CONTROLLER, CONTROLLER)
     keeper = Node(name=role.value, node_id=KEEPER_ID, role=role, folder=folder / role.value, ports={port: 0})
     return [keeper, *(_broker(folder, number) for number in range(1, shape.brokers + 1))]
 
 
 def _broker(folder: Path, number: int) -> Node:
     name = f"broker-{number}"
-    return Node(name=name, node_id=number, role=Role.BROKER, folder=folder / name, ports={PLAINTEXT: 0})
+    return Node(name=name, node_id=number, role=NodeRole.BROKER, folder=folder / name, ports={PLAINTEXT: 0})
 
 
 def _with_ports(nodes: Sequence[Node], ports: Sequence[Mapping[str, int]]) -> tuple[Node, ...]:
     return tuple(
-        Node(name=node.name, node_id=node.node_id, role=node.role, folder=node.folder, ports=given)
-        for node, given in zip(nodes, ports, strict=True)
+        Node(name=node.name, node_id=node.node_id, role=node.role, folder=node.folder, ports=node_ports)
+        for node, node_ports in zip(nodes, ports, strict=True)
     )
 
 
-def _is_alone(shape: Shape) -> bool:
-    return shape.brokers == 1 and not known_version(shape.kafka_version).needs_zookeeper
+def _is_alone(shape: ClusterShape) -> bool:
+    return shape.brokers == 1 and not find_version(shape.kafka_version).needs_zookeeper
 
 
-def _replicated(replicas: str, settings: Settings) -> dict[str, str]:
+def _replicated(replicas: str, settings: SandboxSettings) -> dict[str, str]:
     return {
         "default.replication.factor": replicas,
         "min.insync.replicas": str(settings.min_insync),
@@ -181,7 +181,7 @@ def _under_controller(node: Node, keeper: Node) -> dict[str, str]:
         "controller.quorum.voters": f"{keeper.node_id}@{HOST}:{keeper.ports[CONTROLLER]}",
         "controller.listener.names": CONTROLLER,
     }
-    return place | (_rack(node) if node.role is Role.BROKER else {})
+    return place | (_rack(node) if node.role is NodeRole.BROKER else {})
 
 
 def _under_zookeeper(node: Node, keeper: Node) -> dict[str, str]:

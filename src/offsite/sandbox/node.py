@@ -10,7 +10,7 @@ from offsite.sandbox import process
 from offsite.sandbox.launch import await_all, begin_again
 from offsite.sandbox.layout import Node
 from offsite.sandbox.ports import HOST
-from offsite.sandbox.process import State, read_state
+from offsite.sandbox.process import NodeState, read_state
 from offsite.sandbox.settings import PLAINTEXT
 
 STOP_PATIENCE_S = 15.0  # a clean shutdown takes 0.5 s; afterwards the broker is killed, and the log survives
@@ -84,7 +84,7 @@ class SandboxNode:
             if not await_all([launched], clock=self._clock, brokers=brokers):
                 raise SandboxFailed(f"a port of {self.name} was taken by someone else while it was down")
 
-    def _state(self) -> State:
+    def _state(self) -> NodeState:
         state = read_state(self._node.folder)
         if state is None:
             raise SandboxFailed(f"{self.name} was never started")

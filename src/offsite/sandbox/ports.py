@@ -13,7 +13,7 @@ def free_ports(count: int) -> tuple[int, ...]:
     """Return `count` different ports without a listener."""
     with ExitStack() as open_sockets:
         sockets = [open_sockets.enter_context(_bound(0)) for _ in range(count)]
-        return tuple(taken.getsockname()[1] for taken in sockets)
+        return tuple(sock.getsockname()[1] for sock in sockets)
 
 
 def are_free(ports: Iterable[int]) -> bool:

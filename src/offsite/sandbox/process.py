@@ -92,7 +92,7 @@ def _started_by_ps(pid: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class NodeState:
     """The remembered state of the broker of one folder: ports by listener name, process, and start command.
 
     The process may be long gone.
@@ -103,21 +103,21 @@ class State:
     command: tuple[str, ...] = ()
 
 
-def read_state(folder: Path) -> State | None:
+def read_state(folder: Path) -> NodeState | None:
     """Return the last written state, or None in a folder that never had a broker. Raises SandboxFailed for an
     unreadable state."""
     path = folder / FILE_NAME
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         command = tuple(fields["command"]) if "command" in fields else ()
-        return State(ports=fields["ports"], process=ProcessId(**fields["process"]), command=command)
+        return NodeState(ports=fields["ports"], process=ProcessId(**fields["process"]), command=command)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SandboxFailed(f"{path} is not a sandbox's state", hint=f"delete {path}") from error
 
 
-def write_state(folder: Path, state: State) -> None:
+def write_state(folder: Path, state: NodeState) -> None:
     """Replace the state at once: a reader sees the old or the new state."""
     arriving = folder / f".{FILE_NAME}"
     arriving.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")

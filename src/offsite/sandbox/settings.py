@@ -64,7 +64,7 @@ class Security:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SandboxSettings:
     """The settings of a sandbox. `properties` overrides any line of server.properties.
 
     `long_run` trades start-up for speed: with the JVM's full compiler a warm broker takes records half as fast again.
@@ -100,13 +100,13 @@ class Settings:
 
 
 def server_properties(
-    settings: Settings, *, data: Path, ports: Mapping[str, int], place: Mapping[str, str] | None = None
+    settings: SandboxSettings, *, data: Path, ports: Mapping[str, int], place: Mapping[str, str] | None = None
 ) -> str:
     """Return the text of server.properties. `ports`: one port per listener of the process.
 
     `place`: identity and keeper of a node in a cluster; None for a single node.
     """
-    lines = _SMALL_AND_QUICK | _listeners(data, ports) | dict(place or alone(ports))
+    lines = _SMALL_AND_QUICK | _listeners(data, ports) | dict(place or single_node(ports))
     if settings.security:
         lines |= _authorizer() | _sasl(settings.security)
         if settings.security.tls:
@@ -117,7 +117,7 @@ def server_properties(
     return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(lines.items()))
 
 
-def alone(ports: Mapping[str, int]) -> dict[str, str]:
+def single_node(ports: Mapping[str, int]) -> dict[str, str]:
     """Return the place of a single node: broker and controller in one."""
     return {
         "process.roles": "broker,controller",
@@ -151,9 +151,9 @@ def _authorizer() -> dict[str, str]:
 
 def _sasl(security: Security) -> dict[str, str]:
     listeners = [SASL_PLAINTEXT, SASL_SSL] if security.tls else [SASL_PLAINTEXT]
-    known = " ".join(f'user_{name}="{password}"' for name, password in security.users.items())
+    users = " ".join(f'user_{name}="{password}"' for name, password in security.users.items())
     modules = {
-        "plain": f"{_KAFKA_JAVA}.plain.PlainLoginModule required {known};",
+        "plain": f"{_KAFKA_JAVA}.plain.PlainLoginModule required {users};",
         "scram-sha-256": f"{_KAFKA_JAVA}.scram.ScramLoginModule required;",
         "scram-sha-512": f"{_KAFKA_JAVA}.scram.ScramLoginModule required;",
         "oauthbearer": f"{_KAFKA_JAVA}.oauthbearer.OAuthBearerLoginModule required {_BROKERS_OWN_NAME};",

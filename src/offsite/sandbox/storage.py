@@ -43,13 +43,13 @@ def format_storage(data: Path, identity: Identity, *, jvm: Jvm, config: Path) ->
     if identity.scram_users:
         _run_storage_tool(identity, jvm, config)
         return
-    kept = jvm.jars / CHECKPOINT
-    if kept.exists():
-        shutil.copyfile(kept, data / CHECKPOINT)
+    template = jvm.jars / CHECKPOINT
+    if template.exists():
+        shutil.copyfile(template, data / CHECKPOINT)
         _write_meta(data, identity)
     else:
         _run_storage_tool(identity, jvm, config)
-        _keep(data / CHECKPOINT, kept)
+        _keep(data / CHECKPOINT, template)
 
 
 def cluster_id_of(data: Path) -> str:
@@ -62,7 +62,7 @@ def cluster_id_of(data: Path) -> str:
 def _run_storage_tool(identity: Identity, jvm: Jvm, config: Path) -> None:
     scram = [argument for user in identity.scram_users for argument in ("--add-scram", user)]
     arguments = ["format", "--cluster-id", identity.cluster_id, "--config", str(config), *scram]
-    done = subprocess.run(
+    completed = subprocess.run(
         jvm.command("kafka.tools.StorageTool", arguments),
         capture_output=True,
         text=True,
@@ -70,8 +70,10 @@ def _run_storage_tool(identity: Identity, jvm: Jvm, config: Path) -> None:
         timeout=FORMAT_LIMIT_S,
         check=False,
     )
-    if done.returncode:
-        raise SandboxFailed(f"the sandbox's storage could not be formatted:\n{done.stdout}{done.stderr}".rstrip())
+    if completed.returncode:
+        raise SandboxFailed(
+            f"the sandbox's storage could not be formatted:\n{completed.stdout}{completed.stderr}".rstrip()
+        )
 
 
 def _write_meta(data: Path, identity: Identity) -> None:
@@ -81,9 +83,9 @@ def _write_meta(data: Path, identity: Identity) -> None:
     arriving.replace(data / META)
 
 
-def _keep(checkpoint: Path, kept: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=kept.parent) as arriving:
-        shutil.copyfile(checkpoint, Path(arriving, CHECKPOINT)).replace(kept)
+def _keep(checkpoint: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as arriving:
+        shutil.copyfile(checkpoint, Path(arriving, CHECKPOINT)).replace(target)
 
 
 def new_id() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from offsite.model.errors import SandboxFailed
 from offsite.sandbox.jar_source import sources
-from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, silent
+from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, ignore_progress
 from offsite.sandbox.java import QUICK_START, Jvm, find_java
 
 DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
@@ -27,7 +27,7 @@ def run_tool(  # noqa: PLR0913  # keyword-only settings, each with a default
     *,
     flags: Sequence[str] = QUICK_START,
     limit_s: float = TOOL_LIMIT_S,
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
     stdin: Path | None = None,
 ) -> str:
     """Run the tool and return stdout and stderr together. The tool reads the file `stdin`, or nothing.
@@ -39,7 +39,7 @@ def run_tool(  # noqa: PLR0913  # keyword-only settings, each with a default
     jvm = Jvm(java=java, jars=ensure_jars(cache_folder(), sources(java), progress))
     try:
         with (stdin or Path(os.devnull)).open("rb") as read:
-            done = subprocess.run(
+            completed = subprocess.run(
                 jvm.command(main_class, arguments, flags=flags),
                 stdin=read,
                 stdout=subprocess.PIPE,
@@ -50,7 +50,7 @@ def run_tool(  # noqa: PLR0913  # keyword-only settings, each with a default
             )
     except subprocess.TimeoutExpired as error:
         raise SandboxFailed(f"{main_class} was not done after {limit_s:g} s") from error
-    if done.returncode:
-        last_lines = "\n".join(done.stdout.splitlines()[-LAST_LINES:])
-        raise SandboxFailed(f"{main_class} ended with code {done.returncode}:\n{last_lines}")
-    return done.stdout
+    if completed.returncode:
+        last_lines = "\n".join(completed.stdout.splitlines()[-LAST_LINES:])
+        raise SandboxFailed(f"{main_class} ended with code {completed.returncode}:\n{last_lines}")
+    return completed.stdout

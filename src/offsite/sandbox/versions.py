@@ -39,14 +39,14 @@ class KafkaVersion:
 
     @property
     def jvm_flags(self) -> tuple[str, ...]:
-        return tuple(f"--add-opens={each}=ALL-UNNAMED" for each in _OLD_OPENS) if self.needs_zookeeper else ()
+        return tuple(f"--add-opens={package}=ALL-UNNAMED" for package in _OLD_OPENS) if self.needs_zookeeper else ()
 
     @property
     def _major(self) -> int:
         return int(self.number.partition(".")[0])
 
 
-def known_version(number: str) -> KafkaVersion:
+def find_version(number: str) -> KafkaVersion:
     """Return the version of the number. Raises `BadOption` with the known versions."""
     if number not in KNOWN_VERSIONS:
         raise BadOption(f"the sandbox has no Kafka {number}", hint=f"choose one of {', '.join(KNOWN_VERSIONS)}")
@@ -89,5 +89,5 @@ def _jar_of(line: str) -> Jar:
     return Jar(group=group, artifact=artifact, version=version, sha256=sha256)
 
 
-def _damaged(path: Path, what: str) -> DamagedJar:
-    return DamagedJar(f"{path} {what}", hint=f"delete the folder {path.parent} and try again: it is fetched anew")
+def _damaged(path: Path, problem: str) -> DamagedJar:
+    return DamagedJar(f"{path} {problem}", hint=f"delete the folder {path.parent} and try again: it is fetched anew")

@@ -23,12 +23,12 @@ class BranchReport:
     last_commit: int
 
     def __str__(self) -> str:
-        kept = (
+        hint = (
             f"restore it with --commit {self.last_commit}" if self.last_commit else "no restore point has it any more"
         )
         return (
             f"the log of {self.topic}/{self.partition} was cut back to offset {self.at} and written anew (an unclean "
-            f"leader election?), found by commit {self.found_by}; its old history to offset {self.end} is kept: {kept}"
+            f"leader election?), found by commit {self.found_by}; its old history to offset {self.end} is kept: {hint}"
         )
 
 

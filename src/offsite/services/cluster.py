@@ -29,7 +29,7 @@ class Cluster:
     warnings: tuple[str, ...] = ()
 
 
-class LogEnds(Protocol):
+class TopicOffsetSource(Protocol):
     """Topics, with the first and the end offsets of their logs, for comparing and continuing."""
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
@@ -74,8 +74,8 @@ def connect_as(bootstrap: str, username: str, password: str) -> Cluster:
 
 
 def _cluster(config: KafkaConfig, warnings: tuple[str, ...] = ()) -> Cluster:
-    if hosts := config.overheard:
-        what = "token" if config.sasl and config.sasl.token else "password"
-        why = f"the {what} goes over the network unencrypted: use security.protocol=SASL_SSL, or SCRAM"
+    if hosts := config.cleartext_hosts:
+        secret = "token" if config.sasl and config.sasl.token else "password"
+        why = f"the {secret} goes over the network unencrypted: use security.protocol=SASL_SSL, or SCRAM"
         warned("unencrypted", why=why, hosts=",".join(hosts))
     return Cluster(config=config, admin=ClusterAdmin(shared_router(config)), warnings=warnings)

@@ -15,7 +15,7 @@ from offsite.repository.snapshots.commit_cut import CommitCut, LeftOutTransactio
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
-_STRENGTH = [each.value for each in TopicClass]
+_STRENGTH = [topic_class.value for topic_class in TopicClass]
 _WEAKEST = _STRENGTH[-1]
 
 
@@ -49,18 +49,20 @@ class ConsistencyReport:
 
 def report_consistency(cut: PointCut, topics: Collection[str]) -> ConsistencyReport:
     """Report on `topics`, by names at the source. A restore as copied is uncoordinated, whatever its writers do."""
-    known = cut.used or CommitCut()
-    classes = {topic: found if found in _STRENGTH else _WEAKEST for topic, found in known.classes}
+    commit_cut = cut.used or CommitCut()
+    classes = {
+        topic: topic_class if topic_class in _STRENGTH else _WEAKEST for topic, topic_class in commit_cut.classes
+    }
     of_topics = tuple((topic, classes.get(topic, _WEAKEST)) for topic in sorted(topics))
     return ConsistencyReport(
         cut=str(cut.choice),
         why=cut.why,
-        weakest=max((found for _, found in of_topics), key=_STRENGTH.index, default=_WEAKEST),
+        weakest=max((topic_class for _, topic_class in of_topics), key=_STRENGTH.index, default=_WEAKEST),
         classes=of_topics,
-        left_out_count=known.left_out_count,
-        left_out=tuple(_left_out(known, set(topics))),
+        left_out_count=commit_cut.left_out_count,
+        left_out=tuple(_left_out(commit_cut, set(topics))),
         refused=cut.refused,
-        notes=(*known.notes, *(f"participant {each.described}" for each in known.participants)),
+        notes=(*commit_cut.notes, *(f"participant {participant.described}" for participant in commit_cut.participants)),
         newer=cut.newer,
     )
 
@@ -75,18 +77,18 @@ def consistency_of(store: Store, commit: BackupState, *, head: BackupState) -> C
 
 
 def _left_out(cut: CommitCut, topics: Collection[str]) -> Iterator[LeftOutReport]:
-    for each in cut.left_out:
-        if any(name.rpartition("/")[0] in topics for name in each.partitions):
-            yield report_left_out(each)
+    for transactions in cut.left_out:
+        if any(name.rpartition("/")[0] in topics for name in transactions.partitions):
+            yield report_left_out(transactions)
 
 
-def report_left_out(each: LeftOutTransactions) -> LeftOutReport:
-    return LeftOutReport(name=each.name, partitions=each.partitions, why=_why(each))
+def report_left_out(transactions: LeftOutTransactions) -> LeftOutReport:
+    return LeftOutReport(name=transactions.name, partitions=transactions.partitions, why=_why(transactions))
 
 
-def _why(each: LeftOutTransactions) -> str:
-    because = f": {each.because}" if each.because else ""
-    match each.why:
+def _why(transactions: LeftOutTransactions) -> str:
+    because = f": {transactions.because}" if transactions.because else ""
+    match transactions.why:
         case "open":
             return "it was still open when the commit was made"
         case "unfinished":
@@ -96,4 +98,4 @@ def _why(each: LeftOutTransactions) -> str:
         case "read":
             return f"it read what is left out{because}"
         case _:
-            return f"{each.why}{because}"
+            return f"{transactions.why}{because}"

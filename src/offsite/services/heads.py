@@ -34,25 +34,25 @@ def head_of(state: BackupState) -> Head:
     return Head(commit=state.seq, hash=state.head_hash)
 
 
-def missing(backup: Backup, state: BackupState, seen: Head) -> str:
+def why_missing(backup: Backup, state: BackupState, head: Head) -> str:
     """Why `head` is not part of the history that ends with `state`; empty when it is, or when unknown yet."""
     name = state.backup
-    if seen.commit > state.seq:
-        if backup.store.head(backup.layout.commit_key(seen.commit)) is not None:
+    if head.commit > state.seq:
+        if backup.store.head(backup.layout.commit_key(head.commit)) is not None:
             return ""  # damaged, with its own report, or made since the state was read
-        return f"commit {seen.commit} ({seen.short}) of {name} was there and is gone: its newest is {state.seq}"
+        return f"commit {head.commit} ({head.short}) of {name} was there and is gone: its newest is {state.seq}"
     try:
-        found = state.head_hash if seen.commit == state.seq else _hash_of(backup, seen.commit)
+        actual_hash = state.head_hash if head.commit == state.seq else _hash_of(backup, head.commit)
     except DamagedCommit as error:
         return error.message
-    if found.startswith(seen.hash):
+    if actual_hash.startswith(head.hash):
         return ""
-    there = Head(commit=seen.commit, hash=found)
-    return f"commit {seen.commit} of {name} is not the one that was seen ({seen.short}), but {there.short}"
+    actual = Head(commit=head.commit, hash=actual_hash)
+    return f"commit {head.commit} of {name} is not the one that was seen ({head.short}), but {actual.short}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenHead:
+class RememberedHead:
     """The head that the local machine remembers of a backup at a place. A copy elsewhere may be older, and is another
     place."""
 
@@ -62,8 +62,8 @@ class SeenHead:
     def get(self) -> Head | None:
         try:
             data = self._path().read_bytes()
-            item = parse_json_object(data, source=str(self._path()), damaged=DamagedObject)
-            return Head(commit=item.count("commit"), hash=item.text("hash"))
+            document = parse_json_object(data, source=str(self._path()), damaged=DamagedObject)
+            return Head(commit=document.count("commit"), hash=document.text("hash"))
         except FileNotFoundError:
             return None
         except (OSError, RuntimeError, OffsiteError) as error:
@@ -94,18 +94,20 @@ class SeenHead:
     def problem(self, backup: Backup, state: BackupState) -> str:
         """Why the backup differs from the last state seen by the local machine; empty without a difference. In the
         latter case `state` is remembered instead, unless known to be outdated."""
-        seen = self.get()
-        found = missing(backup, state, seen) if seen is not None else ""
-        if found:
-            warned("rollback", backup=self.backup, why=found)
-        elif not state.unreadable and state.seq and seen != head_of(state):
+        remembered = self.get()
+        problem = why_missing(backup, state, remembered) if remembered is not None else ""
+        if problem:
+            warned("rollback", backup=self.backup, why=problem)
+        elif not state.unreadable and state.seq and remembered != head_of(state):
             self.remember(head_of(state))
-        return found
+        return problem
 
     def absent(self) -> str:
         """Why the absence of the backup is wrong: the local machine saw the backup here before. Else empty."""
-        seen = self.get()
-        return "" if seen is None else f"backup {self.backup} was there, with head {seen.short}, and is gone"
+        remembered = self.get()
+        return (
+            "" if remembered is None else f"backup {self.backup} was there, with head {remembered.short}, and is gone"
+        )
 
     def forgotten_by(self) -> str:
         """A sentence with the next step after a removal on purpose."""
@@ -125,9 +127,9 @@ class SeenHead:
 
     def check(self, backup: Backup, state: BackupState) -> None:
         """Raise `CommitsGone` when the backup differs from the last state seen by the local machine."""
-        if found := self.problem(backup, state):
+        if problem := self.problem(backup, state):
             raise CommitsGone(
-                found,
+                problem,
                 hint="bring the commits back from the store's versions or from a copy; when they are lost for good: "
                 f"offsite verify --backup {self.backup} --accept-head",
             )
@@ -135,9 +137,9 @@ class SeenHead:
     def check_to_read(self, backup: Backup, *, accept_rollback: bool) -> None:
         """Raise `CommitsGone` when the backup differs from the last state seen by the local machine, unless accepted:
         the present commits can be read nevertheless, and are older than expected."""
-        if (found := self.problem(backup, backup.sound_state())) and not accept_rollback:
+        if (problem := self.problem(backup, backup.sound_state())) and not accept_rollback:
             raise CommitsGone(
-                found,
+                problem,
                 hint="bring the commits back from the store's versions or from a copy; to read what is there all the "
                 "same: --accept-rollback; when they are lost for good: "
                 f"offsite verify --backup {self.backup} --accept-head",
@@ -150,19 +152,19 @@ class SeenHead:
 
 def check_to_read(backup: Backup, *, accept_rollback: bool) -> None:
     """Check before anything is restored or read from `backup`; raises as `RememberedHead.check_to_read`."""
-    seen = SeenHead(repository=Repository.open(backup.store), backup=backup.descriptor.name)
-    seen.check_to_read(backup, accept_rollback=accept_rollback)
+    remembered = RememberedHead(repository=Repository.open(backup.store), backup=backup.descriptor.name)
+    remembered.check_to_read(backup, accept_rollback=accept_rollback)
 
 
-def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, ...]:
+def find_vanished(repository: Repository, present: Collection[str]) -> tuple[RememberedHead, ...]:
     """The remembered heads of backups of `repository` that are not among `present`, by name."""
     try:
         names = sorted(path.stem for path in _folder(repository).glob("*.json"))
     except (OSError, RuntimeError) as error:
         noted("no_memory", what="the backups that were seen", why=error)
         return ()
-    absent = (SeenHead(repository=repository, backup=name) for name in names if name not in there)
-    return tuple(each for each in absent if each.absent())
+    absent = (RememberedHead(repository=repository, backup=name) for name in names if name not in present)
+    return tuple(head for head in absent if head.absent())
 
 
 def _folder(repository: Repository) -> Path:

@@ -9,8 +9,8 @@ from offsite.model.errors import Damaged
 from offsite.model.selections.selection import SCRATCH_PREFIX
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import (
-    LEFT_AFTER_MS,
-    Folder,
+    LEFTOVER_AFTER_MS,
+    FolderSummary,
     Orphan,
     QuietRestore,
     find_orphans,
@@ -18,7 +18,7 @@ from offsite.repository.leftovers import (
     find_unnamed_folders,
 )
 from offsite.repository.repository import Repository
-from offsite.services.archives.staging import staging_copies
+from offsite.services.archives.staging import find_staging_copies
 
 CONTINUE = "run the same restore again to finish it; where its cluster is gone there is nothing to do"
 DRILL = "the next offsite restore drill on that cluster removes its topics"
@@ -84,9 +84,9 @@ def find_leftovers(repository: Repository, backup: Backup, *, listed: bool) -> L
     except Damaged as error:
         restores, problem = (), error.message
     return Leftovers(
-        quiet_for_s=LEFT_AFTER_MS // 1000,
+        quiet_for_s=LEFTOVER_AFTER_MS // 1000,
         objects=len(orphans),
-        bytes=sum(each.info.size_bytes for each in orphans),
+        bytes=sum(orphan.info.size_bytes for orphan in orphans),
         listed=tuple(map(_object, orphans)) if listed else (),
         restores=restores,
         folders=tuple(_folders(repository)),
@@ -113,13 +113,13 @@ def _restore(quiet: QuietRestore) -> LeftRestore:
 
 
 def _folders(repository: Repository) -> Iterator[LeftFolder]:
-    for place, folder in staging_copies(repository, quiet_for_ms=LEFT_AFTER_MS):
+    for place, folder in find_staging_copies(repository, quiet_for_ms=LEFTOVER_AFTER_MS):
         yield _folder(place, folder, STAGED)
     for folder in find_unnamed_folders(repository):
         yield _folder(f"{repository.store.url}/{folder.prefix}", folder, UNNAMED)
 
 
-def _folder(place: str, folder: Folder, next_step: str) -> LeftFolder:
+def _folder(place: str, folder: FolderSummary, next_step: str) -> LeftFolder:
     return LeftFolder(
         place=place,
         objects=folder.objects,

@@ -29,7 +29,7 @@ FactT = TypeVar("FactT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class LastLook:
     """What somebody saw: the newest commit with its hash, and the number of restore points."""
 
     commit: int
@@ -37,12 +37,12 @@ class Look:
     points: int
 
     @classmethod
-    def at(cls, state: BackupState) -> Look:
+    def at(cls, state: BackupState) -> LastLook:
         return cls(commit=state.seq, hash=state.head_hash, points=len(state.history))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class RememberedFacts:
     """The local machine's memory of `name` at a place, by `kind`: a file for every fact."""
 
     kind: str
@@ -62,9 +62,9 @@ class Facts:
 
     def recall(self, fact: str, read: Callable[[JsonObject], FactT]) -> FactT | None:
         """The fact decoded by `read`; None also where decoding fails."""
-        item = self.get(fact)
+        document = self.get(fact)
         try:
-            return None if item is None else read(item)
+            return None if document is None else read(document)
         except OffsiteError as error:
             _no_memory(error)
             return None
@@ -87,19 +87,19 @@ class Facts:
         remembered here."""
         if self.get(fact) is None:
             self.put(fact, {"at_ms": now_ms})
-        item = self.get(fact)
-        return None if item is None else item.integer("at_ms")
+        document = self.get(fact)
+        return None if document is None else document.integer("at_ms")
 
     def folder(self) -> Path:
         """The folder. Raises `RuntimeError` where there is no home."""
         return memory_folder(self.kind, self.place) / self.name
 
 
-def facts_of(backup: Backup, kind: str) -> Facts:
+def facts_of(backup: Backup, kind: str) -> RememberedFacts:
     """The local machine's memory of a backup at its place, by `kind`."""
     described = backup.descriptor
     place = f"{described.cluster_id} {described.created_at_ms} {backup.store.url}"
-    return Facts(kind=kind, place=place, name=described.name)
+    return RememberedFacts(kind=kind, place=place, name=described.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +116,9 @@ class LetGoMemory:
     def rule_of(self, seq: int, commit_hash: str, *, points: int) -> str | None:
         """The rule by which a local command made a commit with `points` restore points left; None: no such command, a
         different number of points (a catalog contradicting the commits), or forgotten."""
-        item = self._facts.get(_name(seq, commit_hash, "made"))
-        is_same = item is not None and item.integer_or("points", points) == points
-        return item.optional_text("rule") if item is not None and is_same else None
+        document = self._facts.get(_name(seq, commit_hash, "made"))
+        is_same = document is not None and document.integer_or("points", points) == points
+        return document.optional_text("rule") if document is not None and is_same else None
 
     def seen_ms(self, seq: int, commit_hash: str, *, now_ms: int) -> int | None:
         """When the local machine first saw a commit, by the store's clock: `now_ms` if never before. None: nothing can
@@ -135,19 +135,19 @@ class LetGoMemory:
         except (OSError, RuntimeError) as error:
             _no_memory(error)
 
-    def note_looked(self, look: Look) -> None:
+    def note_looked(self, look: LastLook) -> None:
         """Note that somebody looked at the backup."""
         self._facts.put(_LOOKED, {"commit": look.commit, "hash": look.hash, "points": look.points})
 
-    def looked(self) -> Look | None:
+    def last_look(self) -> LastLook | None:
         """The note of the last look."""
-        item = self._facts.get(_LOOKED)
-        if item is None:
+        document = self._facts.get(_LOOKED)
+        if document is None:
             return None
-        return Look(commit=item.count("commit"), hash=item.text("hash"), points=item.count("points"))
+        return LastLook(commit=document.count("commit"), hash=document.text("hash"), points=document.count("points"))
 
     @property
-    def _facts(self) -> Facts:
+    def _facts(self) -> RememberedFacts:
         return facts_of(self.backup, "let-go")
 
 

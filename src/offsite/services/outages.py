@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsite.copy.plan import OF_ONE_PARTITION
+from offsite.copy.plan import PARTITION_ERRORS
 from offsite.model.clock import Clock
 from offsite.model.errors import (
     ArchiveBusy,
@@ -104,4 +104,4 @@ class Outages:
     def _is_lasting(self, error: OffsiteError) -> bool:
         if isinstance(error, _LASTING_AT_FIRST):
             return not self._has_worked
-        return isinstance(error, _LASTING) and not isinstance(error, OF_ONE_PARTITION)
+        return isinstance(error, _LASTING) and not isinstance(error, PARTITION_ERRORS)

@@ -16,7 +16,7 @@ from pathlib import Path
 from offsite.model.errors import RestoreRefused
 from offsite.model.journal import noted
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.record import targets_known
+from offsite.repository.restores.record import count_targets
 from offsite.repository.restores.topic_settings import newest_aside_key
 from offsite.services.heads import memory_folder
 from offsite.stores.store import Store
@@ -52,7 +52,7 @@ def is_begun_here(store: Store, layout: RestoreLayout) -> bool:
 
 def adopt(store: Store, layout: RestoreLayout) -> None:
     """Adopt a restore for a person: its present records count from now on."""
-    targets_key = layout.targets_key(max(targets_known(store, layout), 1))
+    targets_key = layout.targets_key(max(count_targets(store, layout), 1))
     for key in (layout.record_key, targets_key, newest_aside_key(store, layout)):
         if (data := store.get(key)) is not None:
             note_written(store, key, data)

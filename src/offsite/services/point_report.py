@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from offsite.copy.incarnations import KnownIncarnation
+from offsite.copy.incarnations import IncarnationSummary
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore.plan import RestorePlan
 from offsite.model.cleanup_policy import is_compacted
@@ -44,9 +44,9 @@ def report_cuts(point: PointInTime, plan: RestorePlan) -> tuple[CutReport, ...]:
     )
 
 
-def incarnations_of(point: PointInTime, topics: Collection[str]) -> tuple[KnownIncarnation, ...]:
+def incarnations_of(point: PointInTime, topics: Collection[str]) -> tuple[IncarnationSummary, ...]:
     """The incarnations of those `topics` that were deleted and recreated: the selected one, and the rest."""
-    return tuple(each for each in point.incarnations if each.topic in topics)
+    return tuple(incarnation for incarnation in point.incarnations if incarnation.topic in topics)
 
 
 def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:

@@ -10,7 +10,7 @@ from offsite.model.errors import StoreDenied
 from offsite.repository.backup import Backup
 from offsite.repository.repository import check_create_only
 from offsite.repository.restores.elsewhere import begin_records
-from offsite.stores.looking_store import LookingStore
+from offsite.stores.looking_store import ClockFallbackStore
 
 NEEDS_PLACE = (
     "where nothing is to be written there (read-only media, a snapshot, a copy), --records FOLDER or URL keeps the "
@@ -44,4 +44,4 @@ def record_places(backup: Backup) -> tuple[Backup, ...]:
     second place, not even to learn its time."""
     if backup.records_at is None:
         return (backup,)
-    return (backup, replace(backup, store=LookingStore(backup.store), records_at=None))
+    return (backup, replace(backup, store=ClockFallbackStore(backup.store), records_at=None))

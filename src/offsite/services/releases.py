@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.model.time import format_time
-from offsite.repository.leftovers import LEFT_AFTER_MS
-from offsite.services.let_go_memory import Facts
-from offsite.stores.numbered_log import LedgerWord
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS
+from offsite.services.let_go_memory import RememberedFacts
+from offsite.stores.numbered_log import LedgerEntryInfo
 from offsite.stores.store import Store
 
-RELEASE_AFTER_MS = 3 * LEFT_AFTER_MS
+RELEASE_AFTER_MS = 3 * LEFTOVER_AFTER_MS
 """How long a machine has known of a foreign release before it counts: somebody looks meanwhile."""
 _BY_MAX = 100
 """Characters shown of a name: whoever may create objects chooses it."""
@@ -31,19 +31,19 @@ class ReleaseMemory:
     store: Store
     prefix: str
 
-    def note_given(self, word: LedgerWord) -> None:
+    def note_given(self, word: LedgerEntryInfo) -> None:
         """Note that a person gave the release here, or here as well."""
         self._facts.put(_name(word, "given"), {"given": True})
 
-    def note_refused(self, word: LedgerWord) -> None:
+    def note_refused(self, word: LedgerEntryInfo) -> None:
         """Note that a person refused the release here, unless it was given here."""
         self._facts.put(_name(word, "given"), {"given": False})
 
-    def doubt(self, word: LedgerWord) -> str:
+    def doubt(self, word: LedgerEntryInfo) -> str:
         """Why the release does not count here, or not yet; empty if it counts. Raises the errors of the store."""
         who = f"the release of {format_time(word.at_ms)}, in the name of {word.by[:_BY_MAX] or 'nobody'},"
-        if (given := self._facts.get(_name(word, "given"))) is not None:
-            return "" if given.flag("given") else f"{who} was refused on this machine"
+        if (answer := self._facts.get(_name(word, "given"))) is not None:
+            return "" if answer.flag("given") else f"{who} was refused on this machine"
         now_ms = self.store.now_ms()
         seen_ms = self._facts.first_seen_ms(_name(word, "seen"), now_ms=now_ms)
         if seen_ms is None:
@@ -59,9 +59,9 @@ class ReleaseMemory:
         )
 
     @property
-    def _facts(self) -> Facts:
-        return Facts(kind="releases", place=self.prefix, name=self.prefix.strip("/").replace("/", "."))
+    def _facts(self) -> RememberedFacts:
+        return RememberedFacts(kind="releases", place=self.prefix, name=self.prefix.strip("/").replace("/", "."))
 
 
-def _name(word: LedgerWord, kind: str) -> str:
+def _name(word: LedgerEntryInfo, kind: str) -> str:
     return f"{word.hash[:32]}.{kind}"

@@ -13,7 +13,7 @@ from offsite.model.journal import warned
 from offsite.repository.declared import history as declared
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
-from offsite.repository.generations.generation_set import Phase
+from offsite.repository.generations.generation_set import GenerationPhase
 from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.generations.removal import KEPT_MS, RemovedBackup
@@ -35,7 +35,7 @@ def find_removal(store: Store, backup: str) -> RemovedBackup | None:
         return None
     if not entered or None in entered or store.head(layout.commit_key(FIRST_SEQ)) is not None:
         return None
-    last = max((each for each in entered if each is not None), key=lambda each: each.at_ms)
+    last = max((removal for removal in entered if removal is not None), key=lambda removal: removal.at_ms)
     is_late = store.now_ms() - last.at_ms >= KEPT_MS
     return last if is_late or store.head(layout.removed_key) is not None else None
 
@@ -46,10 +46,10 @@ def _of_generation(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
     if named is None:
         return
     layout = SetLayout(name=named[0])
-    found = Ledger(store=store, layout=layout).read().generation(named[1])
-    if found is not None:
-        is_removed = found.phase in {Phase.REMOVING, Phase.REMOVED}
-        yield _told(store, layout, backup, found.removed_ms) if is_removed else None
+    generation = Ledger(store=store, layout=layout).read().generation(named[1])
+    if generation is not None:
+        is_removed = generation.phase in {GenerationPhase.REMOVING, GenerationPhase.REMOVED}
+        yield _describe_removal(store, layout, backup, generation.removed_ms) if is_removed else None
 
 
 def _of_declared(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
@@ -57,12 +57,15 @@ def _of_declared(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
     for uid in declared_uids(store):
         layout = DeclaredLayout(uid=uid)
         backups = DeclaredLedger(store=store, layout=layout).read().backups
-        if last := next((each for each in reversed(backups) if each.beginning.backup == backup), None):
-            is_removed = last.phase in {declared.Phase.REMOVING, declared.Phase.REMOVED}
-            yield _told(store, layout, backup, last.removed_ms) if is_removed else None
+        if last := next(
+            (declared_backup for declared_backup in reversed(backups) if declared_backup.beginning.backup == backup),
+            None,
+        ):
+            is_removed = last.phase in {declared.BackupPhase.REMOVING, declared.BackupPhase.REMOVED}
+            yield _describe_removal(store, layout, backup, last.removed_ms) if is_removed else None
 
 
-def _told(store: Store, layout: AuditLayout, backup: str, entered_ms: int) -> RemovedBackup:
+def _describe_removal(store: Store, layout: AuditLayout, backup: str, entered_ms: int) -> RemovedBackup:
     """The removal as the last audit line tells, or else the ledger."""
     removed = RemovedBackup(backup=backup, at_ms=entered_ms)
     for line in read_audit(store, layout):

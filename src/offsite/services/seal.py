@@ -14,7 +14,7 @@ from offsite.model.errors import CommitLost
 from offsite.model.ids import random_id
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 
 _SEALS_MAX = 100
 """Attempts at a seal: a process ahead commits once or twice more."""
@@ -22,14 +22,14 @@ _SEALS_MAX = 100
 
 def seal_backup(backup: Backup) -> None:
     """Take the next number. Raises `CommitLost` if other writers go on and on, and as `Backup.commit`."""
-    for left in reversed(range(_SEALS_MAX)):
+    for attempts_left in reversed(range(_SEALS_MAX)):
         state = backup.state()
-        changes = replace(state.carried_over(Changes(seal=True)), incomplete=state.incomplete or not state.seq)
+        changes = replace(state.carry_over(CommitChanges(seal=True)), incomplete=state.incomplete or not state.seq)
         try:
             with uninterrupted():
                 backup.commit(changes, base=state, writer=random_id(16))
         except CommitLost:
-            if not left:
+            if not attempts_left:
                 raise
         else:
             return

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from offsite.model.errors import BadOption, BadSparkArchive
 from offsite.model.untrusted.own_python import OWN_PYTHON
-from offsite.spark.archive import MANIFEST, ArchiveManifest, manifest_json, own_manifest
+from offsite.spark.archive import MANIFEST, ExecutorArchiveManifest, manifest_json, own_manifest
 from offsite.stores.plain_files import check_replaceable
 
 PACKAGES = ("offsite", "pyspark_offsite")
@@ -37,7 +37,7 @@ class PackPlan:
     """Of installed distributions; their requirements go with them."""
     packages: tuple[Path, ...]
     """Folders that are added unchanged."""
-    manifest: ArchiveManifest
+    manifest: ExecutorArchiveManifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,9 @@ def pack(file: Path, *, extra: Sequence[str] = (), compress: bool = True) -> Pac
     try:
         check_replaceable(file)
         with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.absolute().parent) as scratch:
-            made = _build(plan, Path(scratch), compress=compress)
-            report = _report(file, made, plan.manifest)
-            made.replace(file)
+            archive_path = _build(plan, Path(scratch), compress=compress)
+            report = _report(file, archive_path, plan.manifest)
+            archive_path.replace(file)
     except OSError as error:
         raise BadOption(
             f"{file} cannot be written: {error.strerror or error}", hint="name a file in a folder of yours"
@@ -74,13 +74,17 @@ def pack(file: Path, *, extra: Sequence[str] = (), compress: bool = True) -> Pac
 
 def plan_pack(declared: Iterable[str], packages: Iterable[Path], *, extra: Sequence[str] = ()) -> PackPlan:
     """Plan the contents from the declared requirements of offsite. Requirements of only an extra stay out."""
-    needed = [each for each in declared if not _EXTRA.search(each) and _name(each) not in BROUGHT_BY_SPARK]
+    needed = [
+        requirement
+        for requirement in declared
+        if not _EXTRA.search(requirement) and _name(requirement) not in BROUGHT_BY_SPARK
+    ]
     return PackPlan(requirements=(*needed, *extra), packages=tuple(packages), manifest=own_manifest())
 
 
 def _name(requirement: str) -> str:
-    found = _NAME.match(requirement)
-    return found.group().lower() if found else ""
+    match = _NAME.match(requirement)
+    return match.group().lower() if match else ""
 
 
 def _check_environment() -> None:
@@ -106,38 +110,38 @@ def _folders() -> list[Path]:
 
 
 def _build(plan: PackPlan, scratch: Path, *, compress: bool) -> Path:
-    sources, made = scratch / "sources", scratch / "archive"
+    sources, archive_path = scratch / "sources", scratch / "archive"
     for folder in plan.packages:
         shutil.copytree(folder, sources / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     (sources / MANIFEST).write_text(manifest_json(plan.manifest))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PEX_", "PYTHONPATH"))}
     ran = subprocess.run(
-        [*_command(plan, sources, made, scratch / "pex"), *([] if compress else ["--no-compress"])],
+        [*_command(plan, sources, archive_path, scratch / "pex"), *([] if compress else ["--no-compress"])],
         env=environment | {"PEX_IGNORE_RCFILES": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
-    if ran.returncode != 0 or not made.exists():
+    if ran.returncode != 0 or not archive_path.exists():
         raise BadSparkArchive(f"PEX could not pack this environment: {ran.stderr.strip()}")
-    return made
+    return archive_path
 
 
-def _command(plan: PackPlan, sources: Path, made: Path, root: Path) -> list[str]:
+def _command(plan: PackPlan, sources: Path, archive_path: Path, root: Path) -> list[str]:
     """The command. `--inherit-path=fallback`: Spark's PYTHONPATH comes after the contents of the archive. `--sh-boot`:
     a shell looks for the Python, and reports its absence."""
-    own = [*OWN_PYTHON, "-m", "pex", *plan.requirements, "--venv-repository", sys.prefix, "-D", str(sources)]
+    command = [*OWN_PYTHON, "-m", "pex", *plan.requirements, "--venv-repository", sys.prefix, "-D", str(sources)]
     boot = ["--inherit-path=fallback", "--sh-boot", "--no-emit-warnings"]
-    return [*own, *boot, "--pex-root", str(root), "-o", str(made)]
+    return [*command, *boot, "--pex-root", str(root), "-o", str(archive_path)]
 
 
-def _report(file: Path, made: Path, manifest: ArchiveManifest) -> PackedArchive:
-    with made.open("rb") as archive:
+def _report(file: Path, archive_path: Path, manifest: ExecutorArchiveManifest) -> PackedArchive:
+    with archive_path.open("rb") as archive:
         digest = hashlib.file_digest(archive, "sha256").hexdigest()
     return PackedArchive(
         path=str(file),
-        file_bytes=made.stat().st_size,
+        file_bytes=archive_path.stat().st_size,
         sha256=digest,
         offsite=manifest.offsite,
         python=manifest.python,

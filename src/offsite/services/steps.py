@@ -27,7 +27,7 @@ class Pauses:
             self._next_s = self._clock.monotonic_s() + PAUSE_S
 
 
-def ended(steps: Generator[None, None, ResultT]) -> ResultT:
+def run_to_end(steps: Generator[None, None, ResultT]) -> ResultT:
     """The result of work in steps, done without a pause."""
     while True:
         try:

@@ -26,7 +26,7 @@ LOOK_EVERY_S = 1.0
 class Waiting:
     """A lasting wait: the missing event, and its seconds so far."""
 
-    what: str
+    subject: str
     waited_s: float
 
 
@@ -34,10 +34,12 @@ def waiting_now(clock: Clock) -> Waiting | None:
     """The longest current wait of the process, if worth a report."""
     wait = longest_wait()
     waited_s = 0.0 if wait is None else clock.monotonic_s() - wait.since_s
-    return Waiting(what=wait.what, waited_s=waited_s) if wait is not None and waited_s >= TOLD_AFTER_S else None
+    return (
+        Waiting(subject=wait.description, waited_s=waited_s) if wait is not None and waited_s >= TOLD_AFTER_S else None
+    )
 
 
-class WaitingTeller:
+class WaitReporter:
     """In a `with` block, calls `on_waiting` every second for as long as a wait lasts, from a thread of its own."""
 
     def __init__(self, on_waiting: Callable[[Waiting], None], *, clock: Clock) -> None:
@@ -48,13 +50,13 @@ class WaitingTeller:
 
     def look(self) -> None:
         """Report the current wait, if any."""
-        found, before = waiting_now(self._clock), self._is_waiting
-        self._is_waiting = found is not None
-        if found is None:
+        waiting, before = waiting_now(self._clock), self._is_waiting
+        self._is_waiting = waiting is not None
+        if waiting is None:
             return
         if not before:
-            decided("waiting_for", why=found.what, waited_s=found.waited_s)
-        self._on_waiting(found)
+            decided("waiting_for", why=waiting.subject, waited_s=waiting.waited_s)
+        self._on_waiting(waiting)
 
     def _look_on(self) -> None:
         while not self._over.wait(LOOK_EVERY_S):

@@ -13,7 +13,7 @@ TELL_AFTER_S = 10.0
 """Replaced executors, or executors that a cluster has yet to start, are not worth a message before."""
 
 
-class Alone:
+class ExecutorOutage:
     """Watches for a cluster without executors. `patience_s`: seconds that the state may last."""
 
     def __init__(self, patience_s: float, clock: Clock) -> None:
@@ -21,13 +21,13 @@ class Alone:
         self._wait: Wait | None = None
         self._is_told = False
 
-    def heard(self) -> None:
+    def mark_present(self) -> None:
         """Note an answer of an executor, or the end of the wait."""
         if self._wait is not None:
             self._wait.__exit__(None, None, None)
         self._wait, self._is_told = None, False
 
-    def seen(self) -> None:
+    def mark_absent(self) -> None:
         """Note a cluster without executors. Raises `SparkFailed` when the state has lasted too long."""
         if self._wait is None:
             self._wait = Wait(lambda: "the Spark cluster has given no executor", since_s=self._clock.monotonic_s())

@@ -21,7 +21,7 @@ from urllib.request import url2pathname
 
 from offsite.model.errors import BadOption, BadSparkArchive
 from offsite.model.version import __version__
-from offsite.spark.settings import WORKER_ENVIRONMENT, of_executors
+from offsite.spark.settings import WORKER_ENVIRONMENT, executor_variables
 
 MANIFEST = "offsite-archive.json"
 FORMAT = 1
@@ -40,7 +40,7 @@ _PACK_AGAIN = "make it again with this offsite: offsite spark pack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveManifest:
+class ExecutorArchiveManifest:
     """An archive's description of itself."""
 
     format: int
@@ -70,10 +70,10 @@ def with_archive(chosen: Mapping[str, str], archive: ArchiveSettings) -> Mapping
     return {**archive.settings, **chosen, **({_FILES: files} if files else {})}
 
 
-def own_manifest() -> ArchiveManifest:
+def own_manifest() -> ExecutorArchiveManifest:
     """Return the manifest of an archive made by this process."""
     libc = platform.libc_ver()[0]
-    return ArchiveManifest(
+    return ExecutorArchiveManifest(
         format=FORMAT,
         offsite=__version__,
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -81,7 +81,7 @@ def own_manifest() -> ArchiveManifest:
     )
 
 
-def manifest_json(manifest: ArchiveManifest) -> str:
+def manifest_json(manifest: ExecutorArchiveManifest) -> str:
     return json.dumps(asdict(manifest), indent=2, sort_keys=True) + "\n"
 
 
@@ -93,9 +93,9 @@ def archive_settings(archive: str) -> ArchiveSettings:
     run the file only if its SHA-256 matches the end of the URL, because other users may write there too. Raises
     `BadOption` for a text without file or hash.
     """
-    archive, _, told = archive.partition("#")
+    archive, _, fragment = archive.partition("#")
     url = urlsplit(archive)
-    if told and url.scheme in {"", "file", "local"}:
+    if fragment and url.scheme in {"", "file", "local"}:
         raise BadOption(f"{archive} has a part behind #, which only a URL has", hint="leave it out")
     if url.scheme in {"", "file"}:
         file = Path(url2pathname(url.path) if url.scheme else archive).absolute()
@@ -104,21 +104,23 @@ def archive_settings(archive: str) -> ArchiveSettings:
     if url.scheme == "local":
         return ArchiveSettings(settings=executor_environment(), python=url.path)
     shipped = _shipped(archive, url.path.rpartition("/")[2])
-    if not _SHA256.fullmatch(told):
+    if not _SHA256.fullmatch(fragment):
         raise BadOption(
             f"the Spark archive at {archive} would be run by executors whatever it is by then",
             hint="add the SHA-256 that offsite spark pack has told, as #sha256=HEX",
         )
-    named = of_executors({"OFFSITE_ARCHIVE": shipped.python, "OFFSITE_ARCHIVE_SHA256": told.removeprefix("sha256=")})
+    named = executor_variables(
+        {"OFFSITE_ARCHIVE": shipped.python, "OFFSITE_ARCHIVE_SHA256": fragment.removeprefix("sha256=")}
+    )
     files = f"{shipped.settings[_FILES]},{_CHECKED_PYTHON.as_uri()}"
     return ArchiveSettings(settings={**shipped.settings, **named, _FILES: files}, python=f"./{_CHECKED_PYTHON.name}")
 
 
-def read_manifest(file: Path) -> ArchiveManifest:
+def read_manifest(file: Path) -> ExecutorArchiveManifest:
     """Read the manifest. Raises `BadSparkArchive` for anything but an archive of offsite."""
     try:
         with zipfile.ZipFile(file) as archive, archive.open(MANIFEST) as manifest:
-            return ArchiveManifest(**json.loads(manifest.read(MAX_MANIFEST_BYTES)))
+            return ExecutorArchiveManifest(**json.loads(manifest.read(MAX_MANIFEST_BYTES)))
     except OSError as error:
         raise BadSparkArchive(
             f"the Spark archive {file} cannot be read: {error.strerror or error}",
@@ -128,16 +130,18 @@ def read_manifest(file: Path) -> ArchiveManifest:
         raise BadSparkArchive(f"{file} is no archive for executors", hint="make one: offsite spark pack") from error
 
 
-def _check(file: Path, found: ArchiveManifest, own: ArchiveManifest) -> None:
-    if found.format != own.format:
-        raise BadSparkArchive(f"{file} is an archive of format {found.format}, not {own.format}", hint=_PACK_AGAIN)
-    if found.offsite != own.offsite:
+def _check(file: Path, manifest: ExecutorArchiveManifest, expected: ExecutorArchiveManifest) -> None:
+    if manifest.format != expected.format:
         raise BadSparkArchive(
-            f"{file} is an archive of offsite {found.offsite}, and this one is {own.offsite}", hint=_PACK_AGAIN
+            f"{file} is an archive of format {manifest.format}, not {expected.format}", hint=_PACK_AGAIN
         )
-    if found.python != own.python:
+    if manifest.offsite != expected.offsite:
         raise BadSparkArchive(
-            f"{file} is an archive for Python {found.python}, and this one is {own.python}",
+            f"{file} is an archive of offsite {manifest.offsite}, and this one is {expected.offsite}", hint=_PACK_AGAIN
+        )
+    if manifest.python != expected.python:
+        raise BadSparkArchive(
+            f"{file} is an archive for Python {manifest.python}, and this one is {expected.python}",
             hint="executors need the Python of the driver: run both with one, or pack again",
         )
 
@@ -154,4 +158,4 @@ def _shipped(url: str, name: str) -> ArchiveSettings:
 def executor_environment() -> dict[str, str]:
     """Return settings for the environment that an archive needs on executors. An executor without an archive ignores
     them."""
-    return of_executors({**WORKER_ENVIRONMENT, "PEX_ROOT": UNPACKED})
+    return executor_variables({**WORKER_ENVIRONMENT, "PEX_ROOT": UNPACKED})

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from offsite.model.journal import decided, failed
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
-from offsite.spark.task_attempt import LASTING
+from offsite.spark.task_attempt import LASTING_ERRORS
 from offsite.spark.whole_progress import WholeProgress
 
 
@@ -52,9 +52,9 @@ def run_bundles(
             outcomes |= run.all([bundle_of([number]) for number in again])
         # 3. Continue with the untried tasks of bundles with an answered task.
         answered = {number for number in again if isinstance(outcomes[number], Done)}
-        may_go_on = [some for some, numbers in zip(untried, shared, strict=True) if answered.intersection(numbers)]
-        left = [[number for number in some if number not in probes] for some in may_go_on]
-        bundles = [bundle_of(numbers) for numbers in left if numbers]
+        may_go_on = [tasks for tasks, numbers in zip(untried, shared, strict=True) if answered.intersection(numbers)]
+        remaining = [[number for number in tasks if number not in probes] for tasks in may_go_on]
+        bundles = [bundle_of(numbers) for numbers in remaining if numbers]
     return outcomes
 
 
@@ -69,17 +69,21 @@ class _Run(Generic[BundleT, ResultT]):
 
     def all(self, bundles: Sequence[BundleT]) -> dict[int, Done[ResultT] | Failed]:
         outcomes: dict[int, Done[ResultT] | Failed] = {}
-        found = self._runner.run_all(bundles, self._function, on_progress=self._progress)
+        results = self._runner.run_all(bundles, self._function, on_progress=self._progress)
         self._progress.next_run()
-        for bundle, ended in zip(bundles, found, strict=True):
-            if isinstance(ended, Failed):  # already reported by the runner
-                outcomes |= dict.fromkeys(bundle.numbers, ended)
+        for bundle, result in zip(bundles, results, strict=True):
+            if isinstance(result, Failed):  # already reported by the runner
+                outcomes |= dict.fromkeys(bundle.numbers, result)
                 continue
-            for number, each in zip(bundle.numbers, ended.value, strict=True):
-                outcomes[number] = each
-                if isinstance(each, Failed) and each.tried:
+            for number, outcome in zip(bundle.numbers, result.value, strict=True):
+                outcomes[number] = outcome
+                if isinstance(outcome, Failed) and outcome.tried:
                     failed(
-                        "one_of_a_task", number=number, error=each.error.id, why=each.error.message, trace=each.trace
+                        "one_of_a_task",
+                        number=number,
+                        error=outcome.error.id,
+                        why=outcome.error.message,
+                        trace=outcome.trace,
                     )
         return outcomes
 
@@ -89,4 +93,4 @@ def _is_untried(outcome: Done[ResultT] | Failed) -> bool:
 
 
 def _may_pass(outcome: Done[ResultT] | Failed) -> bool:
-    return isinstance(outcome, Failed) and outcome.tried and not isinstance(outcome.error, LASTING)
+    return isinstance(outcome, Failed) and outcome.tried and not isinstance(outcome.error, LASTING_ERRORS)

@@ -13,9 +13,9 @@ from offsite.model.journal import warned
 from offsite.model.untrusted.file_access import exposure
 from offsite.model.untrusted.properties import parse_properties
 from offsite.model.untrusted.text import NotUtf8, decode_text
-from offsite.spark.settings import secrets_apart
+from offsite.spark.settings import split_secrets
 
-VARIABLES = frozenset(f"OFFSITE_SPARK_{each}" for each in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE")) | {
+VARIABLES = frozenset(f"OFFSITE_SPARK_{name}" for name in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE")) | {
     "OFFSITE_SECRETS"
 }
 """Environment variables by which commands learn everything chosen here."""
@@ -46,21 +46,21 @@ class SparkChoice:
     def environment(self) -> Mapping[str, str]:
         """Return the variables by which another command makes the same choice, given no further `VARIABLES`. Raises
         `BadOption` for settings that do not fit on a line."""
-        given = {
+        variables = {
             "OFFSITE_SPARK_MASTER": self.master,
             "OFFSITE_SPARK_CONF": lines_of(self.conf),
             "OFFSITE_SPARK_ARCHIVE": self.archive,
             "OFFSITE_SECRETS": str(self.secrets),
         }
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in variables.items() if value}
 
 
 def settings_of(properties: Path | None, pairs: Sequence[str]) -> Mapping[str, str]:
     """Read Spark settings from a file such as `spark-defaults.conf`, and from texts such as `spark.executor.memory=2g`,
     which win. Raises `BadOption` for a name without the prefix `spark.`, and for unreadable settings."""
-    found = {**dict(_of_file(properties)), **dict(map(_of_pair, pairs))}
-    _check_lines(found)
-    return found
+    settings = {**dict(_of_file(properties)), **dict(map(_of_pair, pairs))}
+    _check_lines(settings)
+    return settings
 
 
 def lines_of(settings: Mapping[str, str]) -> str:
@@ -87,14 +87,14 @@ def _of_file(path: Path | None) -> Iterator[tuple[str, str]]:
     except (OSError, NotUtf8) as error:
         raise BadOption(f"cannot read {path}: {error}", hint="check --spark-properties") from error
     settings = parse_properties(text)
-    if why and secrets_apart({each.name: each.value for each in settings})[1]:
+    if why and split_secrets({setting.name: setting.value for setting in settings})[1]:
         warned("readable_by_others", why=f"it holds a secret, and {why}", file=path)
-    for each in settings:
-        if not each.name.startswith(_PREFIX):
+    for setting in settings:
+        if not setting.name.startswith(_PREFIX):
             raise BadOption(
-                f"{path}:{each.line}: {each.name!r} is no setting of Spark", hint="their names begin with spark."
+                f"{path}:{setting.line}: {setting.name!r} is no setting of Spark", hint="their names begin with spark."
             )
-        yield each.name, each.value.strip()
+        yield setting.name, setting.value.strip()
 
 
 def _of_pair(pair: str) -> tuple[str, str]:

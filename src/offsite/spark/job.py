@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from offsite.model.errors import SecretStays
 from offsite.model.ids import random_id
 from offsite.model.journal import JOURNAL
-from offsite.model.secret import Travel, secrets_travel
+from offsite.model.secret import SecretHandling, handle_secrets
 from offsite.model.version import __version__
 from offsite.spark import meter
 from offsite.spark.job_name import job_name
@@ -31,9 +31,9 @@ from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, P
 from offsite.spark.rates import rate_lease
 from offsite.spark.rates.rate_limits import RateAddress, RateLimits
 from offsite.spark.rates.rate_server import RateServer
-from offsite.spark.runner import Fed, ResultT, Shuffle, TaskT
+from offsite.spark.runner import ResultT, Shuffle, ShuffledTask, TaskT
 from offsite.spark.settings import LOOPBACK
-from offsite.spark.shuffle import Finding, Sending, fed, opened, pickled
+from offsite.spark.shuffle import FindStep, SendStep, pickle_tasks, shuffle_tasks, unpickle
 from offsite.spark.task_attempt import Envelope, NoteAddress, NoteReceiver, NoteSender, attempt, interrupted_by_hangup
 from offsite.spark.unfit_executor import check_version
 
@@ -52,7 +52,7 @@ CANCEL_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ExecutorsChecked:
     """An event: the result of a check for executors of the job."""
 
     has_executors: bool
@@ -63,7 +63,7 @@ class LostAttempt:
     """An event: Spark repeated an attempt that did not report its end. The attempt may continue unseen."""
 
 
-class Mailbox:
+class WorkerMailbox:
     """The driver's end for envelopes and datagrams of workers. One per SparkContext: pyspark never frees an
     accumulator, so one per job would grow for ever. Late envelopes of an earlier job (cancelled, with tasks still
     ending) are dropped."""
@@ -103,14 +103,14 @@ class Mailbox:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class JobEnvironment:
     """The Spark of a job: context, attempts per task, rate limits, and the handling of secrets."""
 
     context: SparkContext
-    mailbox: Mailbox
+    mailbox: WorkerMailbox
     max_attempts: int
     limits: RateLimits
-    secrets: Travel
+    secrets: SecretHandling
     has_executors: Callable[[], bool]
 
 
@@ -119,13 +119,13 @@ class SparkJob(Generic[TaskT, ResultT]):
     """Whether a Spark task is one offsite task, number by number."""
 
     def __init__(
-        self, engine: Engine, tasks: Sequence[tuple[int, TaskT]], function: Callable[[TaskT], ResultT]
+        self, environment: JobEnvironment, tasks: Sequence[tuple[int, TaskT]], function: Callable[[TaskT], ResultT]
     ) -> None:
-        mailbox = engine.mailbox
+        mailbox = environment.mailbox
         self._job, self._inbox = mailbox.open()
         self._datagrams, self._notes = mailbox.datagrams, mailbox.notes
-        self._context, self._secrets = engine.context, engine.secrets
-        self._has_executors = engine.has_executors
+        self._context, self._secrets = environment.context, environment.secrets
+        self._has_executors = environment.has_executors
         self._tasks = tasks
         self._name, self._group = job_name(), f"offsite-{random_id(16)}"  # one context may have several mailboxes
         self._is_cancelled = threading.Event()
@@ -137,13 +137,13 @@ class SparkJob(Generic[TaskT, ResultT]):
             datagrams=mailbox.datagrams.address,
             notes=mailbox.notes.address,
             journal_level=JOURNAL.getEffectiveLevel(),
-            max_attempts=engine.max_attempts,
-            rates=mailbox.rates(engine.limits),
+            max_attempts=environment.max_attempts,
+            rates=mailbox.rates(environment.limits),
             version=__version__,
         )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
-    def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | Looked | LostAttempt | None]:
+    def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | ExecutorsChecked | LostAttempt | None]:
         """Yield the events of the job; None after `TICK_S` without an event. The first request starts the job. Raises
         Spark's final error."""
         self._thread.start()
@@ -156,7 +156,7 @@ class SparkJob(Generic[TaskT, ResultT]):
                 yield None
                 if time.monotonic() >= look_s:
                     look_s = time.monotonic() + LOOK_EVERY_S
-                    yield Looked(self._has_executors())
+                    yield ExecutorsChecked(self._has_executors())
                 continue
             finally:
                 self._told.update(self._notes.write(self._job))
@@ -181,7 +181,7 @@ class SparkJob(Generic[TaskT, ResultT]):
     def _submit(self) -> None:
         try:
             self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
-            with secrets_travel(self._secrets):
+            with handle_secrets(self._secrets):
                 source = self._source().mapPartitions(self._work)
                 if not self._is_cancelled.is_set():
                     source.collect()
@@ -191,7 +191,7 @@ class SparkJob(Generic[TaskT, ResultT]):
             self._inbox.put(_End(error=None))
 
     def _source(self) -> RDD[tuple[int, Any]]:
-        return self._context.parallelize(pickled(self._tasks), len(self._tasks))
+        return self._context.parallelize(pickle_tasks(self._tasks), len(self._tasks))
 
     def _sealed(self, function: object) -> bytes:
         """Pickle `function` as Spark does: functions of a program's own `__main__` travel whole. Raises
@@ -199,7 +199,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         from pyspark import cloudpickle
 
         try:
-            with secrets_travel(self._secrets):
+            with handle_secrets(self._secrets):
                 return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
         except SecretStays as error:
             host = self._context.getConf().get("spark.driver.host")
@@ -214,19 +214,19 @@ class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
 
     def __init__(
         self,
-        engine: Engine,
+        environment: JobEnvironment,
         tasks: Sequence[tuple[int, TaskT]],
-        function: Callable[[Fed[TaskT, Any]], ResultT],
+        function: Callable[[ShuffledTask[TaskT, Any]], ResultT],
         *,
         everything: Sequence[TaskT],
         shuffle: Shuffle[TaskT, Any, Any],
     ) -> None:
-        super().__init__(engine, tasks, function)
+        super().__init__(environment, tasks, function)
         self._everything, self._shuffle = everything, shuffle
 
     def _source(self) -> RDD[tuple[int, Any]]:
         work, shuffle = self._work, self._shuffle
-        finding = Finding(
+        finding = FindStep(
             version=work.version,
             job=work.job,
             functions=self._sealed((shuffle.find, shuffle.give_up)),
@@ -234,8 +234,8 @@ class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
             rates=work.rates,
             max_attempts=work.max_attempts,
         )
-        sending = Sending(version=work.version, function=self._sealed(shuffle.send), buckets=shuffle.buckets)
-        return fed(self._context, self._tasks, self._everything, finding, sending)
+        sending = SendStep(version=work.version, function=self._sealed(shuffle.send), buckets=shuffle.buckets)
+        return shuffle_tasks(self._context, self._tasks, self._everything, finding, sending)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,9 +257,9 @@ class _Gathering:
     def zero(self, _value: tuple[Any, ...]) -> tuple[Any, ...]:
         return ()
 
-    def addInPlace(self, kept: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: N802  # Spark's name
+    def addInPlace(self, gathered: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: N802  # Spark's name
         if self._deliver is None:
-            return kept + new
+            return gathered + new
         for job, envelope in new:
             self._deliver(job, envelope)
         return ()
@@ -293,7 +293,7 @@ class _Work:
         for index, task in tasks:
             with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
                 meter.start(sender)
-                sender.begun()
+                sender.send_begin()
                 rate_lease.start(self.rates)
                 envelope = attempt(
                     index,
@@ -309,5 +309,5 @@ class _Work:
     def _run(self, task: Any) -> Any:  # noqa: ANN401  # of any job
         """Run one task. `task` is pickled, or a `ShuffledTask` with a pickled task."""
         check_version(self.version)
-        function = opened(self.function)
-        return function(replace(task, task=opened(task.task)) if isinstance(task, Fed) else opened(task))
+        function = unpickle(self.function)
+        return function(replace(task, task=unpickle(task.task)) if isinstance(task, ShuffledTask) else unpickle(task))

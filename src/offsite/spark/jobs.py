@@ -14,8 +14,8 @@ from typing import Generic, TypeAlias
 from offsite.model.clock import Clock
 from offsite.model.errors import ExecutorDiffers, SparkFailed
 from offsite.model.journal import decided, failed
-from offsite.spark.alone import Alone
-from offsite.spark.job import Looked, LostAttempt, SparkJob
+from offsite.spark.alone import ExecutorOutage
+from offsite.spark.job import ExecutorsChecked, LostAttempt, SparkJob
 from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Failed, OnOutcome, OnProgress, ResultT, TaskT
 from offsite.spark.settings import MAX_ATTEMPTS
@@ -30,7 +30,7 @@ _LOST_EXECUTOR = re.compile(r"ExecutorLostFailure (\(executor .*)")
 _STOPPED = re.compile(r"stopped SparkContext|SparkContext was shut down")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
-Event: TypeAlias = Envelope[ResultT] | ProgressDatagram | Looked | LostAttempt | None
+Event: TypeAlias = Envelope[ResultT] | ProgressDatagram | ExecutorsChecked | LostAttempt | None
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
 
 
@@ -58,7 +58,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._started_s = clock.monotonic_s()
         self._outcomes: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks), keeps_values=on_outcome is None)
         self._stragglers = Stragglers(tasks)
-        self._alone = Alone(patience_s, clock)
+        self._outage = ExecutorOutage(patience_s, clock)
 
     def run(self) -> TaskOutcomes[ResultT]:
         """Return the outcomes of all tasks. Every job gives at least one task an outcome or raises, so the loop
@@ -68,7 +68,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
             while (indexes := self._outcomes.open_tasks()) and not self._is_over():
                 self._run_job([(index, self._tasks[index]) for index in indexes])
         finally:
-            self._alone.heard()
+            self._outage.mark_present()
         return self._outcomes
 
     def _run_job(self, tasks: Sequence[tuple[int, TaskT]]) -> None:
@@ -99,14 +99,14 @@ class TaskJobs(Generic[TaskT, ResultT]):
             case Envelope():
                 self._take_envelope(event, now_s)
             case ProgressDatagram():
-                self._alone.heard()
-                if self._outcomes.feel(event):
-                    self._stragglers.heard(event, at_s=now_s)
+                self._outage.mark_present()
+                if self._outcomes.take_progress(event):
+                    self._stragglers.note_progress(event, at_s=now_s)
                 return False
-            case Looked(has_executors=True):
-                self._alone.heard()
-            case Looked():
-                self._alone.seen()
+            case ExecutorsChecked(has_executors=True):
+                self._outage.mark_present()
+            case ExecutorsChecked():
+                self._outage.mark_absent()
             case LostAttempt():
                 self._outcomes.has_lost_attempts = True
         return True
@@ -115,8 +115,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
         """Take an envelope. Raises `ExecutorDiffers` at once, because such an executor is the fastest, and would refuse
         most tasks."""
         _tell(envelope)
-        self._alone.heard()
-        self._stragglers.ended(envelope.index, at_s=now_s)
+        self._outage.mark_present()
+        self._stragglers.note_end(envelope.index, at_s=now_s)
         if isinstance(envelope.outcome, Failed) and isinstance(envelope.outcome.error, ExecutorDiffers):
             raise envelope.outcome.error
         if self._outcomes.take(envelope) and self._on_outcome is not None:
@@ -137,8 +137,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
         if self._on_outcome is not None:
             self._on_outcome(index, Failed(error=failure, trace=""))
         failed("task_failed", task=index, error=failure.id, why=f"it ended its worker every time: {failure.message}")
-        if left := self._outcomes.open_tasks():
-            decided("job_repeated", tasks=len(left), why=f"Spark gave them up together with task {index}")
+        if open_tasks := self._outcomes.open_tasks():
+            decided("job_repeated", tasks=len(open_tasks), why=f"Spark gave them up together with task {index}")
         self._show()
 
     def _is_over(self) -> bool:
@@ -147,7 +147,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
     def _show(self) -> None:
         if self._on_progress is not None:
             now_s = self._elapsed_s()
-            note = self._alone.note() or self._stragglers.slowest(at_s=now_s)
+            note = self._outage.note() or self._stragglers.slowest(at_s=now_s)
             self._on_progress(self._outcomes.progress(elapsed_s=now_s, note=note))
 
     def _elapsed_s(self) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock, SystemClock
-from offsite.spark.meter import Reading
+from offsite.spark.meter import MeterReading
 
 SEND_EVERY_S = 0.25
 """A person sees no more; a datagram costs some 20 µs."""
@@ -29,13 +29,13 @@ class ProgressDatagram:
     """The figures of the running attempt at task `index` of a job, and the host of the attempt."""
 
     index: int
-    reading: Reading
+    reading: MeterReading
     host: str = ""
 
     @property
     def begins(self) -> bool:
         """Whether the datagram is the first of the attempt: nothing was moved so far."""
-        return self.reading == Reading()
+        return self.reading == MeterReading()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,30 +83,30 @@ class ProgressSender:
         self._clock = clock or SystemClock()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sent_s = self._clock.monotonic_s()
-        self._sent = Reading()
+        self._sent = MeterReading()
 
-    def __call__(self, reading: Reading) -> None:
-        if reading == Reading():
+    def __call__(self, reading: MeterReading) -> None:
+        if reading == MeterReading():
             return  # only `send_begin` sends an empty reading
         now_s = self._clock.monotonic_s()
         if self._is_held_back(reading) or now_s - self._sent_s >= SEND_EVERY_S:
             self._sent_s, self._sent = now_s, reading
             self._send(reading)
 
-    def begun(self) -> None:
+    def send_begin(self) -> None:
         """Report that the task runs here."""
-        self._send(Reading())
+        self._send(MeterReading())
 
     def close(self) -> None:
         self._socket.close()
 
-    def _is_held_back(self, reading: Reading) -> bool:
+    def _is_held_back(self, reading: MeterReading) -> bool:
         """Whether a pause must be reported at once, because nothing follows while the pause lasts. Pauses of offsite's
         own limits are frequent, and mostly short."""
         limited_ms = reading.limited_ms - self._sent.limited_ms
         return reading.throttled_ms != self._sent.throttled_ms or limited_ms >= SEND_EVERY_S * 1000
 
-    def _send(self, reading: Reading) -> None:
+    def _send(self, reading: MeterReading) -> None:
         figures = (reading.moved_bytes, reading.records, reading.throttled_ms, reading.limited_ms)
         datagram = _DATAGRAM.pack(self._address.token, self._job, self._index, *figures)
         try:
@@ -115,5 +115,5 @@ class ProgressSender:
             return  # the final display is right without the datagram; a copy must not fail for it
 
 
-def _reading(moved_bytes: int, records: int, throttled_ms: int, limited_ms: int) -> Reading:
-    return Reading(moved_bytes=moved_bytes, records=records, throttled_ms=throttled_ms, limited_ms=limited_ms)
+def _reading(moved_bytes: int, records: int, throttled_ms: int, limited_ms: int) -> MeterReading:
+    return MeterReading(moved_bytes=moved_bytes, records=records, throttled_ms=throttled_ms, limited_ms=limited_ms)

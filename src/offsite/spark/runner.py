@@ -60,11 +60,11 @@ OnOutcome = Callable[[int, Done[ResultT] | Failed], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fed(Generic[TaskT, SentT]):
+class ShuffledTask(Generic[TaskT, SentT]):
     """A task, and the values that a shuffle brought: to be read once, in any order."""
 
     task: TaskT
-    sent: Iterable[SentT]
+    received: Iterable[SentT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class Runner(Protocol):
     def run_shuffled(
         self,
         tasks: Sequence[TaskT],
-        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        function: Callable[[ShuffledTask[TaskT, SentT]], ResultT],
         shuffle: Shuffle[TaskT, FoundT, SentT],
         *,
         on_progress: OnProgress | None = None,

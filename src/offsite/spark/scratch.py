@@ -57,9 +57,9 @@ def _sweep(parent: Path, prefix: str) -> None:
     """Delete this user's folders whose owner was killed a while ago. Further sessions may do the same meanwhile."""
     for folder in parent.glob(f"{prefix}[0-9]*-*"):
         with suppress(FileNotFoundError):
-            found = folder.lstat()
-            is_old = SystemClock().now_ms() / 1000 - found.st_mtime > ORPHANED_AFTER_S
-            if is_old and found.st_uid == os.getuid() and not _is_alive(folder, prefix):
+            status = folder.lstat()
+            is_old = SystemClock().now_ms() / 1000 - status.st_mtime > ORPHANED_AFTER_S
+            if is_old and status.st_uid == os.getuid() and not _is_alive(folder, prefix):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -42,13 +42,13 @@ _WHY = {
 }
 
 
-def laid_over(own: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+def merge_settings(defaults: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
     """Merge offsite's `defaults`, the `chosen` settings of a person over them, and the firm settings over all.
     Overruled settings are logged."""
     for name, value in FIRM_SETTINGS.items():
         if chosen.get(name, value) != value:
             decided("setting_overruled", why=_WHY[name], setting=name, asked=chosen[name], used=value)
-    return {**own, **chosen, **FIRM_SETTINGS}
+    return {**defaults, **chosen, **FIRM_SETTINGS}
 
 
 _FUNCTION_IN_FILE = "spark.broadcast.UDFCompressionThreshold"
@@ -73,7 +73,7 @@ def common_settings() -> dict[str, str]:
     }
 
 
-def light_jvms(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+def light_jvm_settings(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
     """Return further settings beside `chosen` settings, over the cluster's `defaults`, for JVMs that only pass bytes
     on: the optimising compiler would take more CPU than a job of a few seconds, and never pay off. Where Spark
     encrypts, the compiler stays, because Java's ciphers need it.
@@ -83,11 +83,11 @@ def light_jvms(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[s
     settings = {**defaults, **chosen}
     if _encrypts_network(settings) or _is_on(settings, "spark.io.encryption.enabled"):
         return {}
-    names = {f"spark.{each}.defaultJavaOptions" for each in ("driver", "executor")}
+    names = {f"spark.{role}.defaultJavaOptions" for role in ("driver", "executor")}
     return dict.fromkeys(sorted(names - defaults.keys()), "-XX:TieredStopAtLevel=1")
 
 
-def beside_encryption(chosen: Mapping[str, str]) -> dict[str, str]:
+def encryption_settings(chosen: Mapping[str, str]) -> dict[str, str]:
     """Return further settings beside `chosen` settings that switch on Spark's AES encryption. Nobody on the way may
     then ask for less, as Spark's default allows, and data spilled to disks is encrypted too."""
     if not _by_aes(chosen):
@@ -100,13 +100,13 @@ _SECRET = re.compile("secret|password|token|access[.]?key|account[.]?key", re.IG
 """Names of settings that Spark itself hides, and names of Azure's keys."""
 
 
-def secrets_apart(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def split_secrets(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Split `settings` into shown and secret ones. Any user of the machine may read shown settings on a command line;
     secret settings must not be on a command line. A name is secret by `_SECRET`, or by the person's own
     `spark.redaction.regex`, which distinguishes upper and lower case as Spark does. Raises `BadOption` for an
     unreadable pattern."""
-    own = _own_redaction(settings.get(_REDACTION, ""))
-    hidden = {name for name in settings if _SECRET.search(name) or (own is not None and own.search(name))}
+    redaction = _own_redaction(settings.get(_REDACTION, ""))
+    hidden = {name for name in settings if _SECRET.search(name) or (redaction is not None and redaction.search(name))}
     shown = {name: value for name, value in settings.items() if name not in hidden}
     return shown, {name: settings[name] for name in settings if name in hidden}
 
@@ -156,10 +156,10 @@ def _sockets_fit(folder: Path) -> bool:
 def plain_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return `local_settings` for a Spark started in Spark's own way: with Spark's own parent of workers, and with the
     environment that the JVM would have given to workers."""
-    return {name: value for name, value in settings.items() if name != _DAEMON} | of_executors(WORKER_ENVIRONMENT)
+    return {name: value for name, value in settings.items() if name != _DAEMON} | executor_variables(WORKER_ENVIRONMENT)
 
 
-def of_executors(variables: Mapping[str, str]) -> dict[str, str]:
+def executor_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return settings that put `variables` into the environment of executors."""
     return {f"spark.executorEnv.{name}": value for name, value in variables.items()}
 
@@ -168,7 +168,7 @@ STRANGERS = "spark.offsite.strangers"
 """Whether restores run on a Spark without authentication: `allowed`, else not."""
 
 
-def lets_strangers_in(settings: Mapping[str, str], *, in_one_jvm: bool) -> bool:
+def accepts_strangers(settings: Mapping[str, str], *, in_one_jvm: bool) -> bool:
     """Whether anybody who reaches the ports of driver and executors may send them code, because Spark asks for no
     secret. On loopback addresses "anybody" means the machine's further users; executors have addresses of their own. A
     Spark `in_one_jvm` has no executors, so only other machines count. Source: Spark's page "Security",

@@ -20,8 +20,8 @@ from offsite.spark import meter
 from offsite.spark.progress_datagram import ProgressAddress, ProgressSender
 from offsite.spark.rates import rate_lease
 from offsite.spark.rates.rate_limits import RateAddress
-from offsite.spark.runner import Fed, TaskT
-from offsite.spark.task_attempt import LASTING, AttemptFailed, interrupted_by_hangup
+from offsite.spark.runner import ShuffledTask, TaskT
+from offsite.spark.task_attempt import LASTING_ERRORS, AttemptFailed, interrupted_by_hangup
 from offsite.spark.unfit_executor import check_version
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class FindStep:
     """The first step in a worker, with everything needed there. An offsite of another version raises `ExecutorDiffers`
     and so ends the job: values left out would be missing from all tasks."""
 
@@ -48,19 +48,19 @@ class Finding:
             for index, task in tasks:
                 with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
                     meter.start(sender)
-                    sender.begun()
+                    sender.send_begin()
                     rate_lease.start(self.rates)
-                    yield from self._found(task)
+                    yield from self._find(task)
 
-    def _found(self, task_data: bytes) -> Iterator[tuple[int, Any]]:
+    def _find(self, task_data: bytes) -> Iterator[tuple[int, Any]]:
         try:
-            (find, give_up), task = opened(self.functions), opened(task_data)
+            (find, give_up), task = unpickle(self.functions), unpickle(task_data)
         except Exception as error:  # noqa: BLE001  # as below
             raise AttemptFailed(safe_trace(error)) from None
         try:
             yield from find(task)
         except OffsiteError as error:
-            if not isinstance(error, LASTING) and not _is_last_attempt(self.max_attempts):
+            if not isinstance(error, LASTING_ERRORS) and not _is_last_attempt(self.max_attempts):
                 raise AttemptFailed(safe_trace(error)) from None
             yield from give_up(task, error)
         except Exception as error:  # noqa: BLE001  # a foreign exception, whose whole message Spark would write
@@ -68,7 +68,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
+class SendStep:
     """The second step, run for every bucket. Raises as the first step."""
 
     version: str
@@ -76,36 +76,36 @@ class Sending:
     """`send` of the shuffle, pickled."""
     buckets: int
 
-    def __call__(self, places: dict[int, int], found: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    def __call__(self, places: dict[int, int], parcels: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         check_version(self.version)
-        send = opened(self.function)
-        for index, each in send(each for _, each in found):
+        send = unpickle(self.function)
+        for index, element in send(element for _, element in parcels):
             if index in places:  # a repeated job for some tasks still finds values for all
-                yield places[index], each
+                yield places[index], element
 
 
-def fed(
+def shuffle_tasks(
     context: SparkContext,
     tasks: Sequence[tuple[int, TaskT]],
     everything: Sequence[TaskT],
-    finding: Finding,
-    sending: Sending,
-) -> RDD[tuple[int, Fed[bytes, Any]]]:
+    finding: FindStep,
+    sending: SendStep,
+) -> RDD[tuple[int, ShuffledTask[bytes, Any]]]:
     """Return the numbered `tasks`, pickled, one partition per task, with the values that the two steps bring from
     `everything`."""
     places = {index: place for place, (index, _) in enumerate(tasks)}
-    found = context.parallelize(pickled(enumerate(everything)), len(everything)).mapPartitions(finding)
-    sent = found.partitionBy(sending.buckets, _same).mapPartitions(partial(sending, places))
+    parcels = context.parallelize(pickle_tasks(enumerate(everything)), len(everything)).mapPartitions(finding)
+    sent = parcels.partitionBy(sending.buckets, _same).mapPartitions(partial(sending, places))
     arrived = sent.partitionBy(len(tasks), _same)
-    return arrived.mapPartitionsWithIndex(partial(_fed, pickled(tasks)))
+    return arrived.mapPartitionsWithIndex(partial(_with_received, pickle_tasks(tasks)))
 
 
-def pickled(tasks: Iterable[tuple[int, object]]) -> list[tuple[int, bytes]]:
+def pickle_tasks(tasks: Iterable[tuple[int, object]]) -> list[tuple[int, bytes]]:
     """Pickle numbered tasks for workers."""
     return [(index, pickle.dumps(task)) for index, task in tasks]
 
 
-def opened(data: bytes) -> Any:  # noqa: ANN401  # of any job
+def unpickle(data: bytes) -> Any:  # noqa: ANN401  # of any job
     """Unpickle a task or a function in a worker with the same version."""
     return pickle.loads(data)  # noqa: S301  # pickled by the driver of this task
 
@@ -114,11 +114,11 @@ def _same(place: int) -> int:
     return place
 
 
-def _fed(
+def _with_received(
     tasks: Sequence[tuple[int, bytes]], place: int, arrived: Iterator[tuple[int, Any]]
-) -> Iterator[tuple[int, Fed[bytes, Any]]]:
+) -> Iterator[tuple[int, ShuffledTask[bytes, Any]]]:
     index, task = tasks[place]
-    yield index, Fed(task=task, sent=(each for _, each in arrived))
+    yield index, ShuffledTask(task=task, received=(element for _, element in arrived))
 
 
 def _is_last_attempt(max_attempts: int) -> bool:

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, TypeAlias
 from offsite.model.choices import SecretsChoice
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import OpenSpark, SparkFailed
-from offsite.model.secret import Travel
+from offsite.model.secret import SecretHandling
 from offsite.model.uninterrupted import uninterrupted
 from offsite.spark.archive import NO_ARCHIVE, archive_settings
 from offsite.spark.choice import SparkChoice
-from offsite.spark.job import Engine, ShuffledJob, SparkJob
+from offsite.spark.job import JobEnvironment, ShuffledJob, SparkJob
 from offsite.spark.jobs import TaskJobs
 from offsite.spark.rates.rate_limits import RateLimits
 from offsite.spark.runner import (
     Done,
     Failed,
-    Fed,
     FoundT,
     OnOutcome,
     OnProgress,
     ResultT,
     SentT,
     Shuffle,
+    ShuffledTask,
     TaskT,
 )
 from offsite.spark.sessions.borrowed_session import BorrowedSession
@@ -39,7 +39,7 @@ from offsite.spark.sessions.executors import has_executors, patience_s
 from offsite.spark.sessions.joined_session import check_submitted, submitted_context
 from offsite.spark.sessions.local_session import LocalSession
 from offsite.spark.sessions.master import SUBMITTED, runs_in_one_jvm, slots
-from offsite.spark.sessions.session import Session
+from offsite.spark.sessions.session import ContextSession
 from offsite.spark.settings import MAX_ATTEMPTS, STRANGERS
 from offsite.spark.task_outcomes import TaskOutcomes
 
@@ -76,7 +76,7 @@ class SparkRunner:
         self._preload = preload
         self._limits = limits or RateLimits()
         self._clock = clock or SystemClock()
-        self._session: Session | None = None
+        self._session: ContextSession | None = None
         self._may_be_running = False  # tasks of an interrupted run
 
     @property
@@ -97,7 +97,7 @@ class SparkRunner:
         if self._lend is None and runs_in_one_jvm(self._master):
             return
         self.await_start()
-        if self._begun().lets_strangers_in:
+        if self._begun().accepts_strangers:
             raise OpenSpark(
                 "this Spark asks nobody for a secret: whoever reaches its ports could write into the target",
                 hint="switch on spark.authenticate, here and on the cluster; or say that nobody else reaches them:"
@@ -134,13 +134,13 @@ class SparkRunner:
     def run_shuffled(
         self,
         tasks: Sequence[TaskT],
-        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        function: Callable[[ShuffledTask[TaskT, SentT]], ResultT],
         shuffle: Shuffle[TaskT, FoundT, SentT],
         *,
         on_progress: OnProgress | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        def open_job(engine: Engine, numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
-            return ShuffledJob(engine, numbered, function, everything=tasks, shuffle=shuffle)
+        def open_job(environment: JobEnvironment, numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
+            return ShuffledJob(environment, numbered, function, everything=tasks, shuffle=shuffle)
 
         return list(self._run(tasks, open_job, on_progress, None, keep_going=True).outcomes())
 
@@ -155,23 +155,23 @@ class SparkRunner:
             is_over = session.close(surely=self._may_be_running)
             self._may_be_running = self._may_be_running and not is_over
 
-    def _begun(self) -> Session:
+    def _begun(self) -> ContextSession:
         if self._session is None:
             with uninterrupted():  # an unknown session would never be closed
                 self._session = self._open_session()
         return self._session
 
-    def _open_session(self) -> Session:
+    def _open_session(self) -> ContextSession:
         if self._lend is not None:
             return BorrowedSession(self._lend)
         if runs_in_one_jvm(self._master):
             return LocalSession(self._master, self._chosen, preload=self._preload, clock=self._clock)
         return ClusterSession(self._master, self._chosen, self._archive, preload=self._preload)
 
-    def _engine(self) -> Engine:
+    def _environment(self) -> JobEnvironment:
         session = self._begun()
         context, mailbox = session.ready()
-        return Engine(
+        return JobEnvironment(
             context=context,
             mailbox=mailbox,
             max_attempts=session.max_attempts,
@@ -187,12 +187,12 @@ class SparkRunner:
         context, _ = self._begun().ready()
         return patience_s(dict(context.getConf().getAll()))
 
-    def _way_of_secrets(self, session: Session) -> Travel:
+    def _way_of_secrets(self, session: ContextSession) -> SecretHandling:
         """Return how tasks may carry secrets. A ready `session` knows whether others can read Spark's network."""
         if self._choice.secrets is SecretsChoice.ON_EXECUTORS:
-            return Travel.READ_THERE
+            return SecretHandling.READ_THERE
         is_told_to = self._choice.secrets is SecretsChoice.IN_CLEAR
-        return Travel.SENT if is_told_to or session.is_private else Travel.STAYS
+        return SecretHandling.SENT if is_told_to or session.is_private else SecretHandling.STAYS
 
     def _run(
         self,
@@ -204,7 +204,7 @@ class SparkRunner:
         keep_going: bool,
     ) -> TaskOutcomes[ResultT]:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
-            job = open_one(self._engine(), numbered)
+            job = open_one(self._environment(), numbered)
             self._may_be_running = True
             return job
 
@@ -238,9 +238,9 @@ def _lender(context: SparkContext | None, choice: SparkChoice) -> Callable[[], S
 
 
 def _plain_job(
-    function: Callable[[TaskT], ResultT], engine: Engine, numbered: Sequence[tuple[int, TaskT]]
+    function: Callable[[TaskT], ResultT], environment: JobEnvironment, numbered: Sequence[tuple[int, TaskT]]
 ) -> SparkJob[TaskT, ResultT]:
-    return SparkJob(engine, numbered, function)
+    return SparkJob(environment, numbered, function)
 
 
-_OpenJob: TypeAlias = "Callable[[Engine, Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]"
+_OpenJob: TypeAlias = "Callable[[JobEnvironment, Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]"

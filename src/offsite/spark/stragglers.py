@@ -23,7 +23,7 @@ _REMEMBERED = 1000
 class _Running:
     host: str
     since_s: float
-    is_told: bool = False
+    is_logged: bool = False
 
 
 class Stragglers:
@@ -35,29 +35,29 @@ class Stragglers:
         self._took_s: deque[float] = deque(maxlen=_REMEMBERED)
         self._running: dict[int, _Running] = {}
 
-    def heard(self, datagram: ProgressDatagram, *, at_s: float) -> None:
+    def note_progress(self, datagram: ProgressDatagram, *, at_s: float) -> None:
         """Note a datagram. Another host, or a first datagram, means a new attempt."""
-        known = self._running.get(datagram.index)
-        if known is None or known.host != datagram.host or datagram.begins:
+        running = self._running.get(datagram.index)
+        if running is None or running.host != datagram.host or datagram.begins:
             self._running[datagram.index] = _Running(datagram.host, at_s)
 
-    def ended(self, index: int, *, at_s: float) -> None:
-        known = self._running.pop(index, None)
-        if known is not None:
-            self._took_s.append(at_s - known.since_s)
+    def note_end(self, index: int, *, at_s: float) -> None:
+        running = self._running.pop(index, None)
+        if running is not None:
+            self._took_s.append(at_s - running.since_s)
 
     def slowest(self, *, at_s: float) -> str:
         """Return the longest running task, in words; empty unless unusual. A task is logged once."""
         if len(self._took_s) < KNOWN_MIN or not self._running:
             return ""
         usual_s = median(self._took_s)
-        index, slowest = min(self._running.items(), key=lambda each: each[1].since_s)
+        index, slowest = min(self._running.items(), key=lambda running: running[1].since_s)
         for_s = at_s - slowest.since_s
         if for_s < max(LONG_S, TIMES_LONGER * usual_s):
             return ""
         name = task_name(self._tasks[index], index)
-        if not slowest.is_told:
-            slowest.is_told = True
+        if not slowest.is_logged:
+            slowest.is_logged = True
             why = f"it has run for {format_duration(for_s)}, others took {format_duration(usual_s)}"
             warned("straggler", why=why, task=index, name=name, host=slowest.host)
         return f"{name} on {slowest.host} has run for {format_duration(for_s)}, others took {format_duration(usual_s)}"

@@ -41,7 +41,7 @@ from offsite.model.journal import decided, safe_line, safe_trace
 from offsite.model.untrusted.printable import printable
 from offsite.spark import meter
 from offsite.spark.runner import Done, Failed, ResultT, TaskT
-from offsite.spark.task_journal import Line, recording, write_lines
+from offsite.spark.task_journal import JournalLine, recording, write_lines
 
 MAX_NOTE_BYTES = 32 << 10
 """Half of a datagram's size: some dozen lines and a traceback."""
@@ -59,10 +59,10 @@ class AttemptNote:
     number: int
     why: str
     trace: str
-    lines: tuple[Line, ...]
+    lines: tuple[JournalLine, ...]
 
     @classmethod
-    def of(cls, error: Exception, *, index: int, number: int, lines: tuple[Line, ...]) -> AttemptNote:
+    def of(cls, error: Exception, *, index: int, number: int, lines: tuple[JournalLine, ...]) -> AttemptNote:
         return cls(index=index, number=number, why=safe_line(error), trace=safe_trace(error)[-_MAX_TRACE:], lines=lines)
 
     def to_bytes(self, *, token: str, job: int) -> bytes:
@@ -102,7 +102,7 @@ class NoteReceiver:
 
     def write(self, job: int) -> list[int]:
         """Write the received notes of `job` to the journal; does not wait. Returns the tasks of the notes."""
-        found: list[int] = []
+        task_indexes: list[int] = []
         for _ in range(_MAX_NOTES_AT_ONCE):
             try:
                 datagram = self._socket.recv(MAX_NOTE_BYTES)
@@ -111,8 +111,8 @@ class NoteReceiver:
             note = _parsed(datagram, token=self.address.token, job=job)
             if note is not None:
                 note.write()
-                found.append(note.index)
-        return found
+                task_indexes.append(note.index)
+        return task_indexes
 
     def close(self) -> None:
         self._socket.close()
@@ -137,8 +137,8 @@ class NoteSender:
 def _parsed(datagram: bytes, *, token: str, job: int) -> AttemptNote | None:
     """Parse a note. None for another job's note, or a datagram of a stranger."""
     try:
-        given, of_job, index, number, why, trace, lines = json.loads(datagram)
-        if given != token or of_job != job:
+        sent_token, of_job, index, number, why, trace, lines = json.loads(datagram)
+        if sent_token != token or of_job != job:
             return None
         return AttemptNote(
             index=int(index), number=int(number), why=str(why), trace=str(trace), lines=tuple(map(_line_of, lines))
@@ -147,9 +147,9 @@ def _parsed(datagram: bytes, *, token: str, job: int) -> AttemptNote | None:
         return None
 
 
-def _line_of(fields: Sequence[Any]) -> Line:
+def _line_of(fields: Sequence[Any]) -> JournalLine:
     level, at_s, text = fields
-    return Line(level=int(level), at_s=float(at_s), text=printable(str(text)))
+    return JournalLine(level=int(level), at_s=float(at_s), text=printable(str(text)))
 
 
 class AttemptFailed(Exception):
@@ -157,7 +157,7 @@ class AttemptFailed(Exception):
     is a trace allowed in logs; the error and its causes may quote a record or a credential."""
 
 
-LASTING = (UserError, ExecutorDiffers, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
+LASTING_ERRORS = (UserError, ExecutorDiffers, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
 """Kinds of errors that a second attempt would meet again."""
 
 
@@ -168,10 +168,10 @@ class Envelope(Generic[ResultT]):
 
     index: int
     outcome: Done[ResultT] | Failed
-    reading: meter.Reading
+    reading: meter.MeterReading
     peak_rss_bytes: int
     number: int = 1
-    journal: tuple[Line, ...] = ()
+    journal: tuple[JournalLine, ...] = ()
 
 
 def attempt(  # noqa: PLR0913  # keyword-only, each with a default
@@ -205,7 +205,7 @@ def attempt(  # noqa: PLR0913  # keyword-only, each with a default
 def _outcome(task: TaskT, function: Callable[[TaskT], ResultT], *, is_last_attempt: bool) -> Done[ResultT] | Failed:
     try:
         return Done(value=function(task))
-    except LASTING as error:
+    except LASTING_ERRORS as error:
         return Failed(error=error, trace=safe_trace(error))
     except OffsiteError as error:
         if not is_last_attempt:
@@ -214,10 +214,10 @@ def _outcome(task: TaskT, function: Callable[[TaskT], ResultT], *, is_last_attem
     except Exception as error:
         if not is_last_attempt:
             raise
-        return Failed(error=foreign(error), trace=safe_trace(error))
+        return Failed(error=wrap_foreign(error), trace=safe_trace(error))
 
 
-def foreign(error: Exception) -> SparkFailed:
+def wrap_foreign(error: Exception) -> SparkFailed:
     """Wrap an exception of another library into an error of offsite."""
     return SparkFailed(
         f"a worker failed with {safe_line(error)}",

@@ -22,7 +22,7 @@ _MAX_EVENTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class JournalLine:
     """One line, written at `at_s`, seconds since the epoch by the worker's clock."""
 
     level: int
@@ -36,7 +36,7 @@ class TaskJournal(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._kept: list[Line] = []
+        self._kept: list[JournalLine] = []
         self._seen: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -46,13 +46,15 @@ class TaskJournal(logging.Handler):
             event = "others"
         self._seen[event] += 1
         if self._seen[event] <= LINES_PER_EVENT:
-            self._kept.append(Line(level=record.levelno, at_s=record.created, text=text, trace=record.exc_text or ""))
+            self._kept.append(
+                JournalLine(level=record.levelno, at_s=record.created, text=text, trace=record.exc_text or "")
+            )
 
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[JournalLine, ...]:
         """Return all kept lines, in order, and a line per event with more lines."""
         at_s = self._kept[-1].at_s if self._kept else 0.0
         more = (
-            Line(level=logging.INFO, at_s=at_s, text=f"left_out event={event} lines={count - LINES_PER_EVENT}")
+            JournalLine(level=logging.INFO, at_s=at_s, text=f"left_out event={event} lines={count - LINES_PER_EVENT}")
             for event, count in self._seen.items()
             if count > LINES_PER_EVENT
         )
@@ -62,20 +64,20 @@ class TaskJournal(logging.Handler):
 @contextmanager
 def recording(level: int) -> Iterator[TaskJournal]:
     """A block whose journal lines of `level` and above are kept in the result, and written nowhere else."""
-    kept, level_before, propagated = TaskJournal(), JOURNAL.level, JOURNAL.propagate
-    JOURNAL.addHandler(kept)
+    task_journal, level_before, propagated = TaskJournal(), JOURNAL.level, JOURNAL.propagate
+    JOURNAL.addHandler(task_journal)
     JOURNAL.setLevel(level)
     JOURNAL.propagate = False
     try:
-        yield kept
+        yield task_journal
     finally:
-        JOURNAL.removeHandler(kept)
+        JOURNAL.removeHandler(task_journal)
         JOURNAL.setLevel(level_before)
         JOURNAL.propagate = propagated
 
 
-def write_lines(lines: Sequence[Line], *, task: int) -> None:
+def write_lines(lines: Sequence[JournalLine], *, task: int) -> None:
     """Write the lines sent home by a worker, with the number of the task."""
     for line in lines:
-        event, _, rest = line.text.partition(" ")
-        journal.write(line.level, f"{event} task={task} {rest}".rstrip(), at_s=line.at_s, trace=line.trace)
+        event, _, fields = line.text.partition(" ")
+        journal.write(line.level, f"{event} task={task} {fields}".rstrip(), at_s=line.at_s, trace=line.trace)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Generic
 
 from offsite.model.errors import OffsiteError
-from offsite.spark.meter import Reading
+from offsite.spark.meter import MeterReading
 from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Done, Failed, ResultT, RunProgress
 from offsite.spark.task_attempt import Envelope
@@ -21,8 +21,8 @@ class TaskOutcomes(Generic[ResultT]):
     def __init__(self, tasks_total: int, *, keeps_values: bool = True) -> None:
         self._keeps_values = keeps_values
         self._outcomes: list[Done[ResultT] | Failed | None] = [None] * tasks_total
-        self._reading = Reading()
-        self._running: dict[int, Reading] = {}
+        self._reading = MeterReading()
+        self._running: dict[int, MeterReading] = {}
         self._tasks_done = 0
         self._tasks_failed = 0
         self._worker_peak_rss_bytes = 0
@@ -38,7 +38,7 @@ class TaskOutcomes(Generic[ResultT]):
         self._worker_peak_rss_bytes = max(self._worker_peak_rss_bytes, envelope.peak_rss_bytes)
         return True
 
-    def feel(self, datagram: ProgressDatagram) -> bool:
+    def take_progress(self, datagram: ProgressDatagram) -> bool:
         """Take the figures of a running task, shown until the task's envelope brings the final figures. Returns False
         for a datagram behind the envelope."""
         if self._outcomes[datagram.index] is not None:

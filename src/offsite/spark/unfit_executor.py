@@ -26,18 +26,18 @@ def check_version(sent: str) -> None:
         raise _other_offsite(socket.gethostname(), __version__, sent)
 
 
-def unfit_executor(said: str) -> OffsiteError | None:
+def unfit_executor(message: str) -> OffsiteError | None:
     """Return the error for a failed job with Spark's `message`; None when the message does not concern an executor's
     Python."""
     for pattern, error in _KNOWN:
-        if found := pattern.search(said):
-            return error(found)
+        if match := pattern.search(message):
+            return error(match)
     return None
 
 
-def _other_offsite(host: str, its: str, own: str) -> OffsiteError:
+def _other_offsite(host: str, actual: str, expected: str) -> OffsiteError:
     return ExecutorDiffers(
-        f"the executor on {host} has offsite {its}, and this one is {own}",
+        f"the executor on {host} has offsite {actual}, and this one is {expected}",
         hint="give executors this one: offsite spark pack, --spark-archive; or install it on each of them",
     )
 
@@ -50,22 +50,22 @@ def _no_python(_: re.Match[str]) -> OffsiteError:
     return SparkFailed("an executor has no Python on its PATH to run the archive with", hint=_SAME_PYTHON)
 
 
-def _not_run(found: re.Match[str]) -> OffsiteError:
-    return SparkFailed(f"an executor cannot run {found[1]} as its Python: {found[2].strip()}", hint=_PACK)
+def _not_run(match: re.Match[str]) -> OffsiteError:
+    return SparkFailed(f"an executor cannot run {match[1]} as its Python: {match[2].strip()}", hint=_PACK)
 
 
-def _no_fit(found: re.Match[str]) -> OffsiteError:
+def _no_fit(match: re.Match[str]) -> OffsiteError:
     """The error for PEX's list of inspected interpreters."""
-    if found["version"] == _OWN:
+    if match["version"] == _OWN:
         return ExecutorDiffers(
-            f"the archive has no libraries for the machine of an executor, of which {found['python']} is the Python",
+            f"the archive has no libraries for the machine of an executor, of which {match['python']} is the Python",
             hint="run offsite spark pack on a machine like the executors",
         )
-    return _differs(f"{found['version']} ({found['python']})")
+    return _differs(f"{match['version']} ({match['python']})")
 
 
-def _other_python(found: re.Match[str]) -> OffsiteError:
-    return _differs(found[1])
+def _other_python(match: re.Match[str]) -> OffsiteError:
+    return _differs(match[1])
 
 
 def _differs(python: str) -> OffsiteError:
@@ -81,7 +81,7 @@ _EXAMINED = re.compile(
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], OffsiteError]], ...] = (
     (
         re.compile(r"the executor on (\S+) has offsite (\S+), and this one is (\S+)"),
-        lambda found: _other_offsite(found[1], found[2], found[3]),
+        lambda match: _other_offsite(match[1], match[2], match[3]),
     ),
     (re.compile(r"No module named '?offsite\b"), _no_offsite),
     (re.compile(r"Failed to find any of these python binaries on the PATH"), _no_python),

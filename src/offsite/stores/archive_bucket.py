@@ -56,7 +56,7 @@ class ArchiveBucket:
 
     def replace(self, key: str, old: bytes, new: Buffer) -> bool:
         """Replace `old` by `new`. Two processes may write at a time: the store itself compares."""
-        return self.store.put_instead(archive_key(key, self.url), old, memoryview(new).cast("B"))
+        return self.store.put_if_unchanged(archive_key(key, self.url), old, memoryview(new).cast("B"))
 
     def last_message_ms(self, key: str) -> int | None:
         text = self.store.metadata(archive_key(key, self.url)).get(LAST_MESSAGE_MS, "")

@@ -19,7 +19,7 @@ from offsite.log.buffer import Buffer
 from offsite.model.errors import ArchiveBusy, DamagedArchive
 from offsite.model.ids import random_id
 from offsite.stores.plain_files import PlainFiles, make_private_root
-from offsite.stores.posix_errors import MISSING, wrapped
+from offsite.stores.posix_errors import MISSING, wrap_errors
 from offsite.stores.store import ObjectInfo, archive_key, check_prefix, checked_size
 
 _HINT = (
@@ -53,7 +53,7 @@ class ArchiveFolder:
         return True
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        with wrapped("list", f"{self.root}/{check_prefix(prefix)}"):
+        with wrap_errors("list", f"{self.root}/{check_prefix(prefix)}"):
             if self.root.exists():  # the first write makes the root
                 yield from self._walk(prefix)
 
@@ -86,7 +86,7 @@ class ArchiveFolder:
     def exclusive(self) -> Iterator[None]:
         """Let one process write at a time. The lock is on the folder, made if missing, and ends with the holder,
         however the holder ends. Raises `ArchiveBusy`."""
-        with wrapped("make the folder", self.url):
+        with wrap_errors("make the folder", self.url):
             make_private_root(self.root)
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -107,7 +107,7 @@ class ArchiveFolder:
 
     def _sweep(self) -> None:
         """Remove half-written files of crashes."""
-        with wrapped("sweep", self.url):
+        with wrap_errors("sweep", self.url):
             for _, _, names, folder in os.fwalk(self.root):
                 for name in filter(_is_temporary, names):
                     with suppress(FileNotFoundError):
@@ -151,14 +151,14 @@ class ArchiveFolder:
     def delete(self, key: str) -> None:
         *names, name = archive_key(key, self.url).split("/")
         gone = suppress(FileNotFoundError, NotADirectoryError)
-        with wrapped("delete", f"{self.root}/{key}"), gone, self._files.folder(names) as folder:
+        with wrap_errors("delete", f"{self.root}/{key}"), gone, self._files.folder(names) as folder:
             os.unlink(name, dir_fd=folder)
 
     @contextmanager
-    def _writing(self, what: str, key: str) -> Iterator[int]:
+    def _writing(self, action: str, key: str) -> Iterator[int]:
         """Make and open the folder of `key`."""
         names = archive_key(key, self.url).split("/")[:-1]
-        with wrapped(what, f"{self.root}/{key}"):
+        with wrap_errors(action, f"{self.root}/{key}"):
             make_private_root(self.root)
             with self._files.folder(names, make=True) as folder:
                 yield folder
@@ -169,7 +169,7 @@ class ArchiveFolder:
 
     def _read(self, key: str, start: int, length: int | None) -> bytes | None:
         names, files = archive_key(key, self.url).split("/")[:-1], self._files
-        with wrapped("read", f"{self.root}/{key}"):
+        with wrap_errors("read", f"{self.root}/{key}"):
             try:
                 with files.folder(names) as folder, files.opened(key, folder=folder) as file:
                     return _read_fully(file, start, self._whole(key, file) if length is None else length)
@@ -210,8 +210,8 @@ def _temporary_name(name: str) -> str:
 
 def _is_temporary(name: str) -> bool:
     """Whether the name is a temporary name of this version, or of earlier versions (`~offsite` alone)."""
-    _, mark, rest = name.rpartition(_MARK)
-    return bool(mark) and (not rest or (rest.startswith("-") and len(rest) == 17))
+    _, mark, suffix = name.rpartition(_MARK)
+    return bool(mark) and (not suffix or (suffix.startswith("-") and len(suffix) == 17))
 
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
@@ -227,9 +227,9 @@ def _exists(folder: int, name: str) -> bool:
 
 
 def _write(file: int, data: Buffer) -> None:
-    left = memoryview(data).cast("B")
-    while left:
-        left = left[os.write(file, left) :]
+    remaining = memoryview(data).cast("B")
+    while remaining:
+        remaining = remaining[os.write(file, remaining) :]
 
 
 def _read_fully(file: int, start: int, length: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from offsite.model.errors import SecretStays
-from offsite.model.secret import Travel, way_of_secrets
+from offsite.model.secret import SecretHandling, secret_handling
 
 Options = tuple[tuple[str, str], ...]
 
@@ -19,17 +19,17 @@ _SECRET = frozenset(
         "azure_storage_client_secret",
     }
 )
-_TOGETHER = _SECRET | {"aws_access_key_id", "azure_storage_client_id", "azure_storage_tenant_id"}
+_CREDENTIALS = _SECRET | {"aws_access_key_id", "azure_storage_client_id", "azure_storage_tenant_id"}
 """Settings taken from one place only: a key of the driver does not go with a secret of the executor."""
 
 
 def options_to_send(url: str, options: Options) -> tuple[Options, bool]:
     """Return the `options` to pickle for the store at `url`, and whether the receiver reads credentials from the
     environment. Raises `SecretStays`."""
-    if not any(name in _SECRET for name, _ in options) or way_of_secrets() is Travel.SENT:
+    if not any(name in _SECRET for name, _ in options) or secret_handling() is SecretHandling.SENT:
         return options, False
-    if way_of_secrets() is Travel.READ_THERE:
-        return tuple(each for each in options if each[0] not in _TOGETHER), True
+    if secret_handling() is SecretHandling.READ_THERE:
+        return tuple(option for option in options if option[0] not in _CREDENTIALS), True
     raise SecretStays(
         f"a task would carry the credentials of {url} over a network that Spark does not encrypt",
         hint="switch on spark.authenticate and spark.network.crypto.enabled, here and on the cluster; or let executors"
@@ -38,8 +38,8 @@ def options_to_send(url: str, options: Options) -> tuple[Options, bool]:
     )
 
 
-def with_credentials_of_here(options: Options) -> Options:
+def with_local_credentials(options: Options) -> Options:
     """Return the options with credentials from the environment of this process. Without credentials there, the client
     looks for the role of the machine."""
-    found = ((name, os.environ.get(name.upper(), "")) for name in sorted(_TOGETHER))
-    return tuple(sorted([*options, *(each for each in found if each[1])]))
+    credentials = ((name, os.environ.get(name.upper(), "")) for name in sorted(_CREDENTIALS))
+    return tuple(sorted([*options, *(credential for credential in credentials if credential[1])]))

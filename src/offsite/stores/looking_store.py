@@ -12,13 +12,13 @@ from offsite.stores.store import Store
 from offsite.stores.timed_store import TimedStore
 
 
-class Timed(Protocol):
+class HasClock(Protocol):
     """A place with a clock."""
 
     def now_ms(self) -> int: ...
 
 
-class LookingStore(TimedStore):
+class ClockFallbackStore(TimedStore):
     """Passes everything to `inner`. `now_ms` is this machine's time where the store denies the write for the store's
     time.
 
@@ -28,22 +28,22 @@ class LookingStore(TimedStore):
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner, lambda _operation, _outcome, _took_s: None)
-        self.is_time_own = False
+        self.uses_own_clock = False
 
     def now_ms(self) -> int:
-        told_ms = None if self.is_time_own else _told_ms(self.inner)  # a denied right does not come back
-        self.is_time_own = told_ms is None
+        told_ms = None if self.uses_own_clock else _store_now_ms(self.inner)  # a denied right does not come back
+        self.uses_own_clock = told_ms is None
         return SystemClock().now_ms() if told_ms is None else told_ms
 
 
-def reading_now_ms(place: Timed) -> int:
+def display_now_ms(place: HasClock) -> int:
     """Return epoch ms, for ages that are shown. Nothing may be decided by the time. Raises the errors of the place,
     except a missing right."""
-    told_ms = _told_ms(place)
+    told_ms = _store_now_ms(place)
     return SystemClock().now_ms() if told_ms is None else told_ms
 
 
-def _told_ms(place: Timed) -> int | None:
+def _store_now_ms(place: HasClock) -> int | None:
     try:
         return place.now_ms()
     except StoreDenied as error:
@@ -51,6 +51,6 @@ def _told_ms(place: Timed) -> int | None:
         return None
 
 
-def has_own_time(store: Store) -> bool:
+def uses_own_clock(store: Store) -> bool:
     """Whether `store` has used this machine's time: such a time proves nothing about the store's contents."""
-    return isinstance(store, LookingStore) and store.is_time_own
+    return isinstance(store, ClockFallbackStore) and store.uses_own_clock

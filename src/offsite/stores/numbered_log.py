@@ -18,18 +18,18 @@ from offsite.stores.store import PutResult, Store
 HINT = "bring it back from the store's versions or from a copy; until then nothing is decided and nothing removed"
 
 
-class Numbered(Protocol):
+class NumberedState(Protocol):
     """A state behind entry `seq`."""
 
     @property
     def seq(self) -> int: ...
 
 
-StateT = TypeVar("StateT", bound=Numbered)
+StateT = TypeVar("StateT", bound=NumberedState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerWord:
+class LedgerEntryInfo:
     """The record of one entry: hash of the bytes, author and time (epoch ms) as told by the entry."""
 
     hash: str

@@ -30,27 +30,27 @@ _UNKNOWN = re.compile(r"status code: 501\b|501 Not Implemented")
 
 
 @contextmanager
-def wrapped(what: str, place: str) -> Iterator[None]:
+def wrap_errors(action: str, place: str) -> Iterator[None]:
     """Turn the client's errors into `StoreDenied` or `StoreUnreachable`, with the failed `action` and the place."""
     try:
         yield
     except OffsiteError:
         raise
     except Exception as error:  # the client's errors have no common base
-        raise store_error(what, place, error) from error
+        raise store_error(action, place, error) from error
 
 
 @contextmanager
-def asked(what: str, place: str) -> Iterator[None]:
+def wrap_request(action: str, place: str) -> Iterator[None]:
     """`wrap_errors` around a request that the block waits for."""
-    with wrapped(what, place), store_wait(what, place):
+    with wrap_errors(action, place), store_wait(action, place):
         yield
 
 
-def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreUnavailable:
+def store_error(action: str, place: str, error: Exception) -> StoreDenied | StoreUnavailable:
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
-    reason = f"cannot {what} {place}: {first_line(error)}"
+    reason = f"cannot {action} {place}: {first_line(error)}"
     if _ARCHIVED in str(error):
         return ObjectArchived(
             f"{reason.partition(': ')[0]}: a rule of the bucket has moved it to an archive, such as Glacier",
@@ -60,19 +60,19 @@ def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreU
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _DENIED.search(reason):
         return StoreDenied(reason, hint="check the credentials in the environment and what they may do with the bucket")
     if (unlistable := _UNLISTABLE.search(str(error))) is not None:
-        return _unlistable(what, place, unlistable["key"])
+        return _unlistable(action, place, unlistable["key"])
     if isinstance(error, FileNotFoundError):
         return StoreUnreachable(reason, hint="check that the bucket or container exists")
     return StoreUnreachable(reason, hint="check the endpoint and the network, then run the command again")
 
 
-def _unlistable(what: str, place: str, key: str) -> UnlistableName:
+def _unlistable(action: str, place: str, key: str) -> UnlistableName:
     url = urlsplit(place)
     way = "delete it with the tools of the store"
     if url.scheme == "s3":
         way = f"delete it: aws s3api delete-object --bucket {shlex.quote(url.netloc)} --key {shlex.quote(key)}"
     return UnlistableName(
-        f"cannot {what} {place}: no client lists past the object {key!r} of the bucket, whose name has an empty part "
+        f"cannot {action} {place}: no client lists past the object {key!r} of the bucket, whose name has an empty part "
         "or a dot alone",
         hint=f"nothing of offsite's has such a name, and nothing is damaged: {way}; then run the command again",
     )

@@ -30,9 +30,17 @@ from offsite.model.errors import (
 from offsite.model.journal import decided
 from offsite.model.untrusted.place import URL_HINT
 from offsite.model.version import __version__
-from offsite.stores.cloud_credentials import Options, options_to_send, with_credentials_of_here
-from offsite.stores.object_errors import asked, first_line, is_taken, is_unclear, is_unsupported, store_error, wrapped
-from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, joined, named_key
+from offsite.stores.cloud_credentials import Options, options_to_send, with_local_credentials
+from offsite.stores.object_errors import (
+    first_line,
+    is_taken,
+    is_unclear,
+    is_unsupported,
+    store_error,
+    wrap_errors,
+    wrap_request,
+)
+from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, join_buffers, named_key
 from offsite.stores.store_wait import store_wait
 
 if TYPE_CHECKING:
@@ -87,7 +95,7 @@ class CloudStore:
         """Do nothing: the owner makes the bucket."""
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
-        body = joined(data)
+        body = join_buffers(data)
         for attempt in range(_PUT_ATTEMPTS):
             if (result := self._create(check_key(key), body)) is not None:
                 return result
@@ -104,24 +112,24 @@ class CloudStore:
         """Replace an object. `metadata`: the object's user metadata."""
         import obstore
 
-        with asked("write", self._place(key)):
+        with wrap_request("write", self._place(key)):
             obstore.put(self._client, check_key(key), data, attributes=dict(metadata or {}), use_multipart=False)
 
-    def put_instead(self, key: str, old: bytes, data: Buffer) -> bool:
+    def put_if_unchanged(self, key: str, old: bytes, data: Buffer) -> bool:
         """Replace `old`, the whole object, if `key` still holds `old`. Returns whether the object was replaced. Raises
         `OverwritingStore` where the store does not compare."""
         import obstore
 
-        if (refused := _not_comparing(self)) is not None:
+        if (refused := _conditional_put_error(self)) is not None:
             raise OverwritingStore(refused.message, hint=refused.hint)
         # 1. Read the whole object, and compare.
-        with asked("read", self._place(key)):
+        with wrap_request("read", self._place(key)):
             try:
-                found = obstore.get(self._client, check_key(key))
-                meta, held = found.meta, found.bytes().to_bytes()
+                answer = obstore.get(self._client, check_key(key))
+                meta, current = answer.meta, answer.bytes().to_bytes()
             except FileNotFoundError:
                 return False
-        if held != old:
+        if current != old:
             return False
         # 2. Put on condition of the version just read.
         try:
@@ -142,14 +150,14 @@ class CloudStore:
         """Return the object's user metadata; empty when the object is missing."""
         import obstore
 
-        with asked("look at", self._place(key)):
+        with wrap_request("look at", self._place(key)):
             try:
-                found = obstore.get(self._client, named_key(key), options={"head": True}).attributes
+                attributes = obstore.get(self._client, named_key(key), options={"head": True}).attributes
             except FileNotFoundError:
                 return {}
-        return {str(name): str(value) for name, value in found.items()}
+        return {str(name): str(value) for name, value in attributes.items()}
 
-    def check_comparing(self) -> None:
+    def check_conditional_put(self) -> None:
         """Check that the store refuses a put with the version of another object. Raises `OverwritingStore`."""
         import obstore
 
@@ -178,11 +186,11 @@ class CloudStore:
     def get(self, key: str) -> bytes | None:
         import obstore
 
-        with asked("read", self._place(key)):
+        with wrap_request("read", self._place(key)):
             try:
-                found = obstore.get(self._client, named_key(key))
-                checked_size(self._place(key), found.meta["size"])
-                return found.bytes().to_bytes()
+                answer = obstore.get(self._client, named_key(key))
+                checked_size(self._place(key), answer.meta["size"])
+                return answer.bytes().to_bytes()
             except FileNotFoundError:
                 return None
 
@@ -190,21 +198,21 @@ class CloudStore:
         import obstore
         from obstore.exceptions import GenericError
 
-        with asked("read", self._place(key)):
+        with wrap_request("read", self._place(key)):
             try:
                 return obstore.get_range(self._client, named_key(key), start=start, length=length).to_bytes()
             except FileNotFoundError:
                 return None
             except GenericError:
-                found = self.head(key)
-                if found is None or start < found.size_bytes:
+                info = self.head(key)
+                if info is None or start < info.size_bytes:
                     raise
                 return b""  # beyond the end: an error of the client
 
     def head(self, key: str) -> ObjectInfo | None:
         import obstore
 
-        with asked("look at", self._place(key)):
+        with wrap_request("look at", self._place(key)):
             try:
                 return _info(obstore.head(self._client, named_key(key)))
             except FileNotFoundError:
@@ -213,7 +221,7 @@ class CloudStore:
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         import obstore
 
-        with wrapped("list", self._place(prefix)):
+        with wrap_errors("list", self._place(prefix)):
             pages = iter(obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None))
         page: Sequence[ObjectMeta] | None = ()
         above = [start_after]  # keys that are prefixes of the next key
@@ -224,13 +232,15 @@ class CloudStore:
                 if info.key not in above[-1:]:  # the client reports a marker `k/` as `k`, already yielded
                     above.append(info.key)
                     yield info
-            with asked("list", self._place(prefix)):  # not across a yield: a slow caller is no wait for the store
+            with wrap_request(
+                "list", self._place(prefix)
+            ):  # not across a yield: a slow caller is no wait for the store
                 page = next(pages, None)
 
     def delete(self, key: str) -> None:
         import obstore
 
-        with asked("delete", self._place(key)):
+        with wrap_request("delete", self._place(key)):
             try:
                 obstore.delete(self._client, check_key(key))
             except FileNotFoundError:
@@ -240,8 +250,8 @@ class CloudStore:
         """Return the modification time of a small object written just now; S3 gives whole seconds."""
         for _ in range(CLOCK_TRIES):
             self.put_overwrite(CLOCK_KEY, b"")
-            if (found := self.head(CLOCK_KEY)) is not None:
-                return found.modified_ms
+            if (info := self.head(CLOCK_KEY)) is not None:
+                return info.modified_ms
         raise StoreUnreachable(f"{self._place(CLOCK_KEY)} was written and is not there", hint="run the command again")
 
     def sweep_unfinished(self, *, before_ms: int) -> int:  # noqa: ARG002
@@ -320,7 +330,7 @@ def _arrived(  # noqa: PLR0913, PLR0917  # a pickle passes arguments by position
 ) -> CloudStore:
     return CloudStore(
         url=url,
-        options=with_credentials_of_here(options) if read_here else options,
+        options=with_local_credentials(options) if read_here else options,
         max_retries=max_retries,
         retry_timeout_s=retry_timeout_s,
         request_timeout_s=request_timeout_s,
@@ -355,11 +365,11 @@ def _client(store: CloudStore, process_id: int) -> Client:  # noqa: ARG001  # a 
 
 
 @lru_cache(maxsize=16)
-def _not_comparing(store: CloudStore) -> OverwritingStore | None:
+def _conditional_put_error(store: CloudStore) -> OverwritingStore | None:
     """Return the error for a store without conditional puts, None for a store with them. Asked once per process,
     because the answer does not change."""
     try:
-        store.check_comparing()
+        store.check_conditional_put()
     except OverwritingStore as error:
         return error
     return None

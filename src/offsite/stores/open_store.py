@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from offsite.model.errors import BadRepositoryUrl, StoreInClear
 from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
-from offsite.model.untrusted.place import FILE, Place, parse_place
+from offsite.model.untrusted.place import FILE, StoragePlace, parse_place
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import Store
@@ -98,9 +98,9 @@ def _refuse_if_overheard(scheme: str, options: Mapping[str, str], environment: M
     """Refuse plain http over a network. Signatures do not reveal a key, but session tokens, shared access signatures
     and records are readable."""
     of_environment = _READ_BY_CLIENT if scheme == "s3" else ()
-    given = [*(options.get(name) for name in _ENDPOINTS), *(environment.get(name) for name in of_environment)]
+    endpoints = [*(options.get(name) for name in _ENDPOINTS), *(environment.get(name) for name in of_environment)]
     is_anonymous = any(options.get(name, "").lower() == "true" for name in _ANONYMOUS)
-    host = _plain_http_host(next(filter(None, given), ""))
+    host = _plain_http_host(next(filter(None, endpoints), ""))
     if host and not is_anonymous and not is_loopback(host):
         why = "records, and credentials that go with requests, cross the network unencrypted: use an https endpoint"
         if not (environment.get(ALLOW_HTTP) or os.environ.get(ALLOW_HTTP)):
@@ -126,14 +126,14 @@ def _folder(path: str) -> PosixStore:
         raise BadRepositoryUrl(f"{path!r}: {error}", hint="write the folder in full, or set HOME") from error
 
 
-def _cloud(place: Place, environment: Mapping[str, str]) -> CloudStore:
+def _cloud(place: StoragePlace, environment: Mapping[str, str]) -> CloudStore:
     options = {name.lower(): environment[name] for name in _ENVIRONMENT[place.scheme] if environment.get(name)}
-    known = _QUERY[place.scheme]
+    client_options = _QUERY[place.scheme]
     for name, value in place.settings:
-        if name not in known or not value:
-            allowed = ", ".join(sorted(known)) or "nothing"
+        if name not in client_options or not value:
+            allowed = ", ".join(sorted(client_options)) or "nothing"
             raise BadRepositoryUrl(f"{name!r} cannot be set in a {place.scheme} URL", hint=f"allowed: {allowed}")
-        options[known[name]] = value
+        options[client_options[name]] = value
     _refuse_if_overheard(place.scheme, options, environment)
     return CloudStore(url=place.url, options=tuple(sorted(options.items())))
 

@@ -60,12 +60,12 @@ class _PaidInPortions:
         self.close, self.abort = writer.close, writer.abort
 
     def write(self, data: Buffer) -> None:
-        left = memoryview(data)
-        while left:
-            portion = left[: self._pace.portion_bytes]
+        remaining = memoryview(data)
+        while remaining:
+            portion = remaining[: self._pace.portion_bytes]
             self._pace.pay(portion.nbytes)
             self._writer.write(portion)
-            left = left[portion.nbytes :]
+            remaining = remaining[portion.nbytes :]
 
 
 class _PaidAtClose:

@@ -158,7 +158,7 @@ class PlainFiles:
     def _listed(
         self, entries: Iterable[os.DirEntry[str]], names: Sequence[str]
     ) -> Iterator[tuple[str, os.stat_result]]:
-        for entry in (each for each in entries if "~" not in each.name):
+        for entry in (entry for entry in entries if "~" not in entry.name):
             with suppress(FileNotFoundError):  # deleted since the folder was read
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):

@@ -16,16 +16,16 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 @contextmanager
-def wrapped(what: str, path: str) -> Iterator[None]:
+def wrap_errors(action: str, path: str) -> Iterator[None]:
     """Turn an `OSError` into `StoreFull`, `StoreDenied` or `StoreUnreachable`, with the failed `action`."""
     try:
         yield
     except OSError as error:
-        raise store_error(what, path, error) from error
+        raise store_error(action, path, error) from error
 
 
-def store_error(what: str, path: str, error: OSError) -> StoreFull | StoreDenied | StoreUnavailable:
-    reason = f"cannot {what} {path} on {socket.gethostname()}: {os.strerror(error.errno or 0)}"
+def store_error(action: str, path: str, error: OSError) -> StoreFull | StoreDenied | StoreUnavailable:
+    reason = f"cannot {action} {path} on {socket.gethostname()}: {os.strerror(error.errno or 0)}"
     if error.errno in _FULL:
         return StoreFull(reason, hint="free some space, or move the repository; nothing committed was touched")
     if error.errno in _DENIED:

@@ -18,8 +18,8 @@ from pathlib import Path
 from offsite.log.buffer import Buffer
 from offsite.model.errors import DamagedObject
 from offsite.stores.plain_files import PlainFiles, make_private_root
-from offsite.stores.posix_errors import MISSING, store_error, wrapped
-from offsite.stores.posix_writer import PosixWriter, Temporaries
+from offsite.stores.posix_errors import MISSING, store_error, wrap_errors
+from offsite.stores.posix_writer import PosixWriter, TemporaryFiles
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, named_key
 from offsite.stores.store_wait import store_wait
 
@@ -53,7 +53,7 @@ class PosixStore:
         return False
 
     def prepare(self) -> None:
-        with wrapped("make the folder", self.url):
+        with wrap_errors("make the folder", self.url):
             make_private_root(self.root)
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
@@ -68,7 +68,7 @@ class PosixStore:
     def put_overwrite(self, key: str, data: Buffer) -> None:
         target, temporaries = self._path(key), self._prepared()
         temporary = temporaries.new_path()
-        with wrapped("write", str(target)), store_wait("write", str(target)):
+        with wrap_errors("write", str(target)), store_wait("write", str(target)):
             self._make_folder(target.parent)
             try:
                 with os.fdopen(temporaries.create(temporary), "wb") as file:
@@ -79,7 +79,7 @@ class PosixStore:
 
     def open_write(self, key: str) -> PosixWriter:
         target = self._path(key)
-        with wrapped("write", str(target)), store_wait("write", str(target)):
+        with wrap_errors("write", str(target)), store_wait("write", str(target)):
             return PosixWriter(
                 temporaries=self._prepared(),
                 target=target,
@@ -104,7 +104,7 @@ class PosixStore:
             return None
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        with wrapped("list", str(self.root / check_prefix(prefix))):
+        with wrap_errors("list", str(self.root / check_prefix(prefix))):
             with store_wait("list", str(self.root / prefix)):
                 # an unmounted root, or a file, is no proof of emptiness; a `Path` cannot end in a dot
                 os.stat(f"{self.root}/.")  # noqa: PTH116
@@ -114,14 +114,18 @@ class PosixStore:
 
     def delete(self, key: str) -> None:
         *names, name = check_key(key).split("/")
-        with wrapped("delete", f"{self.root}/{key}"), suppress(FileNotFoundError), self._files.folder(names) as folder:
+        with (
+            wrap_errors("delete", f"{self.root}/{key}"),
+            suppress(FileNotFoundError),
+            self._files.folder(names) as folder,
+        ):
             os.unlink(name, dir_fd=folder)
 
     def now_ms(self) -> int:
         """Return the time that the file system gives to a new file: on a network folder the server's clock."""
         temporaries = self._prepared()
         probe = temporaries.new_path()
-        with wrapped("write", str(probe)), store_wait("write", str(probe)):
+        with wrap_errors("write", str(probe)), store_wait("write", str(probe)):
             fd = temporaries.create(probe)
             try:
                 return os.fstat(fd).st_mtime_ns // 1_000_000
@@ -130,8 +134,8 @@ class PosixStore:
                 probe.unlink()
 
     def sweep_unfinished(self, *, before_ms: int) -> int:
-        with wrapped("sweep", self.url):
-            return Temporaries(self._files).sweep(before_ms=before_ms)
+        with wrap_errors("sweep", self.url):
+            return TemporaryFiles(self._files).sweep(before_ms=before_ms)
 
     def _read(self, key: str, read: Callable[[int], bytes]) -> bytes | None:
         try:
@@ -141,16 +145,16 @@ class PosixStore:
             self._raise_unless_missing("read", key, error)
             return None
 
-    def _raise_unless_missing(self, what: str, key: str, error: OSError) -> None:
+    def _raise_unless_missing(self, action: str, key: str, error: OSError) -> None:
         if error.errno not in MISSING:
-            raise store_error(what, f"{self.root}/{key}", error) from error
+            raise store_error(action, f"{self.root}/{key}", error) from error
 
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
 
-    def _prepared(self) -> Temporaries:
-        temporaries = Temporaries(self._files)
-        with wrapped("write into", self.url), store_wait("write into", self.url):
+    def _prepared(self) -> TemporaryFiles:
+        temporaries = TemporaryFiles(self._files)
+        with wrap_errors("write into", self.url), store_wait("write into", self.url):
             if temporaries.folder not in self._synced:
                 temporaries.prepare()
                 self._synced.add(temporaries.folder)

@@ -29,7 +29,7 @@ from offsite.model.check import check
 from offsite.model.ids import random_id
 from offsite.model.size import MIB
 from offsite.stores.plain_files import PlainFiles
-from offsite.stores.posix_errors import store_error, wrapped
+from offsite.stores.posix_errors import store_error, wrap_errors
 from offsite.stores.store import PutResult
 from offsite.stores.store_wait import store_wait
 
@@ -43,7 +43,7 @@ _COMPARE_BYTES = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Temporaries:
+class TemporaryFiles:
     """The temporary files below the root of `files`.
 
     The root itself is never made: an unmounted folder must stay missing.
@@ -147,7 +147,7 @@ class PosixWriter:
     def __init__(
         self,
         *,
-        temporaries: Temporaries,
+        temporaries: TemporaryFiles,
         target: Path,
         open_target: Callable[[], AbstractContextManager[int]],
         make_folder: Callable[[], None],
@@ -164,18 +164,18 @@ class PosixWriter:
 
     def write(self, data: Buffer) -> None:
         check(self._fd >= 0, "write to a closed object")
-        left = memoryview(data)
-        with wrapped("write", str(self._target)), store_wait("write", str(self._target)):
-            while left:
-                count = os.write(self._fd, left)
+        remaining = memoryview(data)
+        with wrap_errors("write", str(self._target)), store_wait("write", str(self._target)):
+            while remaining:
+                count = os.write(self._fd, remaining)
                 self._written += count
-                left = left[count:]
+                remaining = remaining[count:]
         self._writeback.advance(self._written)
 
     def close(self) -> PutResult:
         check(self._fd >= 0, "close of a closed object")
         try:
-            with wrapped("write", str(self._target)), store_wait("write", str(self._target)):
+            with wrap_errors("write", str(self._target)), store_wait("write", str(self._target)):
                 os.fsync(self._fd)
                 self._make_folder()
                 result = self._link()

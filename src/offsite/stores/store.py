@@ -136,7 +136,7 @@ def checked_size(place: str, size_bytes: int) -> int:
     return size_bytes
 
 
-def joined(data: Buffer | Sequence[Buffer]) -> Buffer:
+def join_buffers(data: Buffer | Sequence[Buffer]) -> Buffer:
     """Return the bytes of `data` as one buffer, copied only when `data` has several parts."""
     return data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
 

@@ -64,14 +64,14 @@ class TimedStore:
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         """List objects. Counts as one request, however many pages; the caller's time between two objects does not
         count."""
-        found = self.inner.list(prefix, start_after=start_after)
+        objects = self.inner.list(prefix, start_after=start_after)
         took_s, outcome = 0.0, OK
         try:
             while True:
                 began_s = monotonic()
                 try:
                     self._before()
-                    info = next(found)
+                    info = next(objects)
                 except StopIteration:
                     return
                 except BaseException:

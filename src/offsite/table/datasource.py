@@ -25,11 +25,11 @@ from offsite.repository.commit_json import damaged_commit
 from offsite.repository.repository import Repository
 from offsite.repository.segment_origins import find_origins
 from offsite.repository.state import BackupState
-from offsite.stores.looking_store import LookingStore
+from offsite.stores.looking_store import ClockFallbackStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from offsite.table.latest import by_partition, latest_arrow
-from offsite.table.on_worker import OnWorker
+from offsite.table.on_worker import WithoutSecrets
 from offsite.table.options import STREAM_OPTIONS, TableOptions, read_options
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow
@@ -71,7 +71,7 @@ class OffsiteDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark gives it by name
-        if unusable := sorted(self._options.given & set(STREAM_OPTIONS)):
+        if unusable := sorted(self._options.option_names & set(STREAM_OPTIONS)):
             raise BadOption(f"option {unusable[0]} is for streams", hint="name what to read with commit or asOf")
         backup = _open_backup(self._options)
         loaded = self._loaded or _load(self._options, backup, backup.sound_state())
@@ -86,9 +86,9 @@ class OffsiteDataSource(DataSource):
 def _open_backup(options: TableOptions) -> Backup:
     """Open the backup. Raises `RepositoryNotFound`, `BackupNotFound`, `BadRepositoryUrl`, and the store's errors."""
     return (
-        Repository.open(LookingStore(open_store(options.repo)))
+        Repository.open(ClockFallbackStore(open_store(options.repo)))
         .backup(options.backup)
-        .reading(is_named=options.is_named)
+        .for_reading(is_named=options.is_named)
     )
 
 
@@ -115,7 +115,7 @@ class ScanPartition(InputPartition):
 
     def __init__(self, task: ScanTask, store: Store) -> None:
         super().__init__(task)
-        self.task, self.store = task, OnWorker(store)
+        self.task, self.store = task, WithoutSecrets(store)
 
 
 class LatestPartition(InputPartition):
@@ -124,7 +124,7 @@ class LatestPartition(InputPartition):
 
     def __init__(self, tasks: tuple[ScanTask, ...], rows: RowFilter, store: Store) -> None:
         super().__init__(tasks)
-        self.tasks, self.rows, self.store = tasks, rows, OnWorker(store)
+        self.tasks, self.rows, self.store = tasks, rows, WithoutSecrets(store)
 
 
 class TableReader(DataSourceReader):
@@ -132,7 +132,7 @@ class TableReader(DataSourceReader):
     partition."""
 
     def __init__(self, options: TableOptions, backup: Backup, fixed: FixedPoint, rows: RowFilter) -> None:
-        self._options, self._here, self._fixed, self._rows = options, OnWorker(backup), fixed, rows
+        self._options, self._here, self._fixed, self._rows = options, WithoutSecrets(backup), fixed, rows
 
     @property
     def _backup(self) -> Backup:
@@ -151,7 +151,10 @@ class TableReader(DataSourceReader):
             commits = self._backup.log.read_down(upto=self._backup.sound_state().seq)  # since then perhaps rolled up
             tasks = with_commits(tasks, find_origins(commits, keys))
         if latest:
-            return [LatestPartition(each, self._rows, self._backup.store) for each in by_partition(tasks)]
+            return [
+                LatestPartition(partition_tasks, self._rows, self._backup.store)
+                for partition_tasks in by_partition(tasks)
+            ]
         return [ScanPartition(task, self._backup.store) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -165,7 +168,7 @@ class PushdownReader(TableReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
         """Narrow the rows by `filters`, and return all filters: fewer rows save reading, and Spark still checks every
         row."""
-        self._rows = narrowed(self._rows, filters)
+        self._rows = narrow(self._rows, filters)
         return filters
 
 
@@ -181,17 +184,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US_PER_MS = 1000
 
 
-def narrowed(rows: RowFilter, filters: Iterable[Filter]) -> RowFilter:
+def narrow(rows: RowFilter, filters: Iterable[Filter]) -> RowFilter:
     """Return `rows`, narrowed by all filters."""
-    for each in filters:
-        rows = _narrowed_by(rows, each)
+    for condition in filters:
+        rows = _narrow_by(rows, condition)
     return rows
 
 
-def _narrowed_by(rows: RowFilter, each: Filter) -> RowFilter:  # noqa: PLR0911  # one for each kind of filter
+def _narrow_by(rows: RowFilter, condition: Filter) -> RowFilter:  # noqa: PLR0911  # one for each kind of filter
     from pyspark.sql import datasource as spark
 
-    match each:
+    match condition:
         case spark.EqualTo(attribute=(column,), value=value) | spark.EqualNullSafe(attribute=(column,), value=value):
             return _among(rows, column, [value])
         case spark.In(attribute=(column,), value=values):

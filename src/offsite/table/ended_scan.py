@@ -17,12 +17,12 @@ from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import BatchHeader
 from offsite.log.markers import Marker
 from offsite.log.range import Span
-from offsite.log.records.record_arrow import ArrowColumns, with_known_times
+from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_times
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.segment_origins import Origins, find_bringers
+from offsite.repository.segment_origins import Origins, find_range_origins
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
-from offsite.spark.meter import counted
+from offsite.spark.meter import count_items
 from offsite.table.scan_plan import scans_of
 from offsite.table.stream_plan import EndedTask
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterator[pa.RecordBatch]:
     """Yield Arrow batches of `log.record_arrow.arrow_schema`, in offset order. Raises `DamagedObject`, and the store's
     errors."""
-    return with_known_times(_scan_ended(task, log, with_commit=with_commit))
+    return null_out_of_range_times(_scan_ended(task, log, with_commit=with_commit))
 
 
 def _scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterator[pa.RecordBatch]:
@@ -55,14 +55,14 @@ def _scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterat
                 )
                 if columns.is_full and (full := columns.take()) is not None:
                     yield full
-    if (rest := columns.take()) is not None:
-        yield rest
+    if (remaining := columns.take()) is not None:
+        yield remaining
 
 
 def _origins(task: EndedTask, span: Span, log: CommitLog) -> Origins | None:
     """Search backwards: a recent commit before the micro-batch most likely brought the records."""
-    held = [(segment.start, segment.end) for segment in task.earlier]
-    return find_bringers(log.read_back(upto=task.before), task.partition, span=span, held=held)
+    spans = [(segment.start, segment.end) for segment in task.earlier]
+    return find_range_origins(log.read_back(upto=task.before), task.partition, span=span, held_spans=spans)
 
 
 def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
@@ -106,6 +106,6 @@ def _begins(segment: Segment, marker: Marker, task: EndedTask, log: CommitLog) -
 def _batches(
     segment: Segment, log: CommitLog, *, start: int, end: int | None = None
 ) -> Iterator[tuple[memoryview, BatchHeader]]:
-    for chunk in counted(SegmentReader(store=log.store, segment=segment).chunks(start=start, end=end)):
+    for chunk in count_items(SegmentReader(store=log.store, segment=segment).chunks(start=start, end=end)):
         for header in chunk.batches:
             yield chunk.data, header

@@ -30,8 +30,8 @@ class RecordMatch:
         if self.value_holds is not None and self.value_holds not in (record.value or b""):
             return False
         return all(
-            any(name == wanted and (value is None or found == value) for name, found in record.headers)
-            for wanted, value in self.headers
+            any(name == header_name and (value is None or actual == value) for name, actual in record.headers)
+            for header_name, value in self.headers
         )
 
     @property
@@ -42,12 +42,12 @@ class RecordMatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRecord:
+class MatchingRecord:
     partition: PartitionId
     record: Record
 
 
-def found_records(task: ScanTask, store: Store, match: RecordMatch) -> Iterator[FoundRecord]:
+def matching_records(task: ScanTask, store: Store, match: RecordMatch) -> Iterator[MatchingRecord]:
     """Yield the task's matching rows, in offset order. Most batches are only searched for bytes, not decoded.
 
     Raises `DamagedObject`, `DamagedBatch`, and the store's errors.
@@ -58,12 +58,12 @@ def found_records(task: ScanTask, store: Store, match: RecordMatch) -> Iterator[
             continue
         for record in batch.iterate():
             if task.rows.includes(record.offset, record.timestamp_ms) and match.matches(record):
-                yield FoundRecord(partition=task.partition, record=record)
+                yield MatchingRecord(partition=task.partition, record=record)
 
 
-def find_in_task(task: ScanTask, *, store: Store, match: RecordMatch, limit: int) -> tuple[FoundRecord, ...]:
+def find_in_task(task: ScanTask, *, store: Store, match: RecordMatch, limit: int) -> tuple[MatchingRecord, ...]:
     """Return the first `limit` of `matching_records`, without reading further."""
-    return tuple(islice(found_records(task, store, match), limit))
+    return tuple(islice(matching_records(task, store, match), limit))
 
 
 def _holds(data: memoryview, header: BatchHeader, needles: tuple[bytes, ...]) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import IO, TYPE_CHECKING, Self
 
-from offsite.copy.compaction.latest import BUCKET_RECORDS, Found, Gathering, Spoilt, send_latest
+from offsite.copy.compaction.latest import BUCKET_RECORDS, LatestCollector, LatestKeys, UnreadableRegion, send_latest
 from offsite.copy.compaction.regions import MAX_END, Routes
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.records.batch_keys import KeyedRecords, keyed_records
@@ -50,19 +50,23 @@ def latest_offsets(tasks: Sequence[ScanTask], store: Store) -> array[int]:
         raise DamagedObject(f"{far[0].key} reaches to offset {far[0].end}", hint="read it without the latest of keys")
     records = sum(scan.segment.records for task in tasks for scan in task.segments)
     buckets = max(1, -(-records // BUCKET_RECORDS))
-    with _Waiting() as waiting:
-        gathering = Gathering(buckets)
+    with _SpilledParcels() as waiting:
+        gathering = LatestCollector(buckets)
         for task in tasks:
             for _, batch in scan_batches(task, store):
-                for bucket, found in gathering.take(0, _keyed(batch), MAX_OFFSET):
-                    waiting.put(bucket, found)
-        for bucket, found in gathering.flush():
-            waiting.put(bucket, found)
+                for bucket, parcel in gathering.take(0, _keyed(batch), MAX_OFFSET):
+                    waiting.put(bucket, parcel)
+        for bucket, parcel in gathering.flush():
+            waiting.put(bucket, parcel)
         everywhere = Routes(starts=((0,),), firsts=(0,))
         settled = (send_latest(waiting.take(bucket), routes=everywhere) for bucket in range(buckets))
         return array(
             "q",
-            sorted(chain.from_iterable(each for sent in settled for _, each in sent if not isinstance(each, Spoilt))),
+            sorted(
+                chain.from_iterable(
+                    offsets for sent in settled for _, offsets in sent if not isinstance(offsets, UnreadableRegion)
+                )
+            ),
         )
 
 
@@ -89,18 +93,18 @@ def _keyed(batch: VisibleBatch) -> KeyedRecords:
     )
 
 
-class _Waiting:
+class _SpilledParcels:
     """Parcels of keys, kept until the last key has arrived, in a file when many."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115  # closed at exit
         self._places: dict[int, list[int]] = {}
 
-    def put(self, bucket: int, found: Found) -> None:
+    def put(self, bucket: int, parcel: LatestKeys) -> None:
         self._places.setdefault(bucket, []).append(self._file.tell())
-        pickle.dump(found, self._file, protocol=pickle.HIGHEST_PROTOCOL)
+        pickle.dump(parcel, self._file, protocol=pickle.HIGHEST_PROTOCOL)
 
-    def take(self, bucket: int) -> Iterator[Found]:
+    def take(self, bucket: int) -> Iterator[LatestKeys]:
         """Yield the parcels of a bucket. Nothing can be put afterwards."""
         for place in self._places.get(bucket, ()):
             self._file.seek(place)

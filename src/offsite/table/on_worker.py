@@ -7,22 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from offsite.model.secret import Travel, secrets_travel
+from offsite.model.secret import SecretHandling, handle_secrets
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class OnWorker(Generic[T]):
+class WithoutSecrets(Generic[T]):
     """Pickles `value` without secrets: a worker uses the credentials of its own environment or role. Spark pickles
     readers and partitions of a table by itself, and does not tell whether the network is encrypted."""
 
     value: T
 
-    def __reduce__(self) -> tuple[Callable[[bytes], OnWorker[T]], tuple[bytes]]:
-        with secrets_travel(Travel.READ_THERE):
+    def __reduce__(self) -> tuple[Callable[[bytes], WithoutSecrets[T]], tuple[bytes]]:
+        with handle_secrets(SecretHandling.READ_THERE):
             return _arrived, (pickle.dumps(self.value),)
 
 
-def _arrived(pickled: bytes) -> OnWorker[T]:
-    return OnWorker(pickle.loads(pickled))  # noqa: S301  # pickled by the driver of this query
+def _arrived(pickled: bytes) -> WithoutSecrets[T]:
+    return WithoutSecrets(pickle.loads(pickled))  # noqa: S301  # pickled by the driver of this query

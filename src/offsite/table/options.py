@@ -62,51 +62,53 @@ class TableOptions(PointRequest):
     with_commit: bool = True
     starting_commit: int | str = EARLIEST
     fail_on_data_loss: bool = True
-    given: frozenset[str] = frozenset()
+    option_names: frozenset[str] = frozenset()
 
 
-def read_options(given: Mapping[str, str]) -> TableOptions:
+def read_options(raw_options: Mapping[str, str]) -> TableOptions:
     """Parse `raw_options`. Raises `BadOption` for missing, unknown, unreadable or contradicting options."""
     names = {name.lower(): name for name in ALL_OPTIONS}
-    found = {names.get(name.lower(), name): value for name, value in given.items()}
-    if unknown := sorted(set(found) - set(ALL_OPTIONS)):
+    options = {names.get(name.lower(), name): value for name, value in raw_options.items()}
+    if unknown := sorted(set(options) - set(ALL_OPTIONS)):
         raise BadOption(f"the table has no option {unknown[0]!r}", hint=f"it has: {', '.join(ALL_OPTIONS)}")
-    if missing := [name for name in ("repo", "backup") if not found.get(name)]:
+    if missing := [name for name in ("repo", "backup") if not options.get(name)]:
         raise BadOption(f"the table needs the option {missing[0]!r}", hint="repo: a folder or a URL; backup: its name")
-    _check_one_point(found)
+    _check_one_point(options)
     return TableOptions(
-        repo=found["repo"],
-        backup=found["backup"],
-        selection=parse_selection(split_patterns(found.get("topics", "*")), split_patterns(found.get("exclude", ""))),
-        partitions=parse_partitions([found["partitions"]] if found.get("partitions") else []),
-        commit=_number(found, "commit"),
-        checkpoint=_number(found, "checkpoint"),
-        committed_at=found.get("asOf"),
-        starting_offset=_number(found, "startingOffset"),
-        ending_offset=_number(found, "endingOffset"),
-        since=found.get("since"),
-        at=found.get("at"),
-        incarnations=parse_incarnations(split_patterns(found.get("incarnation", ""))),
-        pushdown=_BOOLEANS[_choice(found, "pushdown", ("false", "true"))],
-        latest=_BOOLEANS[_choice(found, "latest", ("false", "true"))],
-        isolation=Isolation(_choice(found, "isolation", tuple(Isolation))),
-        with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
-        starting_commit=_starting_commit(found),
-        fail_on_data_loss=_BOOLEANS[_choice(found, "failOnDataLoss", tuple(_BOOLEANS))],
-        given=frozenset(found),
+        repo=options["repo"],
+        backup=options["backup"],
+        selection=parse_selection(
+            split_patterns(options.get("topics", "*")), split_patterns(options.get("exclude", ""))
+        ),
+        partitions=parse_partitions([options["partitions"]] if options.get("partitions") else []),
+        commit=_number(options, "commit"),
+        checkpoint=_number(options, "checkpoint"),
+        committed_at=options.get("asOf"),
+        starting_offset=_number(options, "startingOffset"),
+        ending_offset=_number(options, "endingOffset"),
+        since=options.get("since"),
+        at=options.get("at"),
+        incarnations=parse_incarnations(split_patterns(options.get("incarnation", ""))),
+        pushdown=_BOOLEANS[_choice(options, "pushdown", ("false", "true"))],
+        latest=_BOOLEANS[_choice(options, "latest", ("false", "true"))],
+        isolation=Isolation(_choice(options, "isolation", tuple(Isolation))),
+        with_commit=_BOOLEANS[_choice(options, "withCommit", tuple(_BOOLEANS))],
+        starting_commit=_starting_commit(options),
+        fail_on_data_loss=_BOOLEANS[_choice(options, "failOnDataLoss", tuple(_BOOLEANS))],
+        option_names=frozenset(options),
     )
 
 
-def _check_one_point(found: Mapping[str, str]) -> None:
-    points = [name for name in ("commit", "checkpoint", "asOf") if name in found]
+def _check_one_point(options: Mapping[str, str]) -> None:
+    points = [name for name in ("commit", "checkpoint", "asOf") if name in options]
     if len(points) > 1:
         raise BadOption(f"{points[0]} and {points[1]} both say as of when", hint="give one of them")
-    if "checkpoint" in found and "at" in found:
+    if "checkpoint" in options and "at" in options:
         raise BadOption("checkpoint and at both say where to stop", hint="give one of them")
 
 
-def _number(found: Mapping[str, str], name: str) -> int | None:
-    text = found.get(name)
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
     if text is None:
         return None
     if (number := whole_number(text)) is None:
@@ -114,15 +116,15 @@ def _number(found: Mapping[str, str], name: str) -> int | None:
     return number
 
 
-def _choice(found: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    value = found.get(name, allowed[0]).lower()
+def _choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    value = options.get(name, allowed[0]).lower()
     if value not in allowed:
         raise BadOption(f"option {name} is {value!r}", hint=f"choose one of {', '.join(allowed)}")
     return value
 
 
-def _starting_commit(found: Mapping[str, str]) -> int | str:
-    text = found.get("startingCommit", EARLIEST).lower()
+def _starting_commit(options: Mapping[str, str]) -> int | str:
+    text = options.get("startingCommit", EARLIEST).lower()
     if text in {EARLIEST, LATEST}:
         return text
     if not (number := whole_number(text)):

@@ -15,14 +15,14 @@ from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.committed_view import CommittedView, sees_uncommitted
-from offsite.log.markers import with_missing
-from offsite.log.records.record_arrow import ArrowColumns, time_us, with_known_times
+from offsite.log.markers import with_hole_starts
+from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_times, time_us
 from offsite.model.collector import rare_collections
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.segments.index import SegmentIndex
 from offsite.repository.segments.reader import SegmentReader, stored_markers
-from offsite.spark.meter import counted
+from offsite.spark.meter import count_items
 from offsite.stores.store import Store
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import ScanTask, SegmentScan
@@ -38,7 +38,7 @@ def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, Vi
     """
     is_visible = _committed_view(task, store).is_visible if task.read_committed else sees_uncommitted
     for scan in task.segments:
-        for chunk in counted(_chunks(scan, task.rows, store)):
+        for chunk in count_items(_chunks(scan, task.rows, store)):
             for header in chunk.batches:
                 record_bounds = RecordBounds(scan.start, scan.end, task.point_until_ms)
                 if record_bounds.takes_none(header) or _holds_none(header, task.rows):
@@ -50,7 +50,7 @@ def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, Vi
 def _committed_view(task: ScanTask, store: Store) -> CommittedView:
     """The outcomes of the task's transactions, read on demand: markers may stand far behind, but usually stand in the
     same segment or the next."""
-    markers = with_missing(stored_markers(task.deciding, store), task.hole_starts)
+    markers = with_hole_starts(stored_markers(task.deciding, store), task.hole_starts)
     return CommittedView(markers, end_offset=task.partition_end, as_needed=True)
 
 
@@ -103,7 +103,7 @@ def scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
     and one Arrow batch.
     """
     with rare_collections():
-        yield from with_known_times(_scan_arrow(task, store))
+        yield from null_out_of_range_times(_scan_arrow(task, store))
 
 
 def _scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
@@ -116,8 +116,8 @@ def _scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
             columns.add_records(batch.records(), commit=commit)
         if columns.is_full and (full := columns.take()) is not None:
             yield _wanted(full, task.rows)
-    if (rest := columns.take()) is not None:
-        yield _wanted(rest, task.rows)
+    if (remaining := columns.take()) is not None:
+        yield _wanted(remaining, task.rows)
 
 
 def _wanted(batch: pa.RecordBatch, rows: RowFilter) -> pa.RecordBatch:

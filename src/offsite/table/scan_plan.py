@@ -58,7 +58,7 @@ class ScanTask:
 
     @property
     def raw_bytes(self) -> int:
-        return sum(each.segment.raw_bytes for each in self.segments)
+        return sum(scan.segment.raw_bytes for scan in self.segments)
 
 
 def plan_scan(
@@ -71,11 +71,11 @@ def plan_scan(
     """Return the tasks of a selection, in the order of topics, partitions and offsets. Holes among wanted rows go into
     the journal: a table has no further place for them."""
     for hole in selected.holes:
-        _tell(hole, rows)
+        _warn_of_hole(hole, rows)
     tasks: list[ScanTask] = []
     for chain in selected.chains:
         if rows.wants(chain.source.topic, chain.source.partition):
-            found = partition_tasks(
+            chain_tasks = partition_tasks(
                 chain.source,
                 chain.segments,
                 scans_of(chain.segments, end=chain.end),
@@ -85,20 +85,27 @@ def plan_scan(
                 hole_starts=chain.hole_starts,
                 task_bytes=task_bytes,
             )
-            tasks += (replace(task, point_until_ms=chain.until_ms) for task in found)
+            tasks += (replace(task, point_until_ms=chain.until_ms) for task in chain_tasks)
     return tuple(tasks)
 
 
-def _tell(hole: RecordedHole, rows: RowFilter) -> None:
-    known = hole.partition_id
-    if rows.wants(known.topic, known.partition) and rows.start < hole.end and hole.start < rows.end:
-        warned("hole", why=hole.reason, topic=known.topic, partition=known.partition, start=hole.start, end=hole.end)
+def _warn_of_hole(hole: RecordedHole, rows: RowFilter) -> None:
+    partition = hole.partition_id
+    if rows.wants(partition.topic, partition.partition) and rows.start < hole.end and hole.start < rows.end:
+        warned(
+            "hole",
+            why=hole.reason,
+            topic=partition.topic,
+            partition=partition.partition,
+            start=hole.start,
+            end=hole.end,
+        )
 
 
 def with_commits(tasks: Iterable[ScanTask], origins: Mapping[str, Origins]) -> tuple[ScanTask, ...]:
     """Return the tasks, with the commits that brought every segment, by key."""
     return tuple(
-        replace(task, segments=tuple(replace(each, origins=origins.get(each.segment.key)) for each in task.segments))
+        replace(task, segments=tuple(replace(scan, origins=origins.get(scan.segment.key)) for scan in task.segments))
         for task in tasks
     )
 

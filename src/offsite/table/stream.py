@@ -22,7 +22,7 @@ from offsite.repository.commit_log import CommitLog
 from offsite.repository.fold import fold
 from offsite.repository.state import BackupState
 from offsite.table.ended_scan import scan_ended
-from offsite.table.on_worker import OnWorker
+from offsite.table.on_worker import WithoutSecrets
 from offsite.table.options import BATCH_OPTIONS, LATEST, TableOptions
 from offsite.table.scan import scan_arrow
 from offsite.table.scan_plan import with_commits
@@ -42,7 +42,7 @@ class StreamPartition(InputPartition):
 
     def __init__(self, task: StreamTask, log: CommitLog, *, with_commit: bool) -> None:
         super().__init__(task)
-        self.task, self.log, self.with_commit = task, OnWorker(log), with_commit
+        self.task, self.log, self.with_commit = task, WithoutSecrets(log), with_commit
 
 
 class TableStream(DataSourceStreamReader):
@@ -50,9 +50,9 @@ class TableStream(DataSourceStreamReader):
     commits."""
 
     def __init__(self, options: TableOptions, backup: Backup) -> None:
-        if unusable := sorted(options.given & set(BATCH_OPTIONS)):
+        if unusable := sorted(options.option_names & set(BATCH_OPTIONS)):
             raise BadOption(f"option {unusable[0]} is not for streams", hint="say where to begin with startingCommit")
-        self._options, self._here = options, OnWorker(backup)
+        self._options, self._here = options, WithoutSecrets(backup)
         self._newest: int | None = None
         self._head: BackupState | None = None
         self._state = BackupState(backup=backup.descriptor.name)

@@ -59,12 +59,12 @@ class StreamSelection:
     skips_lost: bool = False
     """Whether to skip rows deleted by retention; else such rows end the stream."""
 
-    def partitions_of(self, state: BackupState, known: Iterable[PartitionId]) -> Iterator[PartitionId]:
+    def partitions_of(self, state: BackupState, partitions: Iterable[PartitionId]) -> Iterator[PartitionId]:
         """Yield the selected ones of `partitions`, sorted: of every incarnation of a topic."""
-        names = set(self.topics.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS))
-        for each in sorted(known):
-            if each.topic in names and self.partitions.includes(each.topic, each.partition):
-                yield each
+        names = set(self.topics.select({topic.topic for topic in state.topics}, internal=PROTECTED_TOPICS))
+        for partition in sorted(partitions):
+            if partition.topic in names and self.partitions.includes(partition.topic, partition.partition):
+                yield partition
 
 
 def plan_micro_batch(
@@ -110,15 +110,15 @@ def _plan_run(
     growths, all_starts = _growths(base, state, commits), hole_starts(state.holes)
     for partition in selection.partitions_of(state, growths):
         growth = growths[partition]
-        held = head.segments_at(state.seq, partition).read()
-        let_go = head.let_go_at(state.seq, partition)
+        stored = head.segments_at(state.seq, partition).read()
+        let_go = head.expired_at(state.seq, partition)
         starts = all_starts.get(partition, ())
         if not selection.skips_lost:
             _check_held(growth, let_go)
         gone = (*let_go, *head.compacted.get(partition, ()))
-        new = _holding(held, growth.listed, (growth.start, growth.end), gone)
+        new = _holding(stored, growth.listed, (growth.start, growth.end), gone)
         if selection.read_committed:
-            earlier = _holding(held, base.segments.get(partition, ()), (0, growth.start), gone)
+            earlier = _holding(stored, base.segments.get(partition, ()), (0, growth.start), gone)
             yield from _ended(base, growth, earlier, new, starts)
         yield from _scans(growth, new, starts, read_committed=selection.read_committed)
 
@@ -128,21 +128,21 @@ def _growths(base: BackupState, state: BackupState, commits: Iterable[StoredComm
     ends = {partition: position.end for partition, position in base.positions.items()}
     added: dict[PartitionId, list[tuple[Segment, int]]] = {}
     for stored in commits:
-        for segment in sorted(stored.commit.changes.segments, key=lambda each: each.start):
+        for segment in sorted(stored.commit.changes.segments, key=lambda segment: segment.start):
             partition = segment_partition(segment)
             if segment.end > ends.get(partition, 0):
                 added.setdefault(partition, []).append((segment, stored.commit.seq))
                 ends[partition] = segment.end
-    return {known: _growth(known, found, base, state) for known, found in added.items()}
+    return {partition: _growth(partition, segments, base, state) for partition, segments in added.items()}
 
 
 def _growth(
     partition: PartitionId, added: Sequence[tuple[Segment, int]], base: BackupState, state: BackupState
 ) -> _Growth:
-    known = base.positions.get(partition)
+    position = base.positions.get(partition)
     return _Growth(
         partition=partition,
-        start=known.end if known else 0,
+        start=position.end if position else 0,
         end=state.positions[partition].end,
         listed=tuple(segment for segment, _ in added),
         origins=Origins(tuple(segment.start for segment, _ in added), tuple(commit for _, commit in added)),
@@ -152,7 +152,7 @@ def _growth(
 def _check_held(growth: _Growth, let_go: Iterable[Span]) -> None:
     """Raise `NoSuchRestorePoint` where retention deleted a part of the growth."""
     for low, high in let_go:
-        if any(each.start < high and low < each.end for each in growth.listed):
+        if any(segment.start < high and low < segment.end for segment in growth.listed):
             raise NoSuchRestorePoint(
                 f"the stream has not read {growth.partition} [{max(low, growth.start)}, {min(high, growth.end)}), and "
                 "retention has let it go",
@@ -161,16 +161,16 @@ def _check_held(growth: _Growth, let_go: Iterable[Span]) -> None:
 
 
 def _holding(
-    held: Iterable[Segment], listed: Sequence[Segment], span: Span, gone: Iterable[Span]
+    stored: Iterable[Segment], listed: Sequence[Segment], span: Span, gone: Iterable[Span]
 ) -> tuple[Segment, ...]:
     """Return those of the `stored` segments, present now, with offsets of `span`. If they do not cover the `listed`
     segments, apart from offsets `gone` for good, return `listed`: the listed segments were removed and not replaced,
     and no collection deletes such segments."""
     low, high = span
-    found = tuple(each for each in held if each.end > low and each.start < high)
-    spans = [*gone, *((each.start, max(each.end, each.last_offset + 1)) for each in found)]
-    wanted = ((max(each.start, low), min(each.end, high)) for each in listed)
-    return found if all(is_covered(*each, spans) for each in wanted) else tuple(listed)
+    overlapping = tuple(segment for segment in stored if segment.end > low and segment.start < high)
+    spans = [*gone, *((segment.start, max(segment.end, segment.last_offset + 1)) for segment in overlapping)]
+    needed = ((max(segment.start, low), min(segment.end, high)) for segment in listed)
+    return overlapping if all(is_covered(*part, spans) for part in needed) else tuple(listed)
 
 
 def _scans(
@@ -196,15 +196,15 @@ def _ended(
     new: Iterable[Segment],
     starts: Sequence[int],
 ) -> Iterator[EndedTask]:
-    ended = tuple(segment for segment in new if segment.has_transactions)
-    begun = tuple(segment for segment in earlier if segment.has_transactions)
-    if ended and begun:
+    new_transactional = tuple(segment for segment in new if segment.has_transactions)
+    earlier_transactional = tuple(segment for segment in earlier if segment.has_transactions)
+    if new_transactional and earlier_transactional:
         yield EndedTask(
             partition=growth.partition,
-            earlier=begun,
-            new=ended,
+            earlier=earlier_transactional,
+            new=new_transactional,
             start=growth.start,
-            end=min((each for each in starts if each >= growth.start), default=growth.end),
-            floor=max((each for each in starts if each < growth.start), default=0),
+            end=min((start for start in starts if start >= growth.start), default=growth.end),
+            floor=max((start for start in starts if start < growth.start), default=0),
             before=base.seq,
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store
@@ -76,7 +76,7 @@ def test_whoever_is_killed_each_checkpoint_has_one_owner_and_one_end(
         if 202 in statuses:
             assert told[checkpoint] in FINAL, (checkpoint, told)
         if told.get(checkpoint) == "COMPLETED":
-            assert records.told(checkpoint, Told.FAILED) is None
+            assert records.note(checkpoint, CheckpointEvent.FAILED) is None
             assert backup.state().checkpoint(checkpoint) is not None
     assert sum(state == "COMPLETED" for state in told.values()) >= len(IDS) // 3
     assert {each["backupId"]: each["state"] for each in both[0].get("/actuator/backups")} == told

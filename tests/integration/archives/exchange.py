@@ -15,7 +15,7 @@ from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
@@ -68,7 +68,7 @@ class Exchange:
         """Add one commit to the backup `original`."""
         backup = self.repository.create_backup(ORIGINAL, cluster_id="cluster", selection=TopicSelection(include=("*",)))
         base = backup.state()
-        changes = Changes(
+        changes = CommitChanges(
             segments=tuple(stored for each in segments for stored in self._store(backup, each)),
             positions=tuple(Position(partition_id=_id(each.partition), log_start=0, end=each.end) for each in segments),
             topics=(SHAPE,),

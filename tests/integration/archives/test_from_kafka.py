@@ -24,11 +24,11 @@ from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.archives.export_job import export_of_cluster, open_target
 from offsite.services.archives.export_plan import ExportRequest
-from offsite.services.archives.mirror import Mirroring
+from offsite.services.archives.mirror import MirrorSource
 from offsite.services.archives.retention import open_archive, plan_retention
 from offsite.services.archives.run_export import ExportResult
 from offsite.services.cluster import connect
-from offsite.services.demo.data import Message
+from offsite.services.demo.data import DemoMessage
 from offsite.services.demo.truth import read_topic
 from offsite.services.outages import Outages
 from offsite.services.restore.options import RestoreWords, parse_restore
@@ -50,9 +50,9 @@ def site(broker: SandboxInfo, tmp_path: Path) -> Site:
     return Site(Cluster(broker.bootstrap), repository, InlineRunner())
 
 
-def messages(count: int, *, first: int = 0, partition: int = 0) -> list[Message]:
+def messages(count: int, *, first: int = 0, partition: int = 0) -> list[DemoMessage]:
     return [
-        Message(key=b"%d" % n, value=b"value %d" % n, timestamp_ms=1_700_000_000_000 + n, partition=partition)
+        DemoMessage(key=b"%d" % n, value=b"value %d" % n, timestamp_ms=1_700_000_000_000 + n, partition=partition)
         for n in range(first, first + count)
     ]
 
@@ -194,7 +194,7 @@ def test_an_archive_lets_go_what_the_topic_itself_let_go(site: Site, exchange: E
         site.produce(topic, aged, linger_ms=200)
         export(site, exchange, topic)
     target = open_archive("avro", exchange.place("a"), options=ReadOptions(), collect_after_ms=DAY_MS)
-    mirroring = Mirroring(cluster=connect(site.cluster.bootstrap, None).admin)
+    mirroring = MirrorSource(cluster=connect(site.cluster.bootstrap, None).admin)
 
     def going() -> list[int]:
         plan = plan_retention(target, RetentionLimits(), clock=SystemClock(), mirroring=mirroring)

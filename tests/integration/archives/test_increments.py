@@ -14,7 +14,7 @@ from offsite.archives.formats import WriteOptions
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.errors import BackupExists, BadOption, DamagedArchive, OtherCluster, StoreUnreachable
-from offsite.repository.commit import Changes, PartitionId, RecordedHole
+from offsite.repository.commit import CommitChanges, PartitionId, RecordedHole
 from offsite.services.backup.planned import check_cluster
 from offsite.spark.runner import OnProgress
 from tests.batches import make_batch, make_control_batch, make_log
@@ -110,7 +110,7 @@ def test_what_the_backup_has_dropped_since_is_a_hole(exchange: Exchange) -> None
     state = backup.state()
     partition = PartitionId(topic="orders", topic_id="id-orders", partition=1)
     removed = tuple(segment.key for segment in state.segments[partition][:3])
-    backup.commit(Changes(removed=removed), base=state, writer="retention")
+    backup.commit(CommitChanges(removed=removed), base=state, writer="retention")
     result = exchange.export("avro", "a")
     assert [(hole.partition, hole.start, hole.end) for hole in result.holes] == [(1, 20, 60)]
     assert not result.complete
@@ -121,7 +121,7 @@ def test_holes_of_the_backup_are_told(exchange: Exchange) -> None:
     backup = exchange.commit(NewSegment(partition=0, start=20, end=40, batches=[make_log(20, 40)]))
     partition = PartitionId(topic="orders", topic_id="id-orders", partition=0)
     hole = RecordedHole(partition_id=partition, start=0, end=20, reason="retention")
-    backup.commit(Changes(holes=(hole,)), base=backup.state(), writer="w")
+    backup.commit(CommitChanges(holes=(hole,)), base=backup.state(), writer="w")
     assert [(each.start, each.end) for each in exchange.export("avro", "a").holes] == [(0, 20)]
 
 

@@ -18,7 +18,7 @@ from offsite.cli.app import app
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ArchiveBusy
 from offsite.services.archives.retention import LEAST_COLLECT_AFTER_MS, carry_out, open_archive, plan_retention
-from offsite.services.archives.retention_audit import archive_audit_reports
+from offsite.services.archives.retention_audit import read_audit_reports
 from offsite.services.archives.run_export import ExportResult
 from offsite.services.outages import Outage, Outages
 from tests.batches import make_log
@@ -89,7 +89,7 @@ def test_beside_an_export_that_follows_nothing_is_lost_or_doubled(place: str, re
     (everything,) = exchange.content("original").values()
     assert 0 < len(kept) <= PER_ROUND
     assert list(kept) == list(everything)[-len(kept) :]
-    told = list(archive_audit_reports(exchange.place("a")))
+    told = list(read_audit_reports(exchange.place("a")))
     files = [each for each in told if each.kind == "file"]
     assert len(files) >= went, "an attempt that an export was in front of wrote its lines too"
     assert len({each.what for each in files}) == went

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from offsite.repository.repository import Repository
-from offsite.services.checkpoint.ask import ask
-from offsite.services.checkpoint.serve import Server
-from offsite.services.jobs.ask import JobRequest, ask_for_job
+from offsite.services.checkpoint.ask import request_checkpoint
+from offsite.services.checkpoint.serve import CheckpointServer
+from offsite.services.jobs.ask import JobRequest, request_job
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.integration.e2e.command import OFFSITE, clean_environment
@@ -56,15 +56,17 @@ def full_site(folder: Path) -> Iterator[Site]:
         site.source.write("payments", [b"43"] * 20)
         site.back_up()
         take_checkpoint(site, CHECKPOINT)
-        ask_for_job(
+        request_job(
             site.repository.store, JobRequest(kind="drill", arguments=("restore", "drill"), backup=BACKUP, by="ann")
         )
         yield site
 
 
 def take_checkpoint(site: Site, checkpoint: int) -> None:
-    ask(site.backup, checkpoint)
-    Server(repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner).serve()
+    request_checkpoint(site.backup, checkpoint)
+    CheckpointServer(
+        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner
+    ).serve()
 
 
 def empty_repository(folder: Path) -> Path:

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from offsite.log.range import TopicPartition as LogPartition
-from offsite.services.demo.truth import Reading, read_topic
+from offsite.services.demo.truth import TopicRecords, read_topic
 from tests.integration.cluster.relay_worker import PARTITIONS, WorkerOrder
 from tests.integration.kafka.cluster import Cluster, wait_until
 
@@ -181,7 +181,7 @@ def audit(relay: Relay, bootstrap: str, names: Mapping[str, str]) -> Found:
     return Found(orphans=tuple(orphans), lost=tuple(lost), records=records)
 
 
-def _handled(reading: Reading) -> set[tuple[str, int, int]]:
+def _handled(reading: TopicRecords) -> set[tuple[str, int, int]]:
     said = (json.loads(each.value) for records in reading.values() for each in records if each.value is not None)
     return {(topic, partition, offset) for topic, partition, offset in said}
 

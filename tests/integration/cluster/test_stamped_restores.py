@@ -22,8 +22,8 @@ from offsite.sandbox import SandboxInfo
 from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
-from offsite.services.checkpoint.ask import ask
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.ask import request_checkpoint
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.checkpoint.status import Checkpoints
 from offsite.services.cluster import Cluster as Ends
 from offsite.services.cluster import connect
@@ -105,8 +105,8 @@ def first_backup(trial: Trial, cluster: Ends, *relays: Relay) -> None:
 
 def take(trial: Trial, cluster: Ends, backup: Backup, relay: Relay, form: StampForm) -> int:
     stamping = Stamping(form=form, topics=relay.topics, control_topic=relay.control_topic)
-    asked = ask(backup, stamping=stamping)
-    server = Server(
+    asked = request_checkpoint(backup, stamping=stamping)
+    server = CheckpointServer(
         repository=trial.repository,
         backup=backup,
         cluster=cluster,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from offsite.log.range import TopicPartition
 from offsite.model.selections.selection import parse_selection
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import compare, read_topic
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import compare_readings, read_topic
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -41,7 +41,7 @@ class Copy:
                 partition: [record for record in records if ignored_key is None or record.key != ignored_key]
                 for partition, records in read_topic(self.target.bootstrap, topic, isolation=isolation).items()
             }
-            comparison = compare(topic, source, restored, offsets=True)
+            comparison = compare_readings(topic, source, restored, offsets=True)
             assert comparison.identical, (isolation, comparison.difference[:1000])
 
     def filler(self, topic: str, offsets: str) -> str:
@@ -62,5 +62,5 @@ def clusters(copy: Copy) -> tuple[Cluster, Cluster]:
     return copy.site.cluster, copy.target
 
 
-def messages(start: int, end: int) -> Iterable[Message]:
-    return (Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end))
+def messages(start: int, end: int) -> Iterable[DemoMessage]:
+    return (DemoMessage(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end))

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from offsite.cut.readings import Reading
+from offsite.cut.readings import EndsReading
 from offsite.cut.window import PartitionKey
 from offsite.log.transaction_state import TransactionChange
 from offsite.services.cut.group_tail import GroupTail, read_group_tail
-from offsite.services.cut.readings import Begun, TakenReadings, begin_readings, take_readings
+from offsite.services.cut.readings import ReadingsBaseline, ReadingSeries, begin_readings, take_readings
 from offsite.services.cut.state_log import STATE_TOPIC
 from tests.integration.e2e.transacting import at_work, keys_of, markers_of
 from tests.integration.kafka.cluster import Cluster
@@ -27,8 +27,8 @@ States = Mapping[int, Sequence[tuple[int, int, int, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taking:
-    begun: Begun
-    taken: TakenReadings
+    begun: ReadingsBaseline
+    taken: ReadingSeries
     tail: GroupTail
 
 
@@ -47,14 +47,14 @@ class Seen:
         self.producers = sorted(self.markers[self.keys[0]])
 
     def _take(self, cluster: Cluster) -> Taking:
-        def unclean(readings: Sequence[Reading], *_: object) -> Sequence[int]:
+        def unclean(readings: Sequence[EndsReading], *_: object) -> Sequence[int]:
             return range(READINGS - len(readings))
 
         begun = begin_readings(cluster.admin)
         taken = take_readings(cluster.admin, begun, self.keys, unclean=unclean)
         return Taking(begun=begun, taken=taken, tail=read_group_tail(cluster.admin, begun, taken, {self.topic: "id"}))
 
-    def clean(self, reading: Reading) -> list[int]:
+    def clean(self, reading: EndsReading) -> list[int]:
         return [each for each in self.producers if is_clean(self.states[each], reading)]
 
     def kept(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> set[int]:
@@ -75,7 +75,7 @@ def states_of(cluster: Cluster) -> States:
     return found
 
 
-def is_clean(states: Sequence[tuple[int, int, int, int]], reading: Reading) -> bool:
+def is_clean(states: Sequence[tuple[int, int, int, int]], reading: EndsReading) -> bool:
     before = [status for log, position, _, status in states if position < reading.before[log]]
     during = [status for log, position, _, status in states if reading.before[log] <= position < reading.after[log]]
     return not ({*before[-1:], *during} & PREPARING)

@@ -12,15 +12,15 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.backup.planned import BackupPlan, plan_backup, planning_again
+from offsite.services.backup.planned import BackupPlan, make_replan, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
 from offsite.services.cluster import connect
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.follow.follower import Follow, Follower
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.follow.follower import Follower, FollowSettings
 from offsite.services.groups.report import report_groups
-from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+from offsite.services.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
 from offsite.services.outages import Outages
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -56,13 +56,13 @@ class Groups:
 
     def run(self, plan: BackupPlan) -> BackupResult:
         site, request = self.site, BackupRequest(backup=BACKUP, selection=None, groups=plan.group_patterns)
-        again = planning_again(site.repository, self.source.admin, request, slots=SLOTS)
-        return run_backup(plan, repository=site.repository, kafka=self.source.config, runner=site.spark, again=again)
+        again = make_replan(site.repository, self.source.admin, request, slots=SLOTS)
+        return run_backup(plan, repository=site.repository, kafka=self.source.config, runner=site.spark, replan=again)
 
     def follower(self, *topics: str, runner: Runner | None = None) -> Follower:
         """A run that follows `topics` (those of the backup without any), round by round as it is told to."""
         clock, selection = SystemClock(), parse_selection(list(topics)) if topics else None
-        follow = Follow(
+        follow = FollowSettings(
             repository=self.site.repository,
             cluster=connect(self.source.bootstrap, None),
             runner=runner or self.site.spark,
@@ -89,7 +89,7 @@ class Groups:
         prepared = prepare_restore(self.site.backup, self.target.admin, request)
         return run_restore(prepared, cluster=self.target, runner=self.site.spark).restore
 
-    def apply(self, **request: object) -> GroupsApplied:
+    def apply(self, **request: object) -> AppliedGroups:
         return apply_groups(
             prepare_groups(self.site.backup, self.target.admin, GroupsRequest(**request)),  # type: ignore[arg-type]
             self.target.admin,
@@ -114,9 +114,9 @@ def new_topic(groups: Groups, *, partitions: int = 1, **configs: str) -> str:
     return topic
 
 
-def numbered(count: int, *, start: int = 0, partition: int = 0) -> list[Message]:
+def numbered(count: int, *, start: int = 0, partition: int = 0) -> list[DemoMessage]:
     return [
-        Message(key=b"%d" % each, value=b"value %d" % each, timestamp_ms=BASE_MS + each, partition=partition)
+        DemoMessage(key=b"%d" % each, value=b"value %d" % each, timestamp_ms=BASE_MS + each, partition=partition)
         for each in range(start, start + count)
     ]
 
@@ -185,6 +185,6 @@ def delete_group(cluster: Cluster, group: str) -> None:
 
 
 def prepared_topics(groups: Groups, restore: str) -> tuple[tuple[str, str], ...]:
-    from offsite.services.groups.restored_offsets import restored_offsets
+    from offsite.services.groups.restored_offsets import load_restored_offsets
 
-    return restored_offsets(groups.site.backup, restore).record.topics
+    return load_restored_offsets(groups.site.backup, restore).record.topics

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 
 from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.sandbox import SandboxInfo, Security, Settings
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.sandbox import SandboxInfo, SandboxSettings, Security
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e import own_network
 from tests.integration.e2e.command import Finished, started
 from tests.integration.e2e.site import produce_to
@@ -34,7 +34,7 @@ from tests.s3_servers import moto_server
 from tests.shared_brokers import running
 from tests.spark_cluster import QUICK_JVMS, logged, standalone_cluster
 
-MESSAGES = [Message(key=b"%d" % n, value=b"v" * 500, timestamp_ms=BASE_MS + n) for n in range(2000)]
+MESSAGES = [DemoMessage(key=b"%d" % n, value=b"v" * 500, timestamp_ms=BASE_MS + n) for n in range(2000)]
 USER, TOPIC = "alice", "shop"
 PASSWORD, STORE_KEY, SPARK_SECRET = "the password", "the key of the store", "the secret of Spark"
 DRIVER_PORT, DRIVER_BLOCKS_PORT, BLOCKS_PORT, UI_PORT = 21000, 21100, 21200, 21300  # nobody else is in here
@@ -217,7 +217,7 @@ def stage(folder: Path, *, encrypted: bool) -> Iterator[Stage]:
     with ExitStack() as parts:
         endpoint = parts.enter_context(moto_server())
         urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT"), timeout=30).close()
-        settings = Settings(security=Security(users={USER: secrets[PASSWORD], "admin": uuid.uuid4().hex}))
+        settings = SandboxSettings(security=Security(users={USER: secrets[PASSWORD], "admin": uuid.uuid4().hex}))
         _, info = parts.enter_context(running(folder / "broker", settings))
         _make_topic(info)
         (folder / "client.properties").write_text(_client_properties(info, secrets[PASSWORD]))

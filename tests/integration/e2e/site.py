@@ -20,8 +20,8 @@ from offsite.services.backup.planned import BackupPlan, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import Message, produce
-from offsite.services.demo.truth import Reading, compare, read_topic
+from offsite.services.demo.data import DemoMessage, produce
+from offsite.services.demo.truth import TopicRecords, compare_readings, read_topic
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -51,7 +51,7 @@ class Site:
     def make_topic(self, *, partitions: int = 1, **configs: str) -> str:
         return self.cluster.make_topic(partitions=partitions, **configs)
 
-    def produce(self, topic: str, messages: Iterable[Message], **client: object) -> None:
+    def produce(self, topic: str, messages: Iterable[DemoMessage], **client: object) -> None:
         """Write through librdkafka, everything acknowledged; `compression_type="gzip"` sets compression.type."""
         produce_to(self.cluster.bootstrap, topic, messages, **client)
 
@@ -84,7 +84,7 @@ class Site:
         prepared = self.prepare(topic, target, isolation=isolation, commit=commit)
         return run_restore(prepared, cluster=self.cluster, runner=self.spark)
 
-    def read(self, topic: str, *, isolation: str = "read_committed") -> Reading:
+    def read(self, topic: str, *, isolation: str = "read_committed") -> TopicRecords:
         return read_topic(self.cluster.bootstrap, topic, isolation=isolation)
 
     def assert_verified(self) -> None:
@@ -100,12 +100,12 @@ class Site:
         self.assert_same(self.read(topic, isolation=isolation), self.read(target, isolation=isolation))
         return result
 
-    def assert_same(self, source: Reading, restored: Reading) -> None:
-        comparison = compare("topic", source, restored)
+    def assert_same(self, source: TopicRecords, restored: TopicRecords) -> None:
+        comparison = compare_readings("topic", source, restored)
         assert comparison.identical, comparison.difference[:2000]
 
 
-def produce_to(bootstrap: str, topic: str, messages: Iterable[Message], **client: object) -> None:
+def produce_to(bootstrap: str, topic: str, messages: Iterable[DemoMessage], **client: object) -> None:
     settings = {name.replace("_", "."): value for name, value in client.items()}
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})
     produce(producer, topic, messages)
@@ -116,5 +116,5 @@ def new_name(topic: str) -> str:
     return f"{topic}.back-{next(_numbers)}"
 
 
-def values(reading: Reading, partition: int = 0) -> Sequence[bytes | None]:
+def values(reading: TopicRecords, partition: int = 0) -> Sequence[bytes | None]:
     return [record.value for record in reading[partition]]

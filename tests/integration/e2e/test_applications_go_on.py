@@ -15,8 +15,8 @@ from offsite.log.range import TopicPartition as Partition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import compare, read_topic
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import compare_readings, read_topic
 from tests.integration.e2e.command import succeed
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster, wait_until
@@ -64,7 +64,7 @@ def test_every_visible_record_has_its_old_offset(
 ) -> None:
     before = read_topic(broker.bootstrap, source[topic], isolation=isolation)
     after = read_topic(restored, source[topic], isolation=isolation)
-    comparison = compare(topic, before, after, offsets=True)
+    comparison = compare_readings(topic, before, after, offsets=True)
     assert comparison.identical, comparison.difference[:1000]
     assert len(before[0]) > COMMITTED
 
@@ -127,9 +127,9 @@ def transactional(bootstrap: str, name: str) -> Producer:
     return producer
 
 
-def numbered(count: int) -> Iterator[Message]:
+def numbered(count: int) -> Iterator[DemoMessage]:
     for n in range(count):
-        yield Message(key=b"%d" % n, value=b"value %d" % n, timestamp_ms=BASE_MS + n)
+        yield DemoMessage(key=b"%d" % n, value=b"value %d" % n, timestamp_ms=BASE_MS + n)
 
 
 def consumer_of(bootstrap: str, group: str) -> Consumer:

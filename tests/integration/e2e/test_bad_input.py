@@ -32,7 +32,7 @@ from offsite.model.errors import (
 )
 from offsite.sandbox import SandboxInfo
 from offsite.sandbox.ports import free_ports
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import Finished, files_under, offsite, succeed
 from tests.integration.e2e.site import produce_to
@@ -59,7 +59,7 @@ def given(broker: SandboxInfo, tmp_path_factory: pytest.TempPathFactory) -> Give
     repository, cluster = tmp_path_factory.mktemp("given") / "repository", Cluster(broker.bootstrap)
     topics = (cluster.make_topic(), cluster.make_topic())
     for topic in topics:
-        produce_to(cluster.bootstrap, topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+        produce_to(cluster.bootstrap, topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     found = Given(repository=repository, cluster=cluster, topics=topics)
     succeed("init", repository)
     succeed("backup", "run", *found.ends, "--topics", topics[0])

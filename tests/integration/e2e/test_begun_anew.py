@@ -13,7 +13,7 @@ from offsite.model.errors import TargetNotEmpty
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.services.cluster import Cluster
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
@@ -69,8 +69,8 @@ def prepared(site: Site, topic: str, target: str) -> PlannedRestore:
     return prepare_restore(site.backup, site.cluster.admin, request)
 
 
-def messages(start: int, end: int) -> list[Message]:
-    return [Message(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end)]
+def messages(start: int, end: int) -> list[DemoMessage]:
+    return [DemoMessage(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end)]
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import ParticipantFailed
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.ask import request_checkpoint
 from offsite.services.checkpoint.explain import explain_checkpoint
 from offsite.services.checkpoint.other_backup import OtherBackup
-from offsite.services.checkpoint.participants import Participant, Participants
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.participants import CheckpointingParticipant, Participants
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.stores.open_store import open_store
 from tests.file_participant import FileParticipant
 from tests.inline_runner import InlineRunner
@@ -27,7 +27,7 @@ from tests.integration.kafka.cluster import Cluster
 from tests.processes import processes_with, wait_until
 
 MARK = "OFFSITE_PARTICIPANTS_TEST"
-SOME = [Message(key=b"%d" % n, value=b"v", timestamp_ms=BASE_MS + n) for n in range(100)]
+SOME = [DemoMessage(key=b"%d" % n, value=b"v", timestamp_ms=BASE_MS + n) for n in range(100)]
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def ends(cluster: Cluster, topic: str) -> dict[TopicPartition, int]:
     return dict(cluster.admin.end_offsets([TopicPartition(topic=topic, partition=number) for number in (0, 1)]))
 
 
-def take(site: Site, checkpoint: int, *asked: Participant) -> CheckpointReport:
-    ask(site.backup, checkpoint)
-    server = Server(
+def take(site: Site, checkpoint: int, *asked: CheckpointingParticipant) -> CheckpointReport:
+    request_checkpoint(site.backup, checkpoint)
+    server = CheckpointServer(
         repository=site.repository,
         backup=site.backup,
         cluster=site.cluster,

@@ -16,7 +16,7 @@ from offsite.log.range import TopicPartition
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import offsite, start, succeed
@@ -43,7 +43,7 @@ class Place:
         self.site.back_up(self.topic)
 
     def produce(self, count: int) -> None:
-        messages = [Message(key=b"%d" % n, value=b"v" * 100, timestamp_ms=BASE_MS + n) for n in range(count)]
+        messages = [DemoMessage(key=b"%d" % n, value=b"v" * 100, timestamp_ms=BASE_MS + n) for n in range(count)]
         produce_to(self.bootstrap, self.topic, messages)
 
     def take(self, *words: object) -> Any:

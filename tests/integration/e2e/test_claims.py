@@ -10,12 +10,12 @@ import pytest
 from offsite.log.batch import scan
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
-from offsite.repository.commit import Changes, PartitionId, Position, RecordedHole
+from offsite.repository.commit import CommitChanges, PartitionId, Position, RecordedHole
 from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox
 from offsite.services.compare.result import ProvenPartition
 from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -29,9 +29,9 @@ from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import Cluster, wait_until
 
 
-def messages(start: int, end: int, *, partition: int = 0, key: bytes = b"k") -> list[Message]:
+def messages(start: int, end: int, *, partition: int = 0, key: bytes = b"k") -> list[DemoMessage]:
     return [
-        Message(key=key, value=b"value %d" % n, timestamp_ms=BASE_MS + n, partition=partition)
+        DemoMessage(key=key, value=b"value %d" % n, timestamp_ms=BASE_MS + n, partition=partition)
         for n in range(start, end)
     ]
 
@@ -49,7 +49,7 @@ def only(result: CompareResult) -> ProvenPartition:
     return partition
 
 
-def written(site: Site, batches: Iterable[list[Message]], **configs: str) -> str:
+def written(site: Site, batches: Iterable[list[DemoMessage]], **configs: str) -> str:
     topic = site.make_topic(**configs)
     for each in batches:
         site.produce(topic, each)
@@ -65,7 +65,7 @@ def claim(site: Site, topic: str, end: int, *, hole: bool = False, partition: in
     before = base.positions[source]
     holes = (RecordedHole(partition_id=source, start=before.end, end=end, reason="retention"),) if hole else ()
     position = Position(partition_id=source, log_start=before.log_start, end=end)
-    changes = accounted(Changes(positions=(position,), holes=holes), base)
+    changes = accounted(CommitChanges(positions=(position,), holes=holes), base)
     site.backup.commit(changes, base=base, writer=new_name("writer"))
 
 

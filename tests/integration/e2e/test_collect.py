@@ -15,8 +15,8 @@ from offsite.repository import catalog
 from offsite.services.backup import roll_up
 from offsite.services.backup.request import BackupRequest
 from offsite.services.collect.run import collect, plan_collection
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.follow.follower import Follow, Follower, Round
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.follow.follower import Follower, FollowSettings, Round
 from offsite.services.leftovers import find_leftovers
 from offsite.services.outages import Outages
 from offsite.table.options import read_options
@@ -69,7 +69,9 @@ def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_b
         """Write for one round more, until enough was seen to go: a pass rests for a second before the next."""
         if number >= ROUNDS_MAX or (number >= ROUNDS and kinds() == {True, False}):
             return False
-        messages = (Message(key=b"%d" % n, value=b"%d-%d" % (number, n), timestamp_ms=BASE_MS + n) for n in range(40))
+        messages = (
+            DemoMessage(key=b"%d" % n, value=b"%d-%d" % (number, n), timestamp_ms=BASE_MS + n) for n in range(40)
+        )
         site.produce(topic, messages)
         prefixes = (site.backup.layout.packs_prefix, site.backup.layout.topics_prefix) if rows else ()
         now = {each.key for prefix in prefixes for each in site.repository.store.list(prefix)}
@@ -86,7 +88,7 @@ def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_b
             rows[commit] = micro_batch(site, commit - 1, commit)
             counts[commit] = sum(position.end for position in each.state.positions.values())
 
-    follow = Follow(
+    follow = FollowSettings(
         repository=site.repository,
         cluster=site.cluster,  # type: ignore[arg-type]
         runner=site.spark,

@@ -11,7 +11,7 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
@@ -24,9 +24,9 @@ from tests.integration.kafka.cluster import Cluster, wait_until
 KEYS = 5
 
 
-def keyed(start: int, end: int, *, keys: int) -> list[Message]:
+def keyed(start: int, end: int, *, keys: int) -> list[DemoMessage]:
     return [
-        Message(key=b"k%d" % (n % keys), value=b"%d" % n + os.urandom(500), timestamp_ms=BASE_MS + n)
+        DemoMessage(key=b"k%d" % (n % keys), value=b"%d" % n + os.urandom(500), timestamp_ms=BASE_MS + n)
         for n in range(start, end)
     ]
 
@@ -74,7 +74,7 @@ def test_a_restored_topic_that_was_compacted_since_is_the_same(site: Site, offse
     assert result.verified
 
     def is_compacted() -> bool:
-        later = Message(key=b"later", value=b"", timestamp_ms=BASE_MS + 100_000)
+        later = DemoMessage(key=b"later", value=b"", timestamp_ms=BASE_MS + 100_000)
         produce_to(site.cluster.bootstrap, target, [later])
         return sum(each.key != b"later" for each in site.cluster.records(target)) <= KEYS
 

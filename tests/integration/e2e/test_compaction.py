@@ -10,11 +10,11 @@ import pytest
 from offsite.copy.compaction import regions
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import compact
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import Reading, read_topic
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import TopicRecords, read_topic
 from offsite.services.verify.run import verify_deep
 from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
@@ -29,9 +29,9 @@ from tests.integration.e2e.transactions import begun, with_transaction
 ALWAYS = CompactionRequest(min_dirty_ratio=0.0)
 
 
-def keyed(rng: random.Random, start: int, end: int) -> list[Message]:
+def keyed(rng: random.Random, start: int, end: int) -> list[DemoMessage]:
     return [
-        Message(
+        DemoMessage(
             key=b"k%d" % rng.randrange(8),
             value=None if rng.random() < 0.2 else b"%d" % number,
             timestamp_ms=BASE_MS + number,
@@ -40,7 +40,7 @@ def keyed(rng: random.Random, start: int, end: int) -> list[Message]:
     ]
 
 
-def state_of(reading: Reading, end: int) -> dict[bytes, tuple[int, bytes]]:
+def state_of(reading: TopicRecords, end: int) -> dict[bytes, tuple[int, bytes]]:
     """The latest offset and value of each key below offset `end`."""
     latest = {record.key: record for record in reading[0] if record.offset < end}
     return {  # a gap at the end is filled by a record whose key is none of ours
@@ -69,7 +69,7 @@ def test_a_compacted_backup_comes_back_with_the_state_of_each_point(copy: Copy) 
     site.produce(topic, keyed(rng, 160, 200))
     last = site.back_up().commit
     head = site.backup.state()
-    site.backup.commit(Changes(forgotten=((middle, middle + 1),)), base=head, writer="forget")
+    site.backup.commit(CommitChanges(forgotten=((middle, middle + 1),)), base=head, writer="forget")
     earlier = site.restore(topic, new_name(topic), commit=first)
     before = sum(segment.records for segment in site.backup.state().all_segments())
     done = compact(site.backup, plan_compaction(site.backup, ALWAYS), runner=site.spark)
@@ -108,7 +108,7 @@ def test_spark_finds_the_same(tmp_path: Path, spark: Runner, monkeypatch: pytest
         state = commit_log(backup, log.grow(200), log.end, compacted_shape(delete_retention_ms="0"), pieces=3)
         ends[state.seq] = log.end
     forget(backup, [1, 3, 4])
-    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": 5000})
+    monkeypatch.setattr(regions.make_parts, "__kwdefaults__", {"part_bytes": 5000})
     done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark)
     assert (done.regions, done.left_alone) == (1, 0)
     assert done.records_after < done.records_before / 2

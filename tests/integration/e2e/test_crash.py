@@ -16,8 +16,8 @@ import pytest
 
 from offsite.model.errors import CommitLost
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import compare, read_topic
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import compare_readings, read_topic
 from tests.integration.e2e.command import offsite, start, succeed
 from tests.integration.e2e.site import new_name, produce_to, values
 from tests.integration.kafka.cluster import Cluster
@@ -140,17 +140,17 @@ def writing(bootstrap: str, topic: str) -> Iterator[None]:
         writer.join()
 
 
-def numbered(start: int, end: int, *, partitions: int = 3, size_bytes: int = 100) -> Iterator[Message]:
+def numbered(start: int, end: int, *, partitions: int = 3, size_bytes: int = 100) -> Iterator[DemoMessage]:
     for n in range(start, end):
         value = (b"%09d " % n * (size_bytes // 10 + 1))[:size_bytes]
-        yield Message(key=b"%d" % n, value=value, timestamp_ms=BASE_MS + n, partition=n % partitions)
+        yield DemoMessage(key=b"%d" % n, value=value, timestamp_ms=BASE_MS + n, partition=n % partitions)
 
 
 def assert_same(bootstrap: str, topic: str, target: str) -> None:
     source, restored = read_topic(bootstrap, topic), read_topic(bootstrap, target)
     for partition in restored:
         assert len(set(values(restored, partition))) == len(restored[partition])
-    comparison = compare(topic, source, restored)
+    comparison = compare_readings(topic, source, restored)
     assert comparison.identical, comparison.difference[:1000]
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupFailure
-from offsite.kafka.log_ends import LogEnds
+from offsite.kafka.log_ends import LogEndReader
 from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.errors import LeaderUnavailable, NoConsistentCut
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
@@ -340,13 +340,13 @@ def group_logs(groups: Groups) -> range:
 
 def amid_the_last_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Between the look at the coordinators before the third reading and its ends."""
-    ask, asked = LogEnds.ask, []
+    ask, asked = LogEndReader.ask, []
 
-    def counted(ends: LogEnds) -> object:
+    def counted(ends: LogEndReader) -> object:
         if any(not key.topic.startswith("__") for key in ends._wanted):
             asked.append(ends)
             if len(asked) == 1 + ROW:  # the first warms up
                 act()
         return ask(ends)
 
-    monkeypatch.setattr(LogEnds, "ask", counted)
+    monkeypatch.setattr(LogEndReader, "ask", counted)

@@ -21,8 +21,8 @@ from offsite.model.errors import NoConsistentCut
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
-from offsite.services.checkpoint.ask import ask
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.ask import request_checkpoint
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.checkpoint.status import Checkpoints
 from offsite.services.cluster import connect
 from offsite.services.restore.planned import prepare_restore
@@ -86,8 +86,8 @@ def back_up(groups: Groups, names: Names, *, is_new: bool) -> int:
 def take_checkpoint(groups: Groups) -> int:
     """The commit that carries a new checkpoint."""
     site = groups.site
-    asked = ask(site.backup, None)
-    server = Server(
+    asked = request_checkpoint(site.backup, None)
+    server = CheckpointServer(
         repository=site.repository,
         backup=site.backup,
         cluster=connect(groups.source.bootstrap, None),

@@ -15,7 +15,7 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.segments.segment import Compression, Segment
 from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.overview.status import read_status
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -50,8 +50,8 @@ def pair(site: Site) -> Pair:
     return Pair(broken=broken, sound=sound, segments=segments, folder=Path(site.repository.store.url))
 
 
-def numbered(start: int, end: int) -> list[Message]:
-    return [Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end)]
+def numbered(start: int, end: int) -> list[DemoMessage]:
+    return [DemoMessage(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end)]
 
 
 def object_path(pair: Pair, *, index: bool = False) -> Path:

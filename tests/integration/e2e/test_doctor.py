@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from offsite.model.errors import KafkaUnavailable, NoRepository
-from offsite.sandbox import SandboxInfo, Settings
+from offsite.sandbox import SandboxInfo, SandboxSettings
 from offsite.sandbox.ports import free_ports
 from offsite.stores.open_store import open_store
 from tests.integration.e2e.command import Finished, clean_environment, command, offsite, succeed
@@ -61,7 +61,7 @@ def test_what_is_sound_is_found_so_and_left_as_it_was(broker: SandboxInfo, repos
 def test_a_name_that_nobody_resolves_is_told_with_its_broker(tmp_path: Path) -> None:
     port = free_ports(1)[0]
     properties = {"advertised.listeners": f"PLAINTEXT://broker.invalid:{port}"}
-    with running(tmp_path / "kafka", Settings(properties=properties)) as (_, info):
+    with running(tmp_path / "kafka", SandboxSettings(properties=properties)) as (_, info):
         done = offsite("doctor", "--bootstrap", info.bootstrap, "--no-spark", "-o", "json")
     assert done.exit_code == KafkaUnavailable.exit_code
     advertised = told(done)["kafka.advertised"]

@@ -12,7 +12,7 @@ import pytest
 
 from offsite.model.selections.rename import Renames
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.drill.run import PREFIX, scratch_names
 from tests.integration.e2e.command import files_under, offsite, start, succeed
 from tests.integration.e2e.site import produce_to
@@ -48,8 +48,8 @@ def drilled(broker: SandboxInfo, tmp_path_factory: pytest.TempPathFactory) -> Dr
     return Drilled(Cluster(broker.bootstrap), tmp_path_factory.mktemp("drilled") / "repository")
 
 
-def _message(number: int, *, partition: int = 0) -> Message:
-    return Message(key=b"k", value=VALUE % ((number,) * 40), timestamp_ms=BASE_MS + number, partition=partition)
+def _message(number: int, *, partition: int = 0) -> DemoMessage:
+    return DemoMessage(key=b"k", value=VALUE % ((number,) * 40), timestamp_ms=BASE_MS + number, partition=partition)
 
 
 def test_a_drill_proves_the_backup_and_leaves_only_its_report(drilled: Drilled, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import compare, read_topic
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import compare_readings, read_topic
 from offsite.spark.choice import SparkChoice
 from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
@@ -35,7 +35,8 @@ def s3_endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def topic(broker: SandboxInfo) -> str:
     name = Cluster(broker.bootstrap).make_topic(partitions=2)
     messages = (
-        Message(key=b"%d" % n, value=b"%d " % n * 200, timestamp_ms=BASE_MS + n, partition=n % 2) for n in range(5000)
+        DemoMessage(key=b"%d" % n, value=b"%d " % n * 200, timestamp_ms=BASE_MS + n, partition=n % 2)
+        for n in range(5000)
     )
     produce_to(broker.bootstrap, name, messages)
     return name
@@ -55,7 +56,7 @@ def test_a_cluster_with_tls_and_sasl_is_backed_up_and_restored(
 ) -> None:
     bootstrap, properties = secure_broker.info.listeners["PLAINTEXT"], tmp_path / "client.properties"
     name = Cluster(bootstrap).make_topic()
-    produce_to(bootstrap, name, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    produce_to(bootstrap, name, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     properties.write_text(
         f"bootstrap.servers={secure_broker.info.listeners['SASL_SSL']}\n"
@@ -92,5 +93,5 @@ def assert_round_trip(
     target = new_name(topic)
     restore = ["restore", "run", *cluster, "--backup", "b", "--rename", f"{topic}={target}", "--yes"]
     succeed(*restore, environment=where)
-    comparison = compare(topic, read_topic(bootstrap, topic), read_topic(bootstrap, target))
+    comparison = compare_readings(topic, read_topic(bootstrap, topic), read_topic(bootstrap, target))
     assert comparison.identical, comparison.difference[:1000]

@@ -16,7 +16,7 @@ import pytest
 
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.command import start, succeed
 from tests.integration.e2e.site import new_name, produce_to
 from tests.integration.kafka.cluster import Cluster
@@ -36,7 +36,7 @@ def producing(bootstrap: str, topics: list[str]) -> Iterator[None]:
         numbers = iter(range(1 << 40))
         while not ended.wait(0.05):
             for topic in topics:
-                messages = (Message(key=b"%d" % n, value=b"v" * 100, timestamp_ms=BASE_MS + n) for n in numbers)
+                messages = (DemoMessage(key=b"%d" % n, value=b"v" * 100, timestamp_ms=BASE_MS + n) for n in numbers)
                 produce_to(bootstrap, topic, [next(messages) for _ in range(BATCH)])
 
     thread = threading.Thread(target=produce, daemon=True)
@@ -95,7 +95,7 @@ def test_it_follows_until_it_is_told_to_stop_and_new_topics_join(
         wait_until(lambda: head_commit(names) >= 3, "three commits")
         late = f"{pattern[:-1]}late"
         cluster.admin.create_topics([NewTopic(name=late, partitions=2)])
-        produce_to(broker.bootstrap, late, [Message(key=b"k", value=b"late", timestamp_ms=BASE_MS)])
+        produce_to(broker.bootstrap, late, [DemoMessage(key=b"k", value=b"late", timestamp_ms=BASE_MS)])
         before = head_commit(names)
         wait_until(lambda: head_commit(names) >= before + 3, "three more")
         running.send_signal(signal.SIGTERM)

@@ -12,7 +12,7 @@ from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts
-from offsite.services.demo.data import Message
+from offsite.services.demo.data import DemoMessage
 from offsite.services.groups.run import find_change, undo_groups
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -92,12 +92,12 @@ def test_a_restore_killed_while_it_commits_groups_goes_on_and_can_be_undone(
 def test_a_restore_as_of_a_time_puts_groups_where_they_stood_then(groups: Groups) -> None:
     topic, group = new_topic(groups), f"timed-{new_group()}"
     now_ms = groups.site.repository.store.now_ms()
-    groups.site.produce(topic, [Message(key=b"k", value=b"%d" % n, timestamp_ms=now_ms) for n in range(5)])
+    groups.site.produce(topic, [DemoMessage(key=b"k", value=b"%d" % n, timestamp_ms=now_ms) for n in range(5)])
     commit(groups.source, group, Position(topic, 0, 2))
     then_ms = groups.site.repository.store.now_ms() + 1
     wait_until(lambda: groups.site.repository.store.now_ms() > then_ms)
     commit(groups.source, group, Position(topic, 0, 5))
-    groups.site.produce(topic, [Message(key=b"k", value=b"late", timestamp_ms=then_ms + 1000)])
+    groups.site.produce(topic, [DemoMessage(key=b"k", value=b"late", timestamp_ms=then_ms + 1000)])
     groups.back_up(topic, history=True)
     target = f"{topic}-then"
     request = RestoreRequest(

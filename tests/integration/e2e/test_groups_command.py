@@ -8,7 +8,7 @@ import pytest
 
 from offsite.cli.output import EXIT_PARTIAL
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.group_site import client
 from tests.integration.e2e.site import BACKUP, Site, new_name
@@ -26,7 +26,7 @@ class Shop:
         self.group = f"{GROUP} {next(_numbers)}"
         self.topic = site.make_topic()
         self.target = new_name(self.topic)
-        site.produce(self.topic, [Message(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(10)])
+        site.produce(self.topic, [DemoMessage(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(10)])
         site.delete_before(self.topic, 4)
         self.commit(self.topic, 6)
         site.back_up(self.topic)

@@ -20,7 +20,7 @@ from offsite.model.selections.selection import GroupPatterns, parse_selection
 from offsite.model.time import format_time
 from offsite.services.archives.export_job import open_target
 from offsite.services.archives.export_plan import ExportRequest, plan_export
-from offsite.services.demo.data import BASE_MS, DAY_MS, Message
+from offsite.services.demo.data import BASE_MS, DAY_MS, DemoMessage
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -74,7 +74,7 @@ class Anew:
 def written(site: Site, topic: str, name: bytes, count: int) -> list[bytes]:
     wanted = [b"%s %d" % (name, n) for n in range(count)]
     now_ms = SystemClock().now_ms()
-    site.produce(topic, [Message(key=b"k", value=value, timestamp_ms=now_ms) for value in wanted])
+    site.produce(topic, [DemoMessage(key=b"k", value=value, timestamp_ms=now_ms) for value in wanted])
     return wanted
 
 
@@ -162,7 +162,7 @@ def test_commands_name_the_ones_left_aside_and_take_one(anew: Anew) -> None:
 
 def test_a_topic_filled_again_with_its_old_records_is_refused_where_dates_do_not_tell(site: Site) -> None:
     topic = site.make_topic()
-    records = [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS + n * DAY_MS) for n in range(5)]
+    records = [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS + n * DAY_MS) for n in range(5)]
     site.produce(topic, records)
     site.back_up(topic)
     site.cluster.admin.delete_topics([topic])

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import offsite
 from offsite.model.errors import BackupNotFound, BadOption, RepositoryExists
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.truth import compare, read_topic
+from offsite.services.demo.truth import compare_readings, read_topic
 from tests.integration.e2e.site import produce_to
 from tests.integration.e2e.test_proof import messages
 from tests.integration.kafka.cluster import Cluster
@@ -43,7 +43,7 @@ def test_a_program_backs_up_looks_and_restores_on_its_own_spark(
     restored = backup.restore(**words)  # type: ignore[arg-type]
     assert restored.verified
     again = read_topic(cluster.bootstrap, f"{topic}-again")
-    assert compare(topic, read_topic(cluster.bootstrap, topic), again).identical
+    assert compare_readings(topic, read_topic(cluster.bootstrap, topic), again).identical
     table = backup.to_df(spark, topics=[topic], startingOffset=5)
     assert table.where("value is not null").count() == 35
     exported = backup.export(str(tmp_path / "archive"), format="kafka-backup", topics=[topic])

@@ -18,7 +18,7 @@ from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.run import run_restore
@@ -70,7 +70,7 @@ def filled(site: Site, *, size_bytes: int, value: bytes) -> str:
     topic = site.make_topic(partitions=PARTITIONS)
     count = size_bytes // VALUE_BYTES
     messages = (
-        Message(key=b"", value=value or os.urandom(VALUE_BYTES), timestamp_ms=BASE_MS, partition=n % PARTITIONS)
+        DemoMessage(key=b"", value=value or os.urandom(VALUE_BYTES), timestamp_ms=BASE_MS, partition=n % PARTITIONS)
         for n in range(count)
     )
     site.produce(topic, messages)

@@ -16,7 +16,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.overview.contents import show_backup
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name, values
 from tests.integration.e2e.transactions import begun, with_transaction
@@ -25,9 +25,9 @@ from tests.integration.kafka.cluster import wait_until
 BATCH = 100
 
 
-def numbered(start: int, end: int, *, partition: int = 0) -> Iterable[Message]:
+def numbered(start: int, end: int, *, partition: int = 0) -> Iterable[DemoMessage]:
     return (
-        Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n, partition=partition)
+        DemoMessage(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n, partition=partition)
         for n in range(start, end)
     )
 
@@ -111,14 +111,14 @@ def test_a_compacted_topic_whose_tail_was_cleaned_comes_back(site: Site) -> None
         min_cleanable_dirty_ratio="0.01",
         delete_retention_ms="0",
     )
-    keyed = [Message(key=b"%d" % (n % 50), value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(3000)]
+    keyed = [DemoMessage(key=b"%d" % (n % 50), value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(3000)]
     for first in range(0, 3000, BATCH):
         site.produce(topic, keyed[first : first + BATCH])
-    tombstones = [Message(key=b"%d" % n, value=None, timestamp_ms=BASE_MS + 3000 + n) for n in range(25)]
+    tombstones = [DemoMessage(key=b"%d" % n, value=None, timestamp_ms=BASE_MS + 3000 + n) for n in range(25)]
     site.produce(topic, tombstones)
 
     def cleaned() -> bool:
-        site.produce(topic, [Message(key=b"tick", value=b"x", timestamp_ms=BASE_MS + 4000)])
+        site.produce(topic, [DemoMessage(key=b"tick", value=b"x", timestamp_ms=BASE_MS + 4000)])
         return len(site.read(topic)[0]) < 60
 
     wait_until(cleaned, limit_s=90)

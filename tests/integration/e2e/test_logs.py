@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import offsite, succeed
 from tests.integration.e2e.site import produce_to
@@ -19,7 +19,7 @@ LINE = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR) \w+( \w+=(\"(\\.|[^\"\\])*\"|[^ \"]+))*"
 )
 KEY, VALUE, HEADER = b"a-key-of-a-record", b"a-value-of-a-record", b"a-header-of-a-record"
-MESSAGES = [Message(key=KEY, value=VALUE, headers=[("h", HEADER)], timestamp_ms=BASE_MS)]
+MESSAGES = [DemoMessage(key=KEY, value=VALUE, headers=[("h", HEADER)], timestamp_ms=BASE_MS)]
 
 
 def properties(broker: SecureBroker, folder: Path, password: str) -> Path:

@@ -11,8 +11,8 @@ import pytest
 
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.size import KIB, MIB
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.groups.restored_offsets import restored_offsets
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.groups.restored_offsets import load_restored_offsets
 from offsite.services.groups.run import GroupsRequest, apply_groups, find_change, prepare_groups, undo_groups
 from tests.integration.e2e.site import Site, new_name
 
@@ -37,7 +37,9 @@ def peak_bytes() -> int:
 def test_a_million_offsets_are_saved_and_put_in_place_within_a_minute(site: Site) -> None:
     topic = site.make_topic(partitions=PARTITIONS)
     for partition in range(PARTITIONS):
-        messages = (Message(key=b"k", value=b"v", timestamp_ms=BASE_MS, partition=partition) for _ in range(RECORDS))
+        messages = (
+            DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS, partition=partition) for _ in range(RECORDS)
+        )
         site.produce(topic, messages)
     rows = [CommittedOffset(partition, partition % (RECORDS + 1), 0, "") for partition in range(PARTITIONS)]
     offsets = (TopicOffsets.of(topic, rows),)
@@ -60,7 +62,7 @@ def test_a_million_offsets_are_saved_and_put_in_place_within_a_minute(site: Site
     print(taken_s, f"{(peak_bytes() - before_bytes) / MIB:.0f} MiB more")  # noqa: T201  # figures for the report
     assert sum(taken_s.values()) < LIMIT_S, taken_s
     assert peak_bytes() - before_bytes < GROWTH_MAX_BYTES
-    target = restored_offsets(site.backup, restore).topics[topic].target
+    target = load_restored_offsets(site.backup, restore).topics[topic].target
     listed = [each for each in admin.groups.list() if each.group == names[-1]]
     found = {each.topic: each.by_partition() for each in admin.groups.offsets(listed).groups[names[-1]].topics}
     assert found[target] == found[topic] == {row.partition: row.offset for row in rows}

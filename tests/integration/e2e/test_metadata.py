@@ -21,7 +21,7 @@ from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.demo.truth import read_topic
 from offsite.services.overview.contents import show_backup
 from offsite.services.restore.cluster_settings import PARTS, AppliedMetadata, parse_metadata
@@ -69,7 +69,7 @@ def source(secure_broker: SecureBroker, tmp_path: Path, spark: Runner) -> Site:
     admin = site.cluster.admin
     if SCHEMAS not in admin.topics():
         admin.create_topics([NewTopic(name=SCHEMAS, partitions=1, configs={"cleanup.policy": "compact"})])
-        site.produce(SCHEMAS, [Message(key=key, value=value, timestamp_ms=BASE_MS) for key, value in REGISTRY])
+        site.produce(SCHEMAS, [DemoMessage(key=key, value=value, timestamp_ms=BASE_MS) for key, value in REGISTRY])
         assert admin.create_acls([ORDERS]) == admin.set_client_quotas([QUOTA]) == [""]
         wait_until(lambda: ORDERS in admin.acls() and QUOTA in admin.client_quotas())
     return site
@@ -140,7 +140,7 @@ def test_a_topic_whose_settings_may_not_be_read_any_more_goes_on_with_the_last_o
     allowed = ("READ", "DESCRIBE")
     source.cluster.add_acls(*(replace(ORDERS, resource=topic, principal="User:alice", operation=o) for o in allowed))
     for each in (topic, other):
-        source.produce(each, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+        source.produce(each, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     denied = back_up(Site(as_alice(secure_broker), source.repository, source.spark))
     assert (denied.records, denied.unread_topics, denied.failed, denied.complete) == (2, (topic,), (), False)
     (shape,) = [each for each in source.backup.state().topics.values() if each.topic == topic]
@@ -264,7 +264,7 @@ def test_rules_on_a_topic_follow_its_new_name(source: Site) -> None:
 
 def test_schemas_come_back_first_with_the_topics_that_need_them(source: Site, elsewhere: Cluster) -> None:
     topic = source.make_topic()
-    source.produce(topic, [Message(key=b"k", value=b"\0\0\0\0\1v", timestamp_ms=BASE_MS)])
+    source.produce(topic, [DemoMessage(key=b"k", value=b"\0\0\0\0\1v", timestamp_ms=BASE_MS)])
     back_up(source, topic)
     prepared = prepare(source, elsewhere)
     assert [each.source.topic for each in prepared.plan.topics] == [SCHEMAS, topic]
@@ -276,7 +276,7 @@ def test_schemas_come_back_first_with_the_topics_that_need_them(source: Site, el
 
 def test_schemas_in_use_on_their_own_cluster_are_left_alone_unless_they_are_named(source: Site) -> None:
     topic = source.make_topic()
-    source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    source.produce(topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     back_up(source, topic)
     renames = parse_renames([f"{topic}={new_name(topic)}"])
     result = restore(source, source.cluster, renames=renames)
@@ -296,7 +296,7 @@ def test_schemas_of_another_cluster_s_registry_are_never_mixed_with_its_own(sour
 def test_what_the_target_cannot_have_is_left_out_by_name(source: Site, elsewhere: Cluster) -> None:
     """A cluster with tiered storage, three brokers and another release, as a smaller one takes its backup."""
     topic = source.make_topic()
-    source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    source.produce(topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     back_up(source, topic)
     prepared = prepare(source, elsewhere, topic)
     (planned,) = prepared.plan.topics
@@ -315,7 +315,7 @@ def test_what_the_target_cannot_have_is_left_out_by_name(source: Site, elsewhere
 def test_a_restore_that_may_not_write_is_refused_before_it_begins(source: Site, secure_broker: SecureBroker) -> None:
     topic = source.make_topic()
     target, made = new_name(topic), new_name(topic)
-    source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    source.produce(topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     back_up(source, topic)
     admin = source.cluster.admin
     admin.create_topics([NewTopic(name=target, partitions=1, configs={"message.timestamp.type": "LogAppendTime"})])
@@ -339,7 +339,7 @@ def test_what_may_not_be_written_into_a_topic_just_made_is_known_before_the_firs
     """Brokers tell of rights on topics that exist only."""
     topic = source.make_topic()
     target = new_name(topic)
-    source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    source.produce(topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     back_up(source, topic)
     allowed = ("CREATE", "READ", "DESCRIBE_CONFIGS")
     rules = [replace(ORDERS, resource=target, principal="User:alice", operation=each) for each in allowed]

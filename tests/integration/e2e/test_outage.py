@@ -16,8 +16,8 @@ from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox
 from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import compare
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import compare_readings
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
@@ -48,9 +48,9 @@ class Outages(PassingRunner):
             starting.join()
 
 
-def numbered(start: int, end: int, *, partition: int = 0) -> list[Message]:
+def numbered(start: int, end: int, *, partition: int = 0) -> list[DemoMessage]:
     return [
-        Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n, partition=partition)
+        DemoMessage(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n, partition=partition)
         for n in range(start, end)
     ]
 
@@ -77,7 +77,7 @@ def test_a_backup_and_a_restore_go_on_over_a_broker_that_dies(
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
     result = run_restore(prepared, cluster=site.cluster, runner=site.spark)
     assert (result.records, result.verified) == (4100, True)
-    comparison = compare(topic, site.read(topic), site.read(target), offsets=True)
+    comparison = compare_readings(topic, site.read(topic), site.read(target), offsets=True)
     assert comparison.identical, comparison.difference[:1000]
 
 

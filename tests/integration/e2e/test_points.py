@@ -15,8 +15,8 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partitions
 from offsite.model.time import format_time
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import Reading
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import TopicRecords
 from offsite.services.restore.plan_report import RestorePlanReport, report_plan
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -29,7 +29,7 @@ from tests.integration.kafka.cluster import wait_until
 SEED = 20261121
 
 
-def restored(site: Site, topic: str, **request: object) -> Reading:
+def restored(site: Site, topic: str, **request: object) -> TopicRecords:
     target = new_name(topic)
     renames = parse_renames([f"{topic}={target}"])
     wanted = RestoreRequest(selection=parse_selection([topic]), renames=renames, **request)  # type: ignore[arg-type]
@@ -38,10 +38,10 @@ def restored(site: Site, topic: str, **request: object) -> Reading:
     return site.read(target)
 
 
-def shuffled(count: int) -> list[Message]:
+def shuffled(count: int) -> list[DemoMessage]:
     """Times that rise and fall, some of them the same."""
     offsets_ms = [random.Random(SEED).randrange(count) for _ in range(count)]
-    return [Message(key=b"%d" % n, value=b"%d" % n, timestamp_ms=BASE_MS + t) for n, t in enumerate(offsets_ms)]
+    return [DemoMessage(key=b"%d" % n, value=b"%d" % n, timestamp_ms=BASE_MS + t) for n, t in enumerate(offsets_ms)]
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
@@ -151,7 +151,7 @@ def test_a_relative_time_is_read_once_and_remembered_for_the_run_that_continues(
     topic, target = site.make_topic(), new_name("target")
     now_ms = site.repository.store.now_ms()
     times_ms = range(now_ms - 60_000, now_ms + 60_000, 100)
-    site.produce(topic, [Message(key=b"k", value=b"%d" % each, timestamp_ms=each) for each in times_ms])
+    site.produce(topic, [DemoMessage(key=b"k", value=b"%d" % each, timestamp_ms=each) for each in times_ms])
     site.back_up(topic)
     request = RestoreRequest(
         selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), at="20s-ago"
@@ -194,8 +194,8 @@ def planned(site: Site, topic: str, **request: object) -> RestorePlanReport:
     return report_plan(prepare_restore(site.backup, site.cluster.admin, wanted))
 
 
-def numbered(start: int, end: int, *, partition: int = 0) -> Sequence[Message]:
+def numbered(start: int, end: int, *, partition: int = 0) -> Sequence[DemoMessage]:
     return [
-        Message(key=b"%d" % n, value=b"%d" % n, timestamp_ms=BASE_MS + n, partition=partition)
+        DemoMessage(key=b"%d" % n, value=b"%d" % n, timestamp_ms=BASE_MS + n, partition=partition)
         for n in range(start, end)
     ]

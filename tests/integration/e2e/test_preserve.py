@@ -6,7 +6,7 @@ from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.demo.truth import read_topic
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site
@@ -146,5 +146,5 @@ def compacted_topic(site: Site, *, rounds: int) -> str:
     return topic
 
 
-def keyed(key: int, value: bytes, *, time_ms: int = BASE_MS) -> Message:
-    return Message(key=b"%d" % key, value=value, timestamp_ms=time_ms)
+def keyed(key: int, value: bytes, *, time_ms: int = BASE_MS) -> DemoMessage:
+    return DemoMessage(key=b"%d" % key, value=value, timestamp_ms=time_ms)

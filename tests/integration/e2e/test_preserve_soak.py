@@ -13,7 +13,7 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import Bug, OffsiteError
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import wait_until
@@ -56,9 +56,9 @@ def write_transactions(site: Site, where: TopicPartition, count: int) -> None:
     log = LogWriter(router, where, at=0, unexpected=_unexpected, guard=lambda: None)
     for first in range(0, count, AT_ONCE):
         for number, slot in enumerate(slots, start=first):
-            log.batch(encode([_record(number, 0), _record(number, 1)]), 2, slot.producer)
+            log.send_batch(encode([_record(number, 0), _record(number, 1)]), 2, slot.producer)
         for number, slot in enumerate(slots, start=first):
-            log.outcomes([transactions.outcome(slot, committed=number % 10 != 0)])
+            log.send_outcomes([transactions.outcome(slot, committed=number % 10 != 0)])
             transactions.begin()
     log.flush()
     log.close()
@@ -78,7 +78,7 @@ def compacted_topic(site: Site) -> str:
 
     def is_compacted() -> bool:
         nonlocal end
-        site.produce(topic, [Message(key=b"", value=b"another segment", timestamp_ms=BASE_MS + 10_000 + end)])
+        site.produce(topic, [DemoMessage(key=b"", value=b"another segment", timestamp_ms=BASE_MS + 10_000 + end)])
         end += 1
         return len(site.read(topic)[0]) < OFFSETS // KEPT_EACH + 1_000
 
@@ -86,10 +86,10 @@ def compacted_topic(site: Site) -> str:
     return topic
 
 
-def _keyed(count: int) -> Iterator[Message]:
+def _keyed(count: int) -> Iterator[DemoMessage]:
     for number in range(count):
         key = b"%d" % number if number % KEPT_EACH == 0 else b""
-        yield Message(key=key, value=b"record %d" % number, timestamp_ms=BASE_MS)
+        yield DemoMessage(key=key, value=b"record %d" % number, timestamp_ms=BASE_MS)
 
 
 def _record(number: int, part: int) -> Record:

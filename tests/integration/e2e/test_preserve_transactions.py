@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from offsite.log.offset_vector import parse_before
 from offsite.model.selections.rename import parse_renames
-from offsite.services.demo.data import Message, produce
+from offsite.services.demo.data import DemoMessage, produce
 from offsite.services.demo.truth import read_topic
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site, new_name
@@ -118,7 +118,7 @@ def replay_source(site: Site, topic: str, count: int) -> tuple[int, int]:
     return sum(outcomes), len(outcomes) - sum(outcomes)
 
 
-def one(number: int) -> Iterable[Message]:
+def one(number: int) -> Iterable[DemoMessage]:
     return messages(number, number + 1)
 
 

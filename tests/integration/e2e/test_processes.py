@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.command import offsite, started, succeed
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster
@@ -19,7 +19,7 @@ HELP_LIMIT_S = 3.0  # on a machine that runs other tests as well; alone it is 0.
 @pytest.fixture(scope="module")
 def ends(broker: SandboxInfo, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     repository, topic = tmp_path_factory.mktemp("quick") / "repository", Cluster(broker.bootstrap).make_topic()
-    produce_to(broker.bootstrap, topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    produce_to(broker.bootstrap, topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     environment = {"OFFSITE_REPO": str(repository), "OFFSITE_BOOTSTRAP": broker.bootstrap}
     succeed("init", environment=environment)
     succeed("backup", "run", "--backup", "b", "--topics", topic, environment=environment)

@@ -19,7 +19,7 @@ from offsite.repository.restores.outcome import get_outcome
 from offsite.services.compare.expected import ExpectedTopic, expected_topics
 from offsite.services.compare.partitions import Proof, prove
 from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -34,7 +34,7 @@ CHANGED = 1234
 HEADERS = (("trace", b"1"), ("trace", b"2"), ("empty", None))
 
 
-def message(number: int, **changes: object) -> Message:
+def message(number: int, **changes: object) -> DemoMessage:
     fields = {
         "key": b"%d" % (number % 100),
         "value": b"value %d" % number,
@@ -42,14 +42,14 @@ def message(number: int, **changes: object) -> Message:
         "headers": HEADERS,
         "partition": 0,
     }
-    return Message(**(fields | changes))  # type: ignore[arg-type]
+    return DemoMessage(**(fields | changes))  # type: ignore[arg-type]
 
 
-def messages(count: int = COUNT) -> list[Message]:
+def messages(count: int = COUNT) -> list[DemoMessage]:
     return [message(number) for number in range(count)]
 
 
-def write(site: Site, topic: str, found: Iterable[Message], **client: object) -> None:
+def write(site: Site, topic: str, found: Iterable[DemoMessage], **client: object) -> None:
     """In this very order, even where a new topic makes the client try again."""
     site.produce(topic, found, enable_idempotence=True, **client)
 
@@ -106,7 +106,7 @@ def test_a_copy_made_by_another_client_is_proven_record_by_record(site: Site) ->
     assert (proof.verified, partition.records, partition.decoded_records) == (True, COUNT, COUNT)
 
 
-Edit = Callable[[list[Message]], None]
+Edit = Callable[[list[DemoMessage]], None]
 
 
 def change(**fields: object) -> Edit:

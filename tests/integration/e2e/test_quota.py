@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offsite.model.cluster_settings import ClientQuota, QuotaEntity
 from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.spark.runner import RunProgress
 from tests.integration.e2e.site import Site
 
@@ -20,7 +20,7 @@ def test_a_backup_under_a_quota_holds_every_record_and_says_what_held_it_back(si
         site.produce(
             topic,
             (
-                Message(key=b"%d" % n, value=VALUE, timestamp_ms=BASE_MS + n, partition=partition)
+                DemoMessage(key=b"%d" % n, value=VALUE, timestamp_ms=BASE_MS + n, partition=partition)
                 for n in range(RECORDS)
             ),
             batch_num_messages=10,

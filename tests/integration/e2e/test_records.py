@@ -13,7 +13,7 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.size import MIB
-from offsite.services.demo.data import BASE_MS, DAY_MS, Header, Message
+from offsite.services.demo.data import BASE_MS, DAY_MS, DemoMessage, Header
 from offsite.services.restore.plan_report import report_plan
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.site import Site, new_name
@@ -31,10 +31,10 @@ def test_all_pairs_of_keys_and_values_come_back(site: Site) -> None:
     assert site.assert_comes_back(topic).records == 16
 
 
-def pairs() -> Sequence[Message]:
+def pairs() -> Sequence[DemoMessage]:
     """Key and value each missing, empty, tiny and large."""
     fields = (None, b"", b"x", random.Random(1).randbytes(MIB))
-    return [Message(key=key, value=value, timestamp_ms=BASE_MS) for key, value in product(fields, fields)]
+    return [DemoMessage(key=key, value=value, timestamp_ms=BASE_MS) for key, value in product(fields, fields)]
 
 
 HEADERS: dict[str, Sequence[Header]] = {
@@ -51,12 +51,14 @@ HEADERS: dict[str, Sequence[Header]] = {
 
 
 @pytest.fixture(scope="module")
-def header_lists() -> Iterable[Message]:
-    return [Message(key=None, value=b"x", timestamp_ms=BASE_MS, headers=tuple(each)) for each in HEADERS.values()]
+def header_lists() -> Iterable[DemoMessage]:
+    return [DemoMessage(key=None, value=b"x", timestamp_ms=BASE_MS, headers=tuple(each)) for each in HEADERS.values()]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_headers_come_back_in_order_with_their_doubles(site: Site, header_lists: Iterable[Message], codec: str) -> None:
+def test_headers_come_back_in_order_with_their_doubles(
+    site: Site, header_lists: Iterable[DemoMessage], codec: str
+) -> None:
     topic = site.make_topic()
     site.produce(topic, header_lists, compression_type=codec)
     site.back_up(topic)
@@ -101,7 +103,7 @@ def test_odd_times_in_one_batch_come_back(site: Site, times_ms: Sequence[int]) -
 
 @pytest.mark.parametrize("offsets", ["preserve", "translate"])
 def test_every_kind_of_record_is_the_same_on_another_cluster(
-    copy: Copy, header_lists: Iterable[Message], offsets: str
+    copy: Copy, header_lists: Iterable[DemoMessage], offsets: str
 ) -> None:
     """Nothing of the log is missing: old and new offsets are the same ones."""
     site = copy.site
@@ -118,7 +120,7 @@ def test_every_kind_of_record_is_the_same_on_another_cluster(
 
 def test_the_times_of_a_log_append_time_topic_are_kept_and_the_plan_says_what_will_show(site: Site) -> None:
     topic = site.make_topic(message_timestamp_type="LogAppendTime")
-    site.produce(topic, [Message(key=None, value=b"%d" % n, timestamp_ms=5) for n in range(50)])
+    site.produce(topic, [DemoMessage(key=None, value=b"%d" % n, timestamp_ms=5) for n in range(50)])
     site.back_up(topic)
     target = new_name(topic)
     (note,) = report_plan(site.prepare(topic, target)).notes
@@ -135,7 +137,7 @@ def test_all_codecs_mixed_in_one_partition_come_back(site: Site) -> None:
     for _ in range(3):
         for codec in CODECS:
             messages = (
-                Message(key=codec.encode(), value=b"%d " % n * 50, timestamp_ms=BASE_MS + n) for n in range(200)
+                DemoMessage(key=codec.encode(), value=b"%d " % n * 50, timestamp_ms=BASE_MS + n) for n in range(200)
             )
             site.produce(topic, messages, compression_type=codec)
     site.back_up(topic)
@@ -150,7 +152,7 @@ def test_a_batch_at_the_limit_comes_back_though_nobody_compresses_it_so_well_aga
     words = [noise.randbytes(noise.randrange(2, 9)).hex().encode() for _ in range(3000)]
     values = (b" ".join(noise.choices(words, k=60)) for _ in range(4000))
     dense = {"compression_type": "lz4", "compression_level": 12, "linger_ms": 60_000, "batch_size": LARGE}
-    messages = [Message(key=None, value=value, timestamp_ms=BASE_MS) for value in values]
+    messages = [DemoMessage(key=None, value=value, timestamp_ms=BASE_MS) for value in values]
     site.produce(topic, messages, message_max_bytes=LARGE, **dense)
     largest_bytes = max(batch.header.size_bytes for batch in site.cluster.read(site.cluster.whole(topic)))
     assert largest_bytes > MIB
@@ -174,7 +176,7 @@ def test_binary_values_come_back(site: Site) -> None:
         b'{"a":',
         b"\x00\x00\x00\x00\x01",
     ]
-    site.produce(topic, (Message(key=value, value=value, timestamp_ms=BASE_MS) for value in values))
+    site.produce(topic, (DemoMessage(key=value, value=value, timestamp_ms=BASE_MS) for value in values))
     site.back_up(topic)
     site.assert_comes_back(topic)
 
@@ -182,7 +184,7 @@ def test_binary_values_come_back(site: Site) -> None:
 def test_big_uncompressed_batches_come_back(site: Site) -> None:
     topic = site.make_topic()
     noise = random.Random(2)
-    messages = (Message(key=None, value=noise.randbytes(4000), timestamp_ms=BASE_MS + n) for n in range(4000))
+    messages = (DemoMessage(key=None, value=noise.randbytes(4000), timestamp_ms=BASE_MS + n) for n in range(4000))
     site.produce(topic, messages, batch_size=900_000, linger_ms=50, acks="all")
     site.back_up(topic)
     assert site.assert_comes_back(topic).records == 4000
@@ -210,8 +212,8 @@ def test_many_empty_cleaned_batches_are_passed_and_leave_their_offsets_free(copy
     copy.assert_the_same_log(topic)
 
 
-def keyed(n: int) -> Message:
-    return Message(key=b"the only key", value=b"%d" % n, timestamp_ms=BASE_MS + n)
+def keyed(n: int) -> DemoMessage:
+    return DemoMessage(key=b"the only key", value=b"%d" % n, timestamp_ms=BASE_MS + n)
 
 
 def record(offset: int, *, timestamp_ms: int = BASE_MS, headers: tuple[Header, ...] = ()) -> Record:

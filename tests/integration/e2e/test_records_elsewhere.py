@@ -20,7 +20,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.sandbox import SandboxInfo
 from offsite.services.cluster import Cluster as Connected
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.drill.run import PREFIX, Drill, DrillRequest
 from offsite.services.groups.restored_offsets import map_offset
 from offsite.services.groups.run import find_change, undo_groups
@@ -47,7 +47,7 @@ def media(broker: SandboxInfo, tmp_path: Path) -> Site:
     repository = Repository.init(open_store(str(tmp_path / "repository")))
     site = Site(Cluster(broker.bootstrap), repository, InlineRunner())
     topic = site.make_topic()
-    site.produce(topic, (Message(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(COUNT)))
+    site.produce(topic, (DemoMessage(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n) for n in range(COUNT)))
     commit(site.cluster, f"readers-of-{topic}", Position(topic, 0, 3))
     site.back_up(topic)
     return Site(site.cluster, replace(repository, store=DeniedStore(repository.store)), InlineRunner())
@@ -80,7 +80,7 @@ def topic_of(media: Site) -> str:
 
 
 def kept(media: Site, place: str) -> Backup:
-    return media.backup.keeping_records(open_store(place))
+    return media.backup.with_records_at(open_store(place))
 
 
 def prepared(media: Site, target: str, *, records: str | None, groups: bool = False) -> PlannedRestore:

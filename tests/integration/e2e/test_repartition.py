@@ -18,8 +18,8 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts
 from offsite.model.size import KIB
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import Reading
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import TopicRecords
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -49,7 +49,7 @@ def run(site: Site, prepared: PlannedRestore) -> RestoreResult:
     return run_restore(prepared, cluster=site.cluster, runner=site.spark)
 
 
-def produce_as_java(site: Site, topic: str, messages: Iterable[Message]) -> None:
+def produce_as_java(site: Site, topic: str, messages: Iterable[DemoMessage]) -> None:
     """Placed by key as Java's producer does it, and in order even where a new topic makes it try again."""
     settings = {"bootstrap.servers": site.cluster.bootstrap, "enable.idempotence": True, "linger.ms": 5}
     producer = Producer({**settings, "partitioner": "murmur2_random"})
@@ -58,10 +58,10 @@ def produce_as_java(site: Site, topic: str, messages: Iterable[Message]) -> None
     assert producer.flush(60) == 0
 
 
-def history(count: int, *, keys: int) -> list[Message]:
+def history(count: int, *, keys: int) -> list[DemoMessage]:
     rolls = random.Random(SEED)
     return [
-        Message(
+        DemoMessage(
             key=b"" if (k := rolls.randrange(keys)) == 0 else b"customer-%d" % k,
             value=None if n % 97 == 0 else b"%d" % n,
             timestamp_ms=BASE_MS + n,
@@ -71,7 +71,7 @@ def history(count: int, *, keys: int) -> list[Message]:
     ]
 
 
-def by_key(reading: Reading) -> Mapping[bytes | None, list[object]]:
+def by_key(reading: TopicRecords) -> Mapping[bytes | None, list[object]]:
     """What a key's records say, in order; that they all stand in one partition is checked on the way."""
     found, places = defaultdict(list), {}
     for partition, records in reading.items():
@@ -100,7 +100,10 @@ def test_a_record_without_a_key_is_refused_before_anything_is_made(site: Site) -
     topic = site.make_topic(partitions=2)
     site.produce(
         topic,
-        [Message(key=b"k", value=b"1", timestamp_ms=BASE_MS), Message(key=None, value=b"2", timestamp_ms=BASE_MS)],
+        [
+            DemoMessage(key=b"k", value=b"1", timestamp_ms=BASE_MS),
+            DemoMessage(key=None, value=b"2", timestamp_ms=BASE_MS),
+        ],
     )
     site.back_up(topic)
     target = new_name(topic)
@@ -112,7 +115,7 @@ def test_a_record_without_a_key_is_refused_before_anything_is_made(site: Site) -
 
 def test_records_without_a_key_go_round_when_asked_and_keyed_ones_stay_in_place(site: Site) -> None:
     topic = site.make_topic(partitions=2)
-    keyed = [Message(key=None if n % 4 else b"k", value=b"%d" % n, timestamp_ms=BASE_MS) for n in range(400)]
+    keyed = [DemoMessage(key=None if n % 4 else b"k", value=b"%d" % n, timestamp_ms=BASE_MS) for n in range(400)]
     site.produce(topic, keyed)
     site.back_up(topic)
     target = new_name(topic)

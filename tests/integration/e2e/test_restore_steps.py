@@ -24,7 +24,7 @@ from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
 from offsite.services.cluster import Cluster
-from offsite.services.demo.truth import compare
+from offsite.services.demo.truth import compare_readings
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -145,7 +145,7 @@ def test_a_restore_that_dies_after_any_step_is_finished_by_the_same_request(site
             break  # it died after its report, the last step
         result = restore(site, site.backup, request, Steps(-1))
         assert (result.verified, result.findings) == (True, ())
-        comparison = compare(topic, source, site.read(target), offsets=offsets == "preserve")
+        comparison = compare_readings(topic, source, site.read(target), offsets=offsets == "preserve")
         assert comparison.identical, (last, comparison.difference[:500])
         assert has_ended(site, target)
         assert result.groups is not None

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup.planned import planning_again
+from offsite.services.backup.planned import make_replan
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
 from offsite.services.demo.truth import read_topic
@@ -65,7 +65,7 @@ def test_a_transaction_over_the_early_commit(
     behind_the_readings(monkeypatch, pay_and_delete)
     site = groups.site
     plan = groups.plan(payments.orders, payments.paid, other)
-    real = planning_again(
+    real = make_replan(
         site.repository,
         groups.source.admin,
         BackupRequest(backup=BACKUP, selection=None, groups=ALL_GROUPS),
@@ -80,7 +80,7 @@ def test_a_transaction_over_the_early_commit(
         return real(*arguments)
 
     result = run_backup(
-        plan, repository=site.repository, kafka=groups.source.config, runner=InlineRunner(), again=again
+        plan, repository=site.repository, kafka=groups.source.config, runner=InlineRunner(), replan=again
     )
     assert (result.commits, result.no_cut) == (2, "")
     request = RestoreRequest(

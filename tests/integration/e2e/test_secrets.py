@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import started
@@ -28,7 +28,7 @@ from tests.integration.kafka.cluster import Cluster
 from tests.s3_servers import ENVIRONMENT, moto_server
 from tests.spark_cluster import standalone_cluster
 
-MESSAGES = [Message(key=b"%d" % n, value=b"v" * 500, timestamp_ms=BASE_MS + n) for n in range(2000)]
+MESSAGES = [DemoMessage(key=b"%d" % n, value=b"v" * 500, timestamp_ms=BASE_MS + n) for n in range(2000)]
 
 pytestmark = pytest.mark.xdist_group("spark-cluster")
 

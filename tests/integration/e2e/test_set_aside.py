@@ -17,9 +17,9 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaUnreachable, OffsiteError, TargetMismatch
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
-from offsite.repository.restores.topic_settings import TopicAside, get_aside
+from offsite.repository.restores.topic_settings import SetAsideSettings, get_aside
 from offsite.services.cluster import Cluster
-from offsite.services.demo.data import BASE_MS, DAY_MS, Message
+from offsite.services.demo.data import BASE_MS, DAY_MS, DemoMessage
 from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
@@ -95,7 +95,7 @@ class Halves:
         prepared = self.prepare(target)
         store, layout, record = prepared.backup.store, prepared.layout, prepared.record
         put_own_record(store, layout, record)
-        asides = (TopicAside(topic=s.topic, meanwhile=s.meanwhile, originals=s.at_end) for s in record.settings)
+        asides = (SetAsideSettings(topic=s.topic, meanwhile=s.meanwhile, originals=s.at_end) for s in record.settings)
         put_own_aside(store, layout, tuple(asides))
         create_topics(self.admin, record.settings)
         wait_until(lambda: self.settings(target) != OWN)
@@ -110,7 +110,7 @@ def halves(site: Site) -> Halves:
     topic = site.make_topic(cleanup_policy="compact,delete", retention_ms="-1")
     for start in (0, HALF):
         messages = [
-            Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS) for n in range(start, start + HALF)
+            DemoMessage(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS) for n in range(start, start + HALF)
         ]
         site.produce(topic, messages)
         site.back_up(*() if start else (topic,))

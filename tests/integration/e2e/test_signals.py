@@ -18,7 +18,7 @@ import pytest
 from offsite.model.cluster_settings import ClientQuota, QuotaEntity
 from offsite.sandbox import SandboxInfo
 from offsite.services.cluster import connect
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.command import clean_environment, command, succeed
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster
@@ -56,7 +56,7 @@ class Place:
 def place(broker: SandboxInfo, tmp_path: Path) -> Iterator[Place]:
     repository, properties = tmp_path / "repository", tmp_path / "client.properties"
     topic = Cluster(broker.bootstrap).make_topic()
-    records = (Message(key=b"%d" % n, value=os.urandom(1000), timestamp_ms=BASE_MS + n) for n in range(1000))
+    records = (DemoMessage(key=b"%d" % n, value=os.urandom(1000), timestamp_ms=BASE_MS + n) for n in range(1000))
     produce_to(broker.bootstrap, topic, records, batch_num_messages=10)
     properties.write_text(f"bootstrap.servers={broker.bootstrap}\nclient.id={SLOW_CLIENT}\n")
     succeed("init", repository)

@@ -12,7 +12,7 @@ import pytest
 from offsite.cli.wiring import connect
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.spark.local.jvm import spark_home
 from tests.integration.e2e.command import clean_environment, offsite
 from tests.integration.e2e.site import produce_to
@@ -49,7 +49,7 @@ def test_spark_submit_runs_a_command_on_its_own_spark(broker: SandboxInfo, scrip
     repository = tmp_path / "repository"
     offsite("init", repository)
     connect(broker.bootstrap, None).admin.create_topics([NewTopic(name=topic, partitions=1)])
-    produce_to(broker.bootstrap, topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    produce_to(broker.bootstrap, topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     where = ("--repo", repository, "--backup", "b")
     done = submitted(script, "backup", "run", *where, "--bootstrap", broker.bootstrap, "--topics", topic, "-o", "json")
     assert done.returncode == 0, done.stdout

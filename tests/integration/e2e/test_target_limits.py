@@ -13,8 +13,8 @@ from offsite.model.errors import RestoreRefused, TargetMismatch, TargetNotEmpty
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.size import MIB
-from offsite.sandbox import Settings
-from offsite.services.demo.data import BASE_MS, DAY_MS, Message
+from offsite.sandbox import SandboxSettings
+from offsite.services.demo.data import BASE_MS, DAY_MS, DemoMessage
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -29,8 +29,8 @@ LARGE_BYTES = int(6.9 * MIB)
 LARGE_LIMIT = str(8 * MIB)
 
 
-def large() -> Message:
-    return Message(key=b"k", value=random.Random(3).randbytes(LARGE_BYTES), timestamp_ms=BASE_MS)
+def large() -> DemoMessage:
+    return DemoMessage(key=b"k", value=random.Random(3).randbytes(LARGE_BYTES), timestamp_ms=BASE_MS)
 
 
 def test_a_record_of_6_9_mb_comes_back_into_a_created_topic(site: Site) -> None:
@@ -50,11 +50,11 @@ def test_a_limit_the_source_no_longer_has_on_the_topic_is_kept_where_the_target_
     assert int(site.cluster.admin.topic_configs([target])[target]["max.message.bytes"]) > LARGE_BYTES
 
 
-SMALL = Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)
-FAR_AHEAD = Message(key=b"k", value=b"v", timestamp_ms=4_102_444_800_000)
-TOO_STRICT: dict[str, tuple[dict[str, str], Message]] = {
+SMALL = DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)
+FAR_AHEAD = DemoMessage(key=b"k", value=b"v", timestamp_ms=4_102_444_800_000)
+TOO_STRICT: dict[str, tuple[dict[str, str], DemoMessage]] = {
     "max.message.bytes": ({}, large()),
-    "cleanup.policy": ({"cleanup.policy": "compact"}, Message(key=None, value=b"v", timestamp_ms=BASE_MS)),
+    "cleanup.policy": ({"cleanup.policy": "compact"}, DemoMessage(key=None, value=b"v", timestamp_ms=BASE_MS)),
     "retention.ms": ({"retention.ms": "1000"}, SMALL),
     "retention.bytes": ({"retention.bytes": "50"}, SMALL),
 }
@@ -62,7 +62,7 @@ TOO_STRICT: dict[str, tuple[dict[str, str], Message]] = {
 
 @pytest.mark.parametrize(("configs", "message"), TOO_STRICT.values(), ids=TOO_STRICT.keys())
 def test_an_empty_target_with_a_stricter_setting_is_refused_before_anything_is_written(
-    site: Site, configs: dict[str, str], message: Message
+    site: Site, configs: dict[str, str], message: DemoMessage
 ) -> None:
     topic = site.make_topic(max_message_bytes=LARGE_LIMIT, message_timestamp_after_max_ms=str(2**63 - 1))
     site.produce(topic, [SMALL, message], message_max_bytes=8 * MIB)
@@ -87,7 +87,7 @@ def test_all_that_stands_in_the_way_is_told_at_once(site: Site) -> None:
         assert reason in refusal.value.message
 
 
-ASIDE: dict[str, tuple[dict[str, str], Message]] = {
+ASIDE: dict[str, tuple[dict[str, str], DemoMessage]] = {
     "message.timestamp.after.max.ms": ({}, FAR_AHEAD),
     "message.timestamp.before.max.ms": ({"message.timestamp.before.max.ms": str(DAY_MS)}, SMALL),
     "message.timestamp.type": ({"message.timestamp.type": "LogAppendTime"}, SMALL),
@@ -96,7 +96,7 @@ ASIDE: dict[str, tuple[dict[str, str], Message]] = {
 
 @pytest.mark.parametrize(("configs", "message"), ASIDE.values(), ids=ASIDE.keys())
 def test_what_an_empty_target_thinks_of_times_is_set_aside_and_put_back(
-    site: Site, configs: dict[str, str], message: Message
+    site: Site, configs: dict[str, str], message: DemoMessage
 ) -> None:
     topic = site.make_topic(message_timestamp_after_max_ms=str(2**63 - 1))
     site.produce(topic, [SMALL, message])
@@ -187,7 +187,7 @@ def test_an_empty_target_with_another_partition_count_is_refused(site: Site, par
 
 def test_an_empty_target_that_fits_is_filled_and_keeps_its_settings(site: Site) -> None:
     topic = site.make_topic()
-    site.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    site.produce(topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     site.back_up(topic)
     target = make_target(site, topic, configs={"segment.bytes": str(2 * MIB)})
     site.restore(topic, target)
@@ -200,7 +200,7 @@ def restored_twice(site: Site, topic: str, target: str) -> None:
 
 
 def written_by_others(site: Site, topic: str, target: str) -> None:
-    site.produce(make_target(site, topic, name=target), [Message(key=None, value=b"foreign", timestamp_ms=BASE_MS)])
+    site.produce(make_target(site, topic, name=target), [DemoMessage(key=None, value=b"foreign", timestamp_ms=BASE_MS)])
 
 
 @pytest.mark.parametrize("fill", [restored_twice, written_by_others])
@@ -208,7 +208,7 @@ def test_a_target_that_holds_records_is_refused_and_left_alone(
     site: Site, fill: Callable[[Site, str, str], None]
 ) -> None:
     topic = site.make_topic()
-    site.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    site.produce(topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     site.back_up(topic)
     target = new_name(topic)
     fill(site, topic, target)
@@ -229,7 +229,7 @@ def make_target(
 def test_a_retention_that_would_delete_restored_records_is_held_back_and_named(site: Site) -> None:
     topic = site.make_topic(retention_ms=str(DAY_MS))
     now_ms = SystemClock().now_ms()  # the newest record keeps the source's own retention from taking the old one
-    site.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=time_ms) for time_ms in (BASE_MS, now_ms)])
+    site.produce(topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=time_ms) for time_ms in (BASE_MS, now_ms)])
     site.back_up(topic)
     target = new_name(topic)
     result = site.restore(topic, target)
@@ -241,7 +241,7 @@ def test_a_retention_that_would_delete_restored_records_is_held_back_and_named(s
 def test_a_retention_may_be_overridden_while_records_are_written(site: Site, exists: bool) -> None:
     topic = site.make_topic(retention_ms=str(DAY_MS))
     now_ms = SystemClock().now_ms()
-    site.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=time_ms) for time_ms in (BASE_MS, now_ms)])
+    site.produce(topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=time_ms) for time_ms in (BASE_MS, now_ms)])
     site.back_up(topic)
     target = make_target(site, topic, configs={"retention.ms": "3600000"}) if exists else new_name(topic)
     request = RestoreRequest(
@@ -258,11 +258,11 @@ def test_a_target_of_strict_brokers_takes_what_came_back_and_keeps_it(site: Site
     """Topics have most of their settings from brokers: those here delete after a day, want two replicas in sync, and
     take small batches."""
     topic = site.make_topic()
-    wide = Message(key=b"k", value=random.Random(5).randbytes(80_000), timestamp_ms=SystemClock().now_ms())
+    wide = DemoMessage(key=b"k", value=random.Random(5).randbytes(80_000), timestamp_ms=SystemClock().now_ms())
     site.produce(topic, [SMALL, wide])
     site.back_up(topic)
     strict = {"log.retention.ms": str(DAY_MS), "min.insync.replicas": "2", "message.max.bytes": "50000"}
-    _, info = start_sandbox(settings=Settings(properties=strict))
+    _, info = start_sandbox(settings=SandboxSettings(properties=strict))
     target = Cluster(info.bootstrap)
     prepared = prepare_restore(site.backup, target.admin, RestoreRequest(selection=parse_selection([topic])))
     result = run_restore(prepared, cluster=target, runner=site.spark)

@@ -8,7 +8,7 @@ import pytest
 
 from offsite.model.time import format_time
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.command import Finished, offsite, succeed
 from tests.integration.e2e.site import new_name, produce_to
 from tests.integration.kafka.cluster import Cluster
@@ -41,8 +41,10 @@ def copied(broker: SandboxInfo, tmp_path_factory: pytest.TempPathFactory) -> Cop
     return Copied(Cluster(broker.bootstrap), tmp_path_factory.mktemp("copied") / "repository")
 
 
-def messages(start: int, end: int) -> list[Message]:
-    return [Message(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n, partition=n % 2) for n in range(start, end)]
+def messages(start: int, end: int) -> list[DemoMessage]:
+    return [
+        DemoMessage(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n, partition=n % 2) for n in range(start, end)
+    ]
 
 
 def test_a_restore_says_that_it_was_verified(copied: Copied) -> None:

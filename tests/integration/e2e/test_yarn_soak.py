@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from offsite.services.demo.truth import compare, read_topic
+from offsite.services.demo.truth import compare_readings, read_topic
 from offsite.services.spark_pack import pack
 from offsite.spark.archive import UNPACKED, own_manifest
 from offsite.spark.local.jvm import spark_home
@@ -137,7 +137,7 @@ def test_a_restore_that_closes_gaps_brings_every_record_through_yarn(yarn: Yarn,
     yarn.succeed(*backup(copy, tmp_path, topic))
     rename = ("--rename", f"{topic}={topic}-again", "--offsets", "translate")
     assert yarn.succeed("restore", "run", *repository(tmp_path), *into(copy), *rename)["verified"]
-    comparison = compare(topic, copy.site.read(topic), read_topic(copy.target.bootstrap, f"{topic}-again"))
+    comparison = compare_readings(topic, copy.site.read(topic), read_topic(copy.target.bootstrap, f"{topic}-again"))
     assert comparison.identical, comparison.difference[:1000]
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
 from offsite.cut.window import PartitionKey
-from offsite.log.markers import control_type
+from offsite.log.markers import parse_control_marker
 from offsite.log.range import TopicPartition
 from tests.integration.kafka.cluster import Batch, Cluster
 
@@ -85,7 +85,7 @@ def markers_of(cluster: Cluster, keys: Sequence[PartitionKey]) -> Mapping[Partit
     for key in keys:
         by_producer = found.setdefault(key, {})
         for batch in whole(cluster, key):
-            if batch.header.is_control and control_type(memoryview(batch.data), batch.header):
+            if batch.header.is_control and parse_control_marker(memoryview(batch.data), batch.header):
                 by_producer.setdefault(batch.header.producer_id, []).append(batch.header.base_offset)
     return found
 

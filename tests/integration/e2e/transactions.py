@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from offsite.services.demo.data import Message, produce
+from offsite.services.demo.data import DemoMessage, produce
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until
 
 ERRORS_ONLY = 3
 
 
-def with_transaction(site: Site, topic: str, messages: Iterable[Message], *, commit: bool) -> None:
+def with_transaction(site: Site, topic: str, messages: Iterable[DemoMessage], *, commit: bool) -> None:
     """Write `messages` into partition 0 in one transaction; returns when its marker is in the log."""
     producer = begun(site, topic, messages)
     end = site.cluster.end(topic)
@@ -24,7 +24,7 @@ def with_transaction(site: Site, topic: str, messages: Iterable[Message], *, com
     wait_until(lambda: site.cluster.end(topic) == end + 1)  # the answer to the client comes before the marker
 
 
-def begun(site: Site, topic: str, messages: Iterable[Message]) -> Producer:
+def begun(site: Site, topic: str, messages: Iterable[DemoMessage]) -> Producer:
     """A producer with an open transaction whose records are in the log."""
     settings = {"bootstrap.servers": site.cluster.bootstrap, "transactional.id": new_name(topic)}
     producer = Producer({**settings, "log_level": ERRORS_ONLY})

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from offsite.services.demo.truth import Reading, read_topic
+from offsite.services.demo.truth import TopicRecords, read_topic
 from tests.integration.kafka.cluster import Cluster
 
 ERRORS_ONLY = 3
@@ -264,7 +264,7 @@ def _faults(stage: str, output: str, due: set[int], made: Counter[int], wanted: 
             yield f"{stage} to {output}: {len(numbers)} {what}, such as {numbers[:5]}"
 
 
-def _numbers(reading: Reading) -> list[tuple[int, int, int]]:
+def _numbers(reading: TopicRecords) -> list[tuple[int, int, int]]:
     return [
         (partition, record.offset, int((record.value or b"").split()[0]))
         for partition, records in reading.items()
@@ -272,7 +272,7 @@ def _numbers(reading: Reading) -> list[tuple[int, int, int]]:
     ]
 
 
-def _deleted(application: Application, read: Mapping[str, Reading], name: str) -> Iterator[tuple[int, int, int]]:
+def _deleted(application: Application, read: Mapping[str, TopicRecords], name: str) -> Iterator[tuple[int, int, int]]:
     """What was deleted of a topic, as before all offsets: also between what an earlier commit and a later one hold."""
     if name == PAID and application.deletes:
         kept = {number for _, _, number in _numbers(read[PAID])}

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.pool import ConnectionPool
 
@@ -16,14 +16,14 @@ class Proxy:
     """Forwards both ways. `cut_answers(n)` makes the next `n` answers get lost together with their connection: the
     request was heard, the answer is not."""
 
-    def __init__(self, target: Address) -> None:
+    def __init__(self, target: BrokerAddress) -> None:
         self._target = (target.host, target.port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets = [self._listener]
         self._cuts = 0
         self._swallows = False
         self.cut_count = 0
-        self.address = Address(host="127.0.0.1", port=self._listener.getsockname()[1])
+        self.address = BrokerAddress(host="127.0.0.1", port=self._listener.getsockname()[1])
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -82,12 +82,12 @@ class ProxiedPool(ConnectionPool):
         super().__init__()
         self._proxy = proxy
 
-    def lease(self, config: KafkaConfig, address: Address) -> AbstractContextManager[Connection]:
+    def lease(self, config: KafkaConfig, address: BrokerAddress) -> AbstractContextManager[Connection]:
         return super().lease(config, self._proxy.address)
 
 
 @contextmanager
-def proxied(target: Address) -> Iterator[tuple[Proxy, ProxiedPool]]:
+def proxied(target: BrokerAddress) -> Iterator[tuple[Proxy, ProxiedPool]]:
     proxy = Proxy(target)
     pool = ProxiedPool(proxy)
     try:

@@ -9,7 +9,7 @@ import pytest
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import Router
 from offsite.model.cluster_settings import Acl
-from offsite.services.cut.readings import TakenReadings, begin_readings, take_readings
+from offsite.services.cut.readings import ReadingSeries, begin_readings, take_readings
 from offsite.services.cut.state_log import RIGHT, STATE_TOPIC
 from tests.conftest import SecureBroker
 from tests.integration.e2e.transacting import at_work, keys_of
@@ -27,7 +27,7 @@ denied = partial(
 )
 
 
-def taken_by_alice(broker: SecureBroker) -> TakenReadings:
+def taken_by_alice(broker: SecureBroker) -> ReadingSeries:
     owner = Cluster(broker.info.bootstrap)
     topic = owner.make_topic(partitions=2)
     admin = ClusterAdmin(Router(config(broker, "SASL_PLAINTEXT", **plain("alice", broker.users["alice"]))))

@@ -11,14 +11,14 @@ import pytest
 from offsite.model.cluster_settings import Acl
 from offsite.model.selections.selection import parse_selection
 from offsite.services.doctor import brokers, rights
-from offsite.services.doctor.check import Check, Finding, Verdict
+from offsite.services.doctor.check import CheckResult, CheckVerdict, DoctorCheck
 from offsite.services.doctor.examine import CheckReport, examine
 from offsite.services.doctor.parts import DoctorRequest, Parts
 from tests.conftest import SecureBroker
 from tests.integration.kafka.cluster import Cluster
 from tests.integration.kafka.test_security import plain
 
-CheckRun = Callable[[Parts], Finding]
+CheckRun = Callable[[Parts], CheckResult]
 
 
 def properties(broker: SecureBroker, folder: Path, user: str, password: str) -> Path:
@@ -31,7 +31,7 @@ def properties(broker: SecureBroker, folder: Path, user: str, password: str) -> 
 
 
 def told(request: DoctorRequest, run: CheckRun) -> CheckReport:
-    (report,) = examine(request, checks=(Check(id="one", title="one", run=run, exit_code=17),)).checks
+    (report,) = examine(request, checks=(DoctorCheck(id="one", title="one", run=run, exit_code=17),)).checks
     return report
 
 
@@ -56,10 +56,10 @@ def test_a_right_that_is_denied_on_a_topic_is_named(
     topic = owner.make_topic()
     request = DoctorRequest(kafka_config=dora, topics=parse_selection([topic]))
     rule(owner, "ALLOW", "TOPIC", topic, "ALL")
-    assert told(request, rights.topics).verdict is Verdict.OK
+    assert told(request, rights.topics).verdict is CheckVerdict.OK
     rule(owner, "DENY", "TOPIC", topic, operation)
     after = told(request, rights.topics)
-    assert (after.verdict, topic in after.said, said in after.said) == (Verdict.FAILED, True, True)
+    assert (after.verdict, topic in after.said, said in after.said) == (CheckVerdict.FAILED, True, True)
 
 
 def test_sizes_are_told_until_the_cluster_may_not_be_described(secure_broker: SecureBroker, dora: Path) -> None:
@@ -67,16 +67,16 @@ def test_sizes_are_told_until_the_cluster_may_not_be_described(secure_broker: Se
     rule(owner, "ALLOW", "TOPIC", owner.make_topic(), "ALL")
     request = DoctorRequest(kafka_config=dora)
     rule(owner, "ALLOW", "CLUSTER", "kafka-cluster", "ALL")
-    assert told(request, rights.log_dirs).verdict is Verdict.OK
-    assert told(request, rights.groups).verdict is Verdict.OK
+    assert told(request, rights.log_dirs).verdict is CheckVerdict.OK
+    assert told(request, rights.groups).verdict is CheckVerdict.OK
     rule(owner, "DENY", "CLUSTER", "kafka-cluster", "DESCRIBE")
-    assert told(request, rights.log_dirs).verdict is Verdict.WARNING
-    assert told(request, rights.groups).verdict is not Verdict.FAILED
+    assert told(request, rights.log_dirs).verdict is CheckVerdict.WARNING
+    assert told(request, rights.groups).verdict is not CheckVerdict.FAILED
 
 
 def test_a_wrong_password_is_told_and_not_shown(secure_broker: SecureBroker, tmp_path: Path) -> None:
     file = properties(secure_broker, tmp_path, "alice", "hunter2")
-    check = Check(id="one", title="one", run=brokers.bootstrap, exit_code=15)
+    check = DoctorCheck(id="one", title="one", run=brokers.bootstrap, exit_code=15)
     found = examine(DoctorRequest(kafka_config=file), checks=(check,))
     assert (found.ok, found.exit_code, "OFF-1701" in found.checks[0].said) == (False, 17, True)
     assert "hunter2" not in str(found)

@@ -29,10 +29,10 @@ def test_writing_goes_on_over_a_broker_that_dies(start_sandbox: StartSandbox, ki
     for number in range(kills * ROUNDS):
         for slot in slots:
             expected.append((log.at, False))
-            log.batch(encode([Record(n, 0, 0, None, b"%d" % number) for n in range(2)]), 2, slot.producer)
+            log.send_batch(encode([Record(n, 0, 0, None, b"%d" % number) for n in range(2)]), 2, slot.producer)
         for slot in slots:
             expected.append((log.at, True))
-            log.outcomes([transactions.outcome(slot, committed=number % 2 == 0)])
+            log.send_outcomes([transactions.outcome(slot, committed=number % 2 == 0)])
             transactions.begin()
         if number % ROUNDS == ROUNDS // 2:
             starting = killed_and_started_again(sandbox)

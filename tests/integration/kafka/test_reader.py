@@ -120,7 +120,7 @@ def test_a_range_beyond_the_end_is_waited_for_and_then_fails(cluster: Cluster) -
     cluster.produce(topic, numbered(10))
     log_range = LogRange(topic=topic, partition=0, start=5, end=200)
     router = Router(cluster.config)
-    router.given_up.add(log_range.topic_partition, monotonic())  # so that it is not waited for as long
+    router.silent_partitions.add(log_range.topic_partition, monotonic())  # so that it is not waited for as long
     with pytest.raises(NoEvidence, match="high watermark is 10"):
         list(PartitionReader(router).read(log_range))
 

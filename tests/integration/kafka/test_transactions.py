@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsite.kafka.transactions.replay import ENDED_AT_ONCE, PartitionTransactions, Slot
+from offsite.kafka.transactions.replay import ENDED_AT_ONCE, PartitionTransactions, TransactionSlot
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
@@ -28,7 +28,7 @@ class Partition:
     def transactions(self) -> PartitionTransactions:
         return PartitionTransactions(self.cluster.router, self.key, prefix=f"offsite-test-{self.topic}")
 
-    def write(self, slot: Slot, values: list[bytes]) -> None:
+    def write(self, slot: TransactionSlot, values: list[bytes]) -> None:
         with PartitionWriter(self.cluster.router, self.key, on_ack=lambda *_: None) as writer:
             records = [Record(n, 0, 0, None, value) for n, value in enumerate(values)]
             writer.send(encode(records), producer=slot.producer)

@@ -17,7 +17,7 @@ import yaml
 from offsite.model.errors import ResourceNotFound
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.declared.status import declared_status
+from offsite.services.declared.status import read_declared_status
 from offsite.stores.object_store import CloudStore
 from tests.integration.e2e.command import OFFSITE, clean_environment, offsite
 from tests.integration.kafka.cluster import Cluster, wait_until
@@ -132,7 +132,7 @@ def test_a_backup_lives_by_its_declaration_alone(home: Home) -> None:
         home.await_reconciled()
         (first,) = home.described("backup")["backups"]
         assert (first["account"], first["phase"]) == ("main", "running")
-        (seen,) = declared_status(home.stores["main"]).resources
+        (seen,) = read_declared_status(home.stores["main"]).resources
         assert (seen.name, seen.backups[0].backup, seen.agent != "") == ("shop", first["backup"], True)
 
         home.declare(state="paused")

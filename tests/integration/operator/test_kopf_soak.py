@@ -23,11 +23,11 @@ from offsite.operator.kubernetes.agents import UID
 from offsite.operator.kubernetes.kopf_operator import STATE_PREFIX
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.repository import Repository
-from offsite.services.jobs.status import JobReport, JobState, job_list
+from offsite.services.jobs.status import JobReport, JobState, read_jobs
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION, commit_next
 from tests.fetched_tools import NoTool
@@ -96,7 +96,7 @@ class Cluster:
         return found
 
     def jobs(self, kind: str) -> list[JobReport]:
-        return [each for each in job_list(self.repository.store).jobs if each.kind == kind]
+        return [each for each in read_jobs(self.repository.store).jobs if each.kind == kind]
 
     def change(self, name: str, **spec: Any) -> int:
         """The generation that it has then."""
@@ -119,11 +119,11 @@ class Cluster:
         is_told = status.get("observedGeneration") == generation
         return is_told and status.get("reconciled") is True and status.get("conditions") == []
 
-    def lows(self, uid: str) -> tuple[LowLevel, ...]:
+    def lows(self, uid: str) -> tuple[LowLevelBackup, ...]:
         layout = DeclaredLayout(uid=uid)
         return DeclaredLedger(store=self.repository.store, layout=layout).read().backups
 
-    def phases(self, uid: str) -> list[Phase]:
+    def phases(self, uid: str) -> list[BackupPhase]:
         return [each.phase for each in self.lows(uid)]
 
     @property
@@ -184,7 +184,7 @@ def said_at_failure(cluster: Cluster) -> Iterator[None]:
 def test_a_backup_comes_about_and_goes_whenever_the_operator_is_killed(cluster: Cluster) -> None:
     cluster.begin()
     uid = cluster.make("shop")
-    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    wait_until(lambda: cluster.phases(uid) == [BackupPhase.RUNNING], "the backup begins")
     metadata = cluster.get("shop")["metadata"]
     assert metadata["finalizers"] == [FINALIZER]
     assert cluster.proxy.deployments.objects[f"{DEPLOYMENT}shop"]["metadata"]["labels"][UID] == uid
@@ -200,17 +200,17 @@ def test_a_backup_comes_about_and_goes_whenever_the_operator_is_killed(cluster: 
     generation = cluster.change("shop", state="stopped")
     cluster.begin()
     wait_until(lambda: cluster.is_as_declared("shop", generation), "what changed while nobody looked")
-    assert cluster.phases(uid) == [Phase.STOPPED]
+    assert cluster.phases(uid) == [BackupPhase.STOPPED]
 
     generation = cluster.change("shop", state="running")
-    wait_until(lambda: cluster.phases(uid) == [Phase.STOPPED, Phase.RUNNING], "another backup begins")
+    wait_until(lambda: cluster.phases(uid) == [BackupPhase.STOPPED, BackupPhase.RUNNING], "another backup begins")
     cluster.kill()
     cluster.begin()
     cluster.copy(uid)
     wait_until(lambda: cluster.is_as_declared("shop", generation), "it goes on after a kill")
 
     cluster.delete("shop")
-    wait_until(lambda: Phase.RUNNING not in cluster.phases(uid), "what runs is stopped first")
+    wait_until(lambda: BackupPhase.RUNNING not in cluster.phases(uid), "what runs is stopped first")
     cluster.kill()
     cluster.begin()
     wait_until(lambda: cluster.is_gone("shop"), "the finalizer is cleared")
@@ -218,21 +218,21 @@ def test_a_backup_comes_about_and_goes_whenever_the_operator_is_killed(cluster: 
     assert cluster.proxy.deployments.objects == {}
 
     anew = cluster.make("shop")
-    wait_until(lambda: cluster.phases(anew) == [Phase.RUNNING], "one of the same name is another one")
+    wait_until(lambda: cluster.phases(anew) == [BackupPhase.RUNNING], "one of the same name is another one")
     assert cluster.proxy.deployments.objects[f"{DEPLOYMENT}shop"]["metadata"]["labels"][UID] == anew
 
 
 def test_without_its_finalizer_a_backup_goes_at_once_and_its_data_stays(cluster: Cluster) -> None:
     cluster.begin()
     uid = cluster.make("shop", expiry={"deletionFinalizer": False})
-    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    wait_until(lambda: cluster.phases(uid) == [BackupPhase.RUNNING], "the backup begins")
     cluster.copy(uid)
     wait_until(lambda: cluster.is_as_declared("shop", 1), "all is as declared")
     assert "finalizers" not in cluster.get("shop")["metadata"]
 
     cluster.delete("shop")
     assert cluster.is_gone("shop")
-    wait_until(lambda: cluster.phases(uid) == [Phase.STOPPED], "it is told to stop all the same")
+    wait_until(lambda: cluster.phases(uid) == [BackupPhase.STOPPED], "it is told to stop all the same")
     assert len(cluster.repository.backups()) == 1
 
 
@@ -241,7 +241,7 @@ def test_a_backup_as_large_as_its_definition_takes_comes_and_goes(cluster: Clust
     cluster.begin()
     topics = [f"{'a**' * 169}{number}" for number in range(256)]
     uid = cluster.make("shop", topics=topics, exclude=topics)
-    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    wait_until(lambda: cluster.phases(uid) == [BackupPhase.RUNNING], "the backup begins")
     cluster.delete("shop")
     wait_until(lambda: cluster.is_gone("shop"), "the finalizer is cleared")
 
@@ -300,7 +300,7 @@ def test_a_restore_goes_on_in_another_pod_and_is_stopped_before_it_goes(cluster:
 def test_a_schedule_fires_each_time_once_whenever_the_operator_is_killed(cluster: Cluster) -> None:
     cluster.begin()
     uid = cluster.make("shop")
-    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    wait_until(lambda: cluster.phases(uid) == [BackupPhase.RUNNING], "the backup begins")
     cluster.copy(uid)
     cluster.declare("Schedule", "often", backup="shop", action="checkpoint", cron="* * * * *")
     wait_until(lambda: cluster.status("Schedule", "often").get("state") == "waiting", "it is looked after")
@@ -322,7 +322,7 @@ def test_only_the_namespaces_that_were_named_are_looked_after(cluster: Cluster) 
     others = path("Backup").replace("/default/", "/others/")
     assert cluster.client.post(others, json=document("Backup", {}, name="theirs")).status_code == 201
     uid = cluster.make("shop")
-    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    wait_until(lambda: cluster.phases(uid) == [BackupPhase.RUNNING], "the backup begins")
     cluster.copy(uid)
     wait_until(lambda: cluster.is_as_declared("shop", 1), "all is as declared")
     theirs = cluster.client.get(f"{others}/theirs").json()

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from offsite.model.version import __version__
-from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import FOR_AGENTS, PodAgents
-from offsite.operator.kubernetes.cluster import Body, Named
+from offsite.operator.kubernetes.cluster import Body, ResourceReference
 from offsite.operator.kubernetes.http_cluster import NAMES_ALONE
 from offsite.operator.kubernetes.manifests import by_default, namespace_manifests, operator_manifests
 from offsite.operator.resources.backup import AgentTemplate
@@ -116,7 +116,7 @@ def test_a_pod_template_is_taken_by_kubernetes_as_it_is_merged(client: httpx.Cli
     asked = {**POD_TEMPLATE["spec"], "containers": [{**POD_TEMPLATE["spec"]["containers"][0], "image": ""}]}
     made = declared(client, "shop", template(spec=asked))
     assert made.status_code == 201, made.text
-    named, agents = Named.of(made.json()), PodAgents(cluster=AskedCluster(client), image="offsite:1")
+    named, agents = ResourceReference.of(made.json()), PodAgents(cluster=AskedCluster(client), image="offsite:1")
     agents.named[named.uid] = named
     for kind, name in (
         *(("secrets", name) for name in ("keys", "offsite-cluster-shop")),
@@ -130,14 +130,14 @@ def test_a_pod_template_is_taken_by_kubernetes_as_it_is_merged(client: httpx.Cli
         assert client.post(f"/api/v1/namespaces/{NAMESPACE}/{kind}", json=body).status_code == 201
 
     def configure(spec: dict[str, Any]) -> dict[str, Any]:
-        wanted = AgentsWanted(
+        wanted = DesiredAgents(
             replicas=1,
             template=AgentTemplate.model_validate({"spec": spec}),
-            place=Place(account="", repository="/mnt/share"),
+            place=RepositoryPlace(account="", repository="/mnt/share"),
             cluster="shop",
         )
         agents.configure(named.uid, wanted)
-        assert agents.seen(named.uid).configured == wanted
+        assert agents.observe(named.uid).configured == wanted
         found: dict[str, Any] = client.get(named.deployment_path).json()["spec"]["template"]["spec"]
         return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.history import BackupPhase
 from tests.integration.operator.test_kopf_soak import Cluster, opened_cluster, tool_or_skip
 from tests.processes import wait_until
 
@@ -49,7 +49,7 @@ def test_two_kubernetes_clusters_have_one_backup(clusters: tuple[Cluster, Cluste
     for cluster in clusters:
         begin(cluster)
         cluster.make("shop", identity=IDENTITY)
-    wait_until(lambda: one.phases(IDENTITY) == [Phase.RUNNING], "the backup begins", limit_s=120)
+    wait_until(lambda: one.phases(IDENTITY) == [BackupPhase.RUNNING], "the backup begins", limit_s=120)
     one.copy(IDENTITY)
     for cluster in clusters:
         wait_until(lambda each=cluster: each.is_as_declared("shop", 1), "all is as declared", limit_s=120)
@@ -61,7 +61,7 @@ def test_two_kubernetes_clusters_have_one_backup(clusters: tuple[Cluster, Cluste
 
     one.kill()
     generation = two.change("shop", state="paused")
-    wait_until(lambda: two.phases(IDENTITY) == [Phase.PAUSED], "the other one goes on", limit_s=120)
+    wait_until(lambda: two.phases(IDENTITY) == [BackupPhase.PAUSED], "the other one goes on", limit_s=120)
     begin(one)
     wait_until(lambda: "declares otherwise: state" in told(one), "one that differs says so", limit_s=120)
     wait_until(lambda: two.get("shop")["status"]["reconciled"] is True, "what counts has come about", limit_s=120)
@@ -70,17 +70,17 @@ def test_two_kubernetes_clusters_have_one_backup(clusters: tuple[Cluster, Cluste
     assert all(path.exists() for path in looked)
     generation = one.change("shop", agents={"replicas": 2})
     wait_until(lambda: one.status("Backup", "shop")["observedGeneration"] == generation, "it looks on", limit_s=120)
-    assert (entries(one), two.phases(IDENTITY)) == (before, [Phase.PAUSED]), "none undoes what the other one does"
+    assert (entries(one), two.phases(IDENTITY)) == (before, [BackupPhase.PAUSED]), "none undoes what the other one does"
     one.change("shop", state="paused")
     wait_until(lambda: one.get("shop")["status"]["reconciled"] is True, "both declare the same", limit_s=120)
     one.change("shop", state="running")
-    wait_until(lambda: two.phases(IDENTITY) == [Phase.RUNNING], "what is changed last counts", limit_s=120)
+    wait_until(lambda: two.phases(IDENTITY) == [BackupPhase.RUNNING], "what is changed last counts", limit_s=120)
     generation = two.change("shop", state="running")
     wait_until(lambda: two.is_as_declared("shop", generation), "both declare the same", limit_s=120)
 
     one.delete("shop")
     wait_until(lambda: one.is_gone("shop"), "one of them goes", limit_s=120)
-    assert two.phases(IDENTITY) == [Phase.RUNNING]
+    assert two.phases(IDENTITY) == [BackupPhase.RUNNING]
     one.make("shop", identity=IDENTITY)
     wait_until(lambda: one.is_as_declared("shop", 1), "it joins again", limit_s=120)
 
@@ -88,11 +88,11 @@ def test_two_kubernetes_clusters_have_one_backup(clusters: tuple[Cluster, Cluste
     two.delete("shop")
     one.delete("shop")
     wait_until(lambda: one.is_gone("shop"), "who is not heard of keeps the backup", limit_s=120)
-    assert two.phases(IDENTITY) == [Phase.RUNNING]
+    assert two.phases(IDENTITY) == [BackupPhase.RUNNING]
     assert len(one.repository.backups()) == 1
     begin(two)
     wait_until(lambda: two.is_gone("shop"), "the last one goes", limit_s=240)
-    assert two.phases(IDENTITY) == [Phase.REMOVED]
+    assert two.phases(IDENTITY) == [BackupPhase.REMOVED]
     assert one.repository.backups() == ()
 
 
@@ -104,7 +104,7 @@ def test_a_cluster_whose_operator_does_not_list_the_identity_has_no_part_in_it(
     for cluster in clusters:
         begin(cluster)
     one.make("shop", identity=IDENTITY)
-    wait_until(lambda: one.phases(IDENTITY) == [Phase.RUNNING], "the backup begins", limit_s=120)
+    wait_until(lambda: one.phases(IDENTITY) == [BackupPhase.RUNNING], "the backup begins", limit_s=120)
     one.copy(IDENTITY)
     wait_until(lambda: one.is_as_declared("shop", 1), "all is as declared", limit_s=120)
     before = entries(one)
@@ -113,4 +113,4 @@ def test_a_cluster_whose_operator_does_not_list_the_identity_has_no_part_in_it(
     assert DEPLOYMENT not in two.proxy.deployments.objects
     two.delete("shop")
     wait_until(lambda: two.is_gone("shop"), "it goes", limit_s=120)
-    assert (entries(one), one.phases(IDENTITY)) == (before, [Phase.RUNNING])
+    assert (entries(one), one.phases(IDENTITY)) == (before, [BackupPhase.RUNNING])

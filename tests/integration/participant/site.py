@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as Theirs
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from offsite.participant import confluent, kafka_python
-from offsite.participant.control import ControlRecord, Opened, format_record, parse_record
+from offsite.participant.control import ControlRecord, OpenRecord, format_record, parse_record
 from offsite.participant.number import MARKER_KEY, Form, Header, Stamp, marker_headers, stamp_of, stamped
 from offsite.participant.participant import Participant, Settings
 from offsite.participant.ports import Record
@@ -78,7 +78,7 @@ class Site:
         self.admin.create_topics([NewTopic(self.control, 1, 1)])[self.control].result(LIMIT_S)
 
     def open(self, number: int, form: Form = Form.MARKERS) -> None:
-        self._write(self.control, format_record(Opened(id=number, form=form)), 0, None)
+        self._write(self.control, format_record(OpenRecord(id=number, form=form)), 0, None)
 
     def read(self, topic: str, partition: int = 0) -> Iterator[Message]:
         """All that is there now."""

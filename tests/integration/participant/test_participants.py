@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from offsite.participant import again, confluent, kafka_python, ports
-from offsite.participant.control import Acked, Presence
+from offsite.participant.control import AckRecord, SignRecord
 from offsite.participant.errors import ControlUnavailable, LeaseLost, NotCommitted, NotDelivered
 from offsite.participant.number import Form, parse_note
 from offsite.participant.participant import Participant, Settings
@@ -163,9 +163,9 @@ def test_form_b_acknowledges_after_its_outputs_have_arrived_and_leaves(site: Sit
     assert note is not None
     assert note.number == 7
     last = site.said()[-1]
-    assert isinstance(last, Presence)
+    assert isinstance(last, SignRecord)
     assert last.sign == "leave"
 
 
 def _acked(site: Site) -> bool | None:
-    return any(isinstance(each, Acked) and each.id == 7 for each in site.said()) or None
+    return any(isinstance(each, AckRecord) and each.id == 7 for each in site.said()) or None

@@ -40,7 +40,7 @@ def test_a_run_that_has_lost_all_executors_says_so_and_ends(tmp_path: Path, loss
             try:
                 while run.is_alive() and time.monotonic() < lost_s + LIMIT_S + 20:
                     waiting = waiting_now(SystemClock())
-                    said = said or (waiting.what if waiting else "")
+                    said = said or (waiting.subject if waiting else "")
                     time.sleep(0.2)
                 ended = not run.is_alive()
             finally:

@@ -21,7 +21,7 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.size import KIB, MIB
 from offsite.repository.repository import Repository
-from offsite.sandbox import Settings
+from offsite.sandbox import SandboxSettings
 from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
@@ -95,7 +95,7 @@ class Site:
 
 @pytest.fixture
 def site(start_sandbox: StartSandbox, tmp_path: Path) -> Iterator[Site]:
-    _, info = start_sandbox(settings=Settings(heap_mib=1024, long_run=True))
+    _, info = start_sandbox(settings=SandboxSettings(heap_mib=1024, long_run=True))
     config = KafkaConfig(bootstrap=parse_bootstrap(info.bootstrap))
     end_shared_spark()
     runner = SparkRunner(SparkChoice(master="local[2,4]"))

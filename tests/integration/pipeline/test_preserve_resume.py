@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.preserve.ahead import Ahead
+from offsite.copy.restore.preserve.ahead import LookAhead
 from offsite.copy.restore.preserve.copy import PreserveTask, transaction_prefix
 from offsite.copy.restore.preserve.pieces import LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
-from offsite.copy.restore.preserve.resume import PassedOver
+from offsite.copy.restore.preserve.resume import WrittenPieces
 from offsite.copy.restore.preserve.writer import PreservingWriter
 from offsite.copy.restore.task import restore_any_partition
 from offsite.copy.restore.translate import RestoreEnds
@@ -36,8 +36,8 @@ from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.cluster import Cluster as Connected
-from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.demo.truth import compare, read_topic
+from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.services.demo.truth import compare_readings, read_topic
 from offsite.services.restore.offsets_mode import restore_tasks
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
@@ -124,7 +124,7 @@ class Preserving:
         target = self.task.partition.target
         router = self.site.cluster.router
         attempt = WriteAttempt(router, self.store, self.ends.layout, target, start=0)
-        writer, ahead = self.writer(attempt), Ahead(self.pieces())
+        writer, ahead = self.writer(attempt), LookAhead(self.pieces())
         for piece in islice(ahead, count):
             writer.write(piece, ahead)
         writer.flush()
@@ -149,7 +149,7 @@ class Preserving:
             source, restored = (
                 read_topic(cluster.bootstrap, name, isolation=isolation) for name in (self.topic, self.target)
             )
-            comparison = compare(self.topic, source, restored, offsets=True)
+            comparison = compare_readings(self.topic, source, restored, offsets=True)
             assert comparison.identical, comparison.difference[:1000]
 
     def kinds(self, topic: str) -> list[tuple[int, bool]]:
@@ -205,7 +205,7 @@ def test_a_transaction_that_had_no_data_yet_is_used_first(site: Site) -> None:
     transactions = restore.transactions()
     transactions.recover()
     stray = transactions.begin()
-    assert stray.begun
+    assert stray.is_ongoing
     restore_any_partition(restore.task, ends=restore.ends)
     restore.assert_the_same_log()
     end = site.cluster.end(restore.target)
@@ -372,7 +372,7 @@ def test_records_of_others_among_filler_at_the_beginning_stop_it(site: Site) -> 
         WriteAttempt(router, restore.store, restore.ends.layout, target, start=0),
         restore.transactions(),
     )
-    passed = PassedOver()
+    passed = WrittenPieces()
     passed.add(UnusedOffsets(0, end))
     with pytest.raises(TargetNotEmpty, match="did not write"):
         passed.check_end(router, target, end=end, transactions=transactions, attempt=attempt)
@@ -393,8 +393,8 @@ def open_after(restore: Preserving) -> int:
     return next(number for number, piece in enumerate(restore.pieces()) if isinstance(piece, TransactionEnd))
 
 
-def messages(start: int, end: int) -> Iterable[Message]:
-    return (Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end))
+def messages(start: int, end: int) -> Iterable[DemoMessage]:
+    return (DemoMessage(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end))
 
 
 def small_topic(site: Site) -> str:

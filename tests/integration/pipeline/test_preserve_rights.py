@@ -15,7 +15,7 @@ from offsite.model.errors import KafkaNotAuthorized, RestoreRefused
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -103,8 +103,8 @@ def topic_with_gap(site: Site) -> str:
     return topic
 
 
-def plain_records(count: int) -> list[Message]:
-    return [Message(key=b"%d" % n, value=b"v", timestamp_ms=BASE_MS + n) for n in range(count)]
+def plain_records(count: int) -> list[DemoMessage]:
+    return [DemoMessage(key=b"%d" % n, value=b"v", timestamp_ms=BASE_MS + n) for n in range(count)]
 
 
 def transactional_topic_from_one(site: Site) -> str:

@@ -22,7 +22,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaProtocolError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Done
 from offsite.stores.open_store import open_store
@@ -206,8 +206,8 @@ def append(
         writer.flush()
 
 
-def messages(start: int, end: int) -> Iterator[Message]:
-    return (Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end))
+def messages(start: int, end: int) -> Iterator[DemoMessage]:
+    return (DemoMessage(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end))
 
 
 def short_topic(site: Site) -> str:
@@ -230,7 +230,7 @@ def long_topic(site: Site) -> str:
     return topic
 
 
-def plain(site: Site, topic: str, written: Iterable[Message]) -> None:
+def plain(site: Site, topic: str, written: Iterable[DemoMessage]) -> None:
     """Each in a batch of its own."""
     before = site.cluster.end(topic)
     site.produce(topic, written, batch_num_messages=1, linger_ms=0)

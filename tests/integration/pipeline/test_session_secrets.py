@@ -9,7 +9,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.spark.local import pyspark_internals
-from offsite.spark.local.pyspark_internals import PartMissing
+from offsite.spark.local.pyspark_internals import InternalsMissing
 from offsite.spark.sessions.local_session import LocalSession
 from tests.processes import processes_with
 from tests.shared_spark import end_shared_spark
@@ -18,7 +18,7 @@ MARK = "OFFSITE_TEST_MARK"
 
 
 def lacking() -> None:
-    raise PartMissing("a part")
+    raise InternalsMissing("a part")
 
 
 @pytest.mark.parametrize("check", [pyspark_internals.check_parts, lacking], ids=["joined", "submitted"])

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Message, Producer
 
 from offsite.repository.generations.entry import Instance
-from offsite.repository.generations.generation_set import Phase
+from offsite.repository.generations.generation_set import GenerationPhase
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.generations.message import TOPIC
@@ -167,7 +167,7 @@ def test_one_generation_is_complete_and_one_active_wherever_they_are_killed(
                 each.see_to_it()
             switches = judge.state.active
             wait_until(lambda: judge.look().active >= switches + 2, "the cycle to go on")
-            wait_until(lambda: judge.look().generations[switches - 1].phase is Phase.REMOVED, "the removal")
+            wait_until(lambda: judge.look().generations[switches - 1].phase is GenerationPhase.REMOVED, "the removal")
         judge.look(deeply=True)
     finally:
         for each in runs:

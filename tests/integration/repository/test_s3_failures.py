@@ -198,7 +198,7 @@ def test_whoever_may_only_read_plans_all_the_same(store: CloudStore, proxy: Loss
     proxy.denies_changes = True
     with pytest.raises(StoreDenied):
         store.now_ms()
-    looking, clock = backup.looking(), SystemClock()
+    looking, clock = backup.read_only(), SystemClock()
     assert plan_retention(looking, parse_policy(keep_age="1d"), clock=clock).is_empty
     assert plan_collection(looking, clock=clock).objects == ()
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, SandboxFailed
-from offsite.sandbox import Sandbox, SandboxInfo, Security, Settings, process, run_tool
+from offsite.sandbox import Sandbox, SandboxInfo, SandboxSettings, Security, process, run_tool
 from offsite.sandbox.tools import DUMP_LOG_SEGMENTS
 from tests.conftest import SecureBroker, StartSandbox
 
@@ -108,7 +108,7 @@ def test_a_port_that_someone_else_listens_on_is_named(tmp_path: Path) -> None:
 
 def test_a_broker_that_does_not_start_shows_its_last_words(tmp_path: Path) -> None:
     with pytest.raises(SandboxFailed, match=r"num\.io\.threads"):
-        Sandbox(tmp_path).start(settings=Settings(properties={"num.io.threads": "none"}), owned=True)
+        Sandbox(tmp_path).start(settings=SandboxSettings(properties={"num.io.threads": "none"}), owned=True)
 
 
 def test_a_killed_owner_leaves_no_broker_behind(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_client_certificate_is_a_name(secure_broker: SecureBroker) -> None:
 def test_with_an_owner_nobody_else_reads_or_writes_anything(tmp_path: Path) -> None:
     """Other users of this machine reach its ports, too. It serves the owner whole: transactions end, groups commit."""
     sandbox = Sandbox(tmp_path / "kafka")
-    settings = Settings(security=Security(users={"drill": "s3cret-word"}, owner="drill"))
+    settings = SandboxSettings(security=Security(users={"drill": "s3cret-word"}, owner="drill"))
     try:
         listeners = sandbox.start(settings=settings, owned=True).listeners
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "drill"}

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from offsite.model.errors import BadOption
-from offsite.sandbox import Sandbox, Settings
+from offsite.sandbox import Sandbox, SandboxSettings
 from tests.integration.e2e.command import offsite, succeed
 from tests.integration.kafka.cluster import Cluster, numbered, wait_until
 
@@ -69,7 +69,7 @@ def test_one_that_is_frozen_is_given_up_and_comes_back(three_brokers: Sandbox, c
 
 def test_a_running_cluster_does_not_become_another_one(three_brokers: Sandbox) -> None:
     with pytest.raises(BadOption, match="has 3 broker"):
-        three_brokers.start(settings=Settings(brokers=1))
+        three_brokers.start(settings=SandboxSettings(brokers=1))
 
 
 def test_an_unknown_version_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_an_unknown_version_is_refused_before_anything_is_fetched(tmp_path: Path
 def test_other_versions_survive_a_kill_and_a_stop(tmp_path: Path, version: str) -> None:
     sandbox = Sandbox(tmp_path)
     try:
-        before = sandbox.start(settings=Settings(brokers=3, kafka_version=version), owned=True)
+        before = sandbox.start(settings=SandboxSettings(brokers=3, kafka_version=version), owned=True)
         sandbox.broker(1).kill()
         sandbox.broker(1).start()
         wait_until(lambda: live_brokers(before.bootstrap) == {1, 2, 3})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsite.sandbox import KNOWN_VERSIONS, Settings
+from offsite.sandbox import KNOWN_VERSIONS, SandboxSettings
 from tests.integration.e2e.cut_evidence import (
     Seen,
     assert_changes_are_all,
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.soak
 @pytest.fixture(scope="module", params=KNOWN_VERSIONS)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seen, bool]]:
     version: str = request.param
-    with running(tmp_path_factory.mktemp(version), Settings(kafka_version=version)) as (_, info):
+    with running(tmp_path_factory.mktemp(version), SandboxSettings(kafka_version=version)) as (_, info):
         yield Seen(Cluster(info.bootstrap)), int(version.partition(".")[0]) >= DESCRIBES_TRANSACTIONS
 
 

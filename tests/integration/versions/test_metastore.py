@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.sandbox import KNOWN_VERSIONS, Settings
+from offsite.sandbox import KNOWN_VERSIONS, SandboxSettings
 from tests.integration.kafka.cluster import Cluster
 from tests.integration.metastore.ksql import Ksql, create_stream
 from tests.integration.metastore.test_metastore import ODD, Node, delete
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.soak
 
 @pytest.fixture(scope="module", params=KNOWN_VERSIONS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp(request.param), Settings(kafka_version=request.param)) as (_, info):
+    with running(tmp_path_factory.mktemp(request.param), SandboxSettings(kafka_version=request.param)) as (_, info):
         cluster = Cluster(info.bootstrap)
         await_coordinator(cluster)
         yield cluster

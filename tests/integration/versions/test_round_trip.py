@@ -20,9 +20,9 @@ from offsite.model.errors import RestoreRefused
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.sandbox import KNOWN_VERSIONS, Settings
+from offsite.sandbox import KNOWN_VERSIONS, SandboxSettings
 from offsite.services.demo.data import ORDERS, PAYMENTS, TOPICS, write_demo_data
-from offsite.services.demo.truth import compare, read_topic
+from offsite.services.demo.truth import compare_readings, read_topic
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
@@ -52,7 +52,7 @@ class Versioned:
 @pytest.fixture(scope="module", params=KNOWN_VERSIONS)
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versioned]:
     version: str = request.param
-    with running(tmp_path_factory.mktemp(version), Settings(kafka_version=version)) as (_, info):
+    with running(tmp_path_factory.mktemp(version), SandboxSettings(kafka_version=version)) as (_, info):
         replays = int(version.partition(".")[0]) >= DESCRIBES_TRANSACTIONS
         yield Versioned(cluster=Cluster(info.bootstrap), replays=replays)
 
@@ -100,7 +100,7 @@ def test_all_that_was_lost_comes_back(kafka: Versioned, site: Groups, offsets: s
     for name, reading in before.items():
         kept = result.topics[name].same_offsets
         assert kept == (offsets == "auto" and (kafka.replays or name != PAYMENTS.name))
-        comparison = compare(name, reading, read_topic(cluster.bootstrap, name), offsets=kept)
+        comparison = compare_readings(name, reading, read_topic(cluster.bootstrap, name), offsets=kept)
         assert comparison.identical, comparison.difference[:1000]
     site.apply(restore=result.restore)
     assert next_value(cluster, GROUP, ORDERS.name) == upcoming

@@ -10,7 +10,7 @@ import pytest
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.errors import TopicReplaced
 from offsite.repository.repository import Repository
-from offsite.sandbox import Settings
+from offsite.sandbox import SandboxSettings
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.soak
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp("2.7.2"), Settings(kafka_version="2.7.2")) as (_, info):
+    with running(tmp_path_factory.mktemp("2.7.2"), SandboxSettings(kafka_version="2.7.2")) as (_, info):
         yield Cluster(info.bootstrap)
 
 

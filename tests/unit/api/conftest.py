@@ -11,11 +11,11 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offsite.api.app import routes
-from offsite.api.guard.gate import Gate, Guarded
+from offsite.api.guard.gate import Gate, GateRules
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.sessions import Sessions
 from offsite.api.guard.tokens import TokenFile, new_token
-from offsite.api.site import SOURCE, Place, SiteSettings
+from offsite.api.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.api.site import Site as Coordinator
 from offsite.metastore.backup_file import BackupFile
 from offsite.metastore.names import BackupName, NameForm
@@ -38,7 +38,7 @@ class FakedClusters(Coordinator):
         self.workers.begin = self._begun  # type: ignore[method-assign]
 
     def cluster(self, name: str = SOURCE) -> Cluster:
-        self.place(name)
+        self.cluster_address(name)
         return self.clusters[name]
 
     def _begun(self, job: str, arguments: Any, environment: Mapping[str, str]) -> None:
@@ -58,9 +58,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def coordinator(site: Site, metastores: Path) -> FakedClusters:
-    places = {SOURCE: Place(bootstrap="source:9092"), "target": Place(bootstrap="target:9092")}
+    places = {SOURCE: ClusterAddress(bootstrap="source:9092"), "target": ClusterAddress(bootstrap="target:9092")}
     place = site.repository.store.url
-    return FakedClusters(SiteSettings(repo=place, backup=BACKUP, places=places, metastore=metastores), site)
+    return FakedClusters(SiteSettings(repo=place, backup=BACKUP, addresses=places, metastore=metastores), site)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ _routes = functools.cache(routes)
 Connect = Callable[..., TestClient]
 
 
-def behind_gate(site: Coordinator, guarded: Guarded) -> ASGIApp:
+def behind_gate(site: Coordinator, guarded: GateRules) -> ASGIApp:
     """As `make_app`, with the routes that all tests of a process share, which asks one thing at a time."""
     gate = Gate(_routes(), guarded)
 
@@ -106,7 +106,7 @@ def connect(coordinator: FakedClusters) -> Connect:
 
     def client(*, token: str | None = None, **rules: Any) -> TestClient:
         guarded = replace(
-            Guarded(hosts=Hosts.of(()), sessions=Sessions(b"k" * 32), tokens=None, read_only=False), **rules
+            GateRules(hosts=Hosts.of(()), sessions=Sessions(b"k" * 32), tokens=None, read_only=False), **rules
         )
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return TestClient(

@@ -8,8 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from offsite.api.actuator import routes
-from offsite.services.checkpoint.ask import ask
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.ask import request_checkpoint
+from offsite.services.checkpoint.serve import CheckpointServer
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.api.conftest import FakedClusters
 
@@ -17,7 +17,9 @@ PATHS = ("/actuator/backups", "/actuator/backupRuntime")
 
 
 def serve(site: Site) -> None:
-    Server(repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner).serve()
+    CheckpointServer(
+        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner
+    ).serve()
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_what_does_not_start_in_time_is_told_so(client: TestClient, monkeypatch:
 
 
 def test_where_nobody_takes_checkpoints_nothing_is_asked(client: TestClient, coordinator: FakedClusters) -> None:
-    coordinator.settings.places.clear()  # type: ignore[attr-defined]
+    coordinator.settings.addresses.clear()  # type: ignore[attr-defined]
     assert client.post(PATHS[0], json={"backupId": 3}).status_code == 503
     assert client.get(PATHS[0]).json() == []
 
@@ -96,7 +98,7 @@ def test_what_is_no_id_is_told_so(client: TestClient, path: str) -> None:
 def test_its_state_is_the_store(client: TestClient, site: Site) -> None:
     assert client.get(f"{PATHS[0]}/state").json() == {"checkpointStates": [], "backupStates": [], "ranges": []}
     for checkpoint in (10, 20):
-        ask(site.backup, checkpoint)
+        request_checkpoint(site.backup, checkpoint)
         serve(site)
     state = client.get(f"{PATHS[0]}/state").json()
     assert {each["checkpointId"] for each in state["checkpointStates"]} == {20}
@@ -106,7 +108,7 @@ def test_its_state_is_the_store(client: TestClient, site: Site) -> None:
 
 def test_the_newest_come_first(client: TestClient, site: Site) -> None:
     for checkpoint in (10, 20, 30):
-        ask(site.backup, checkpoint)
+        request_checkpoint(site.backup, checkpoint)
         serve(site)
     assert [each["backupId"] for each in client.get(PATHS[1]).json()] == [30, 20, 10]
     assert BACKUP in client.get("/api/v1/status").text

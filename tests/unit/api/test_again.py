@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.api.pages.again import filled, way_back
+from offsite.api.pages.again import form_path, prefilled_fields
 from offsite.services.jobs.status import JobReport, JobState
 
 RESTORE = ("restore", "run", "--backup=ni&ghtly", "--commit=7", "--topics=a", "--topics=b*", "--rename=a=c", "--yes")
@@ -16,13 +16,13 @@ def job(state: JobState, *arguments: str, kind: str = "restore") -> JobReport:
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.FAILED, JobState.LOST, JobState.PARTIAL])
 def test_a_restore_that_did_not_end_well_leads_back_to_its_words(state: JobState) -> None:
-    assert way_back(job(state, *RESTORE)) == "/backups/ni%26ghtly/restore?commit=7&topics=a%2Cb%2A&rename=a%3Dc"
+    assert form_path(job(state, *RESTORE)) == "/backups/ni%26ghtly/restore?commit=7&topics=a%2Cb%2A&rename=a%3Dc"
 
 
 def test_the_way_leads_to_the_same_cluster() -> None:
-    found = way_back(replace(job(JobState.FAILED, "restore", "run", "--backup=nightly", "--yes"), cluster="dr"))
+    found = form_path(replace(job(JobState.FAILED, "restore", "run", "--backup=nightly", "--yes"), cluster="dr"))
     assert found == "/backups/nightly/restore?target=dr"
-    assert filled({"target": "dr"})["target"] == "dr"
+    assert prefilled_fields({"target": "dr"})["target"] == "dr"
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_the_way_leads_to_the_same_cluster() -> None:
     ],
 )
 def test_nothing_else_does(ended: JobReport) -> None:
-    assert way_back(ended) == ""
+    assert form_path(ended) == ""
 
 
 def test_a_form_is_filled_with_what_it_has() -> None:
-    assert {name: text for name, text in filled({"commit": "7", "x": "y"}).items() if text} == {"commit": "7"}
+    assert {name: text for name, text in prefilled_fields({"commit": "7", "x": "y"}).items() if text} == {"commit": "7"}

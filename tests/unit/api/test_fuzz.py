@@ -17,11 +17,11 @@ from schemathesis.specs.openapi.checks import (
 
 from offsite.api.actuator import routes
 from offsite.api.app import make_app
-from offsite.api.guard.gate import Guarded
+from offsite.api.guard.gate import GateRules
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.sessions import Sessions
-from offsite.services.checkpoint.ask import ask as take
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.ask import request_checkpoint as take
+from offsite.services.checkpoint.serve import CheckpointServer
 from tests.fake_cluster.site import Site
 from tests.unit.api.conftest import FakedClusters
 
@@ -40,9 +40,11 @@ def described(coordinator: FakedClusters, site: Site, monkeypatch: pytest.Monkey
     monkeypatch.setattr(routes, "STARTS_WITHIN_S", 0.01)
     monkeypatch.setattr(routes, "LOOK_S", 0.001)
     take(site.backup, 7)
-    Server(repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner).serve()
+    CheckpointServer(
+        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner
+    ).serve()
     hosts = Hosts.of(["testserver"])
-    app = make_app(coordinator, Guarded(hosts=hosts, sessions=Sessions(), tokens=None, read_only=False))
+    app = make_app(coordinator, GateRules(hosts=hosts, sessions=Sessions(), tokens=None, read_only=False))
     return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 

@@ -12,15 +12,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from offsite.api.guard import gate
-from offsite.api.guard.roles import Role, needed
+from offsite.api.guard.roles import AccessRole, find_requirement
 from offsite.api.guard.sessions import COOKIE, Sessions
 from offsite.api.guard.tokens import TokenFile, new_token, read_tokens
 from offsite.api.v1 import read
 from offsite.model.errors import BadOption
 from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.record import JobEnd
 from offsite.repository.jobs.records import JobRecords
-from offsite.services.groups.report import GroupsShown, ShownGroup, ShownTopic
+from offsite.services.groups.report import ShownGroup, ShownGroups, ShownTopic
 from tests.fake_cluster.site import BACKUP
 from tests.unit.api.conftest import Connect, FakedClusters
 
@@ -52,22 +52,22 @@ def test_only_reading_is_allowed_to_who_may_read(
     client = connect(tokens=tokens, token=secrets["read"])
     for method, path in routes(connect()):
         status = client.request(method, path, json={}).status_code
-        may = needed(method, path).role in {Role.WATCH, Role.READ}
+        may = find_requirement(method, path).role in {AccessRole.WATCH, AccessRole.READ}
         assert (status != 403) is may, f"{method} {path}: {status}"
     assert coordinator.begun == []
 
 
-@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("role", list(AccessRole))
 def test_each_role_may_what_the_table_says_and_nothing_more(
-    connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters, role: Role
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters, role: AccessRole
 ) -> None:
     """Of every route that is described, with every method that it has."""
     client = connect(tokens=tokens, token=secrets[role.name.lower()])
     for method, path in routes(connect()):
-        needs = needed(method, path).role
+        needs = find_requirement(method, path).role
         refused = client.request(method, path, json={}).status_code == 403
         assert refused == (needs is not None and role < needs), f"{role.name}: {method} {path} needs {needs}"
-    if role < Role.OPERATE:
+    if role < AccessRole.OPERATE:
         assert coordinator.begun == []
 
 
@@ -97,7 +97,7 @@ def test_who_may_watch_sees_nothing_that_an_application_wrote_beside_its_offsets
 ) -> None:
     topic = ShownTopic(topic="orders", offsets={0: 1}, metadata={0: "ann@example.org"}, lag=0)
     group = ShownGroup(group="billing", kind="classic", state="Empty", topics=(topic,))
-    shown = GroupsShown(backup=BACKUP, commit=1, origin="snapshot", groups=(group,), notes=())
+    shown = ShownGroups(backup=BACKUP, commit=1, origin="snapshot", groups=(group,), notes=())
     monkeypatch.setattr(read, "show_groups", lambda *_, **__: shown)
     seen = connect(tokens=tokens, token=secrets[role]).get(f"/api/v1/backups/{BACKUP}/groups").text
     assert "billing" in seen
@@ -132,8 +132,8 @@ def test_what_a_search_looks_for_and_finds_is_shown_to_nobody_without_a_line(
     client = connect(tokens=tokens, token=secrets["operate"])
     begun = client.post(f"/api/v1/backups/{BACKUP}/searches", json={"topic": "orders", "key": "ann@example.org"})
     job = begun.json()["job"]
-    ended = EndedJob(id=job, at_ms=1, exit_code=0, result='{"records": ["a letter to ann@example.org"]}', said="")
-    JobRecords(store=coordinator.repository().store, layout=JobLayout(job=job)).put_ended(
+    ended = JobEnd(id=job, at_ms=1, exit_code=0, result='{"records": ["a letter to ann@example.org"]}', said="")
+    JobRecords(store=coordinator.repository().store, layout=JobLayout(job=job)).put_end(
         ended, secret=coordinator.secrets[job]
     )
     caplog.set_level("INFO")
@@ -172,8 +172,8 @@ def test_a_coordinator_that_only_shows_changes_nothing(connect: Connect) -> None
 
 
 def test_what_no_rule_names_needs_the_most() -> None:
-    assert needed("PATCH", "/api/v1/status") == (Role.RESTORE, True)
-    assert needed("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (Role.RESTORE, True)
+    assert find_requirement("PATCH", "/api/v1/status") == (AccessRole.RESTORE, True)
+    assert find_requirement("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (AccessRole.RESTORE, True)
 
 
 @pytest.mark.parametrize(
@@ -281,9 +281,9 @@ def test_a_token_file_holds_hashes_alone(tmp_path: Path) -> None:
     token = new_token("ann:operate", file)
     assert token not in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
-    caller = read_tokens(file).caller(token)
+    caller = read_tokens(file).authenticate(token)
     assert caller is not None
-    assert (caller.name, caller.role) == ("ann", Role.OPERATE)
+    assert (caller.name, caller.role) == ("ann", AccessRole.OPERATE)
     with pytest.raises(BadOption, match="has a token of ann"):
         new_token("ann:read", file)
 
@@ -320,7 +320,7 @@ def test_a_token_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: py
     owner = file.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     if owner == 0:
-        assert read_tokens(file).known
+        assert read_tokens(file).active
         os.chown(file, 12_345, -1)
     with pytest.raises(BadOption, match="can be written by others"):
         read_tokens(file)

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from offsite.api.known_states import KnownStates
-from offsite.api.site import Fresh
+from offsite.api.known_states import StateCache
+from offsite.api.site import CachedValue
 from offsite.model.clock import SystemClock
 from offsite.model.errors import DamagedCommit, StoreUnreachable
 from offsite.repository.catalog import Catalog
@@ -25,7 +25,7 @@ def test_it_is_folded_once_for_each_commit(site: Site, monkeypatch: pytest.Monke
         return fold(catalog)
 
     monkeypatch.setattr(Catalog, "sound_state", counted)
-    backup = KnownStates().of(site.backup)
+    backup = StateCache().of(site.backup)
     assert [backup.sound_state().seq, backup.state().seq, backup.sound_state().seq] == [1, 1, 1]
     assert len(folded) == 1
     for expected in (2, 3):
@@ -38,7 +38,7 @@ def test_it_is_folded_once_for_each_commit(site: Site, monkeypatch: pytest.Monke
 
 
 def test_what_is_kept_of_earlier_commits_is_of_the_backup_that_is_there(site: Site) -> None:
-    states = KnownStates()
+    states = StateCache()
     for number in (2, 3):
         site.source.write("orders", [b"more"])
         site.back_up()
@@ -56,7 +56,7 @@ def test_one_earlier_state_is_folded_at_a_time(site: Site) -> None:
     for _ in range(3):
         site.source.write("orders", [b"more"])
         site.back_up()
-    states, plain = KnownStates(), site.backup
+    states, plain = StateCache(), site.backup
     states.of(site.backup).state()
     inside, most, gate = [0], [0], threading.Event()
 
@@ -79,7 +79,7 @@ def test_what_is_to_go_on_from_is_never_a_damaged_one(site: Site) -> None:
     site.source.write("orders", [b"more"])
     site.back_up()
     site.repository.store.put_overwrite(site.backup.layout.commit_key(2), b"{}")
-    backup = KnownStates().of(site.backup)
+    backup = StateCache().of(site.backup)
     assert backup.sound_state().unreadable
     with pytest.raises(DamagedCommit):
         backup.state()
@@ -96,7 +96,7 @@ class Ticking(SystemClock):
 
 def test_a_value_is_read_once_for_all_who_ask_soon() -> None:
     clock, read = Ticking(), iter(range(9))
-    fresh = Fresh(lambda: next(read) + 1, clock)
+    fresh = CachedValue(lambda: next(read) + 1, clock)
     assert [fresh.get(), fresh.get()] == [1, 1]
     clock.now_s = 1.0
     assert [fresh.get(), fresh.get()] == [2, 2]
@@ -109,7 +109,7 @@ def test_what_takes_long_to_read_is_read_less_often() -> None:
         clock.now_s += 0.3
         return next(read) + 1
 
-    fresh = Fresh(slow, clock)
+    fresh = CachedValue(slow, clock)
     assert fresh.get() == 1
     clock.now_s += 2.9
     assert fresh.get() == 1
@@ -128,7 +128,7 @@ def test_who_comes_while_it_is_read_gets_the_one_before() -> None:
             thread.join(10)
         return next(read) + 1
 
-    fresh = Fresh(again, clock)
+    fresh = CachedValue(again, clock)
     assert fresh.get() == 1
     clock.now_s = 5.0
     assert fresh.get() == 2
@@ -143,7 +143,7 @@ def test_an_error_is_told_to_all_and_is_over_when_it_is_over() -> None:
             raise errors.pop()
         return 1
 
-    fresh = Fresh(read, clock)
+    fresh = CachedValue(read, clock)
     for _ in range(2):
         with pytest.raises(StoreUnreachable):
             fresh.get()

@@ -8,14 +8,14 @@ import threading
 from starlette.testclient import TestClient
 
 from offsite.api.guard.login_code import LoginCode
-from offsite.api.guard.tokens import TokenFile, owner_alone
+from offsite.api.guard.tokens import TokenFile, make_owner_tokens
 from tests.unit.api.conftest import Connect
 
 
 def opened(connect: Connect) -> tuple[TestClient, TestClient, list[str]]:
     """Two browsers of one coordinator that has no file of tokens, and the codes that it has told."""
     told: list[str] = []
-    code, own = LoginCode(told.append), owner_alone()
+    code, own = LoginCode(told.append), make_owner_tokens()
     code.renew()
     rules = {"tokens": lambda: own, "login_code": code}
     return connect(**rules), connect(**rules), told

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from offsite.api.guard.gate import Guarded
+from offsite.api.guard.gate import GateRules
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.sessions import COOKIE, Sessions
 from offsite.api.guard.tokens import TokenFile
-from offsite.api.pages.coverage import WIDTH, bars
+from offsite.api.pages.coverage import WIDTH, make_bars
 from offsite.api.site import Site as Coordinator
 from offsite.api.site import SiteSettings
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.told import DeclaredTold, put_told
+from offsite.repository.declared.told import DeclaredNote, put_note
 from offsite.repository.history import CommitSummary
 from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
-from offsite.services.checkpoint.ask import ask
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.ask import request_checkpoint
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.hole_report import HoleReport
 from offsite.services.overview.contents import PartitionDetail, TopicDetail
 from offsite.services.reports.plot import MARGIN, lines_of, places
@@ -83,8 +83,10 @@ class Tree(HTMLParser):
 
 
 def take(site: Site, checkpoint: int = 7) -> None:
-    ask(site.backup, checkpoint)
-    Server(repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner).serve()
+    request_checkpoint(site.backup, checkpoint)
+    CheckpointServer(
+        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner
+    ).serve()
 
 
 def shown(client: TestClient, path: str) -> str:
@@ -161,7 +163,7 @@ def test_pages_show_what_can_be_read_before_a_commit_of_a_newer_format(client: T
 def test_an_empty_repository_says_what_to_do(tmp_path: Path) -> None:
     made = Repository.init(open_folder(tmp_path / "empty"))
     site = Coordinator(SiteSettings(repo=made.store.url))
-    guarded = Guarded(hosts=Hosts.of(()), sessions=Sessions(), tokens=None, read_only=False)
+    guarded = GateRules(hosts=Hosts.of(()), sessions=Sessions(), tokens=None, read_only=False)
     text = shown(TestClient(behind_gate(site, guarded), base_url="http://localhost"), "/")
     assert "There is no backup yet." in text
     assert made.store.url in text
@@ -314,18 +316,18 @@ def test_behind_a_proxy_with_tls_the_cookie_never_goes_without_it(
 def test_a_bar_shows_what_is_there_and_what_is_lost() -> None:
     parts = tuple(PartitionDetail(partition=n, start=s, end=e, records=0, stored_bytes=0) for n, s, e in _PARTITIONS)
     topic = replace(_timed("orders", -1, -1), partitions=parts)
-    bar = bars([topic], [_hole(1, 20, 30)])["orders"]
+    bar = make_bars([topic], [_hole(1, 20, 30)])["orders"]
     assert bar.parts == ((WIDTH * 0.25, WIDTH * 0.25), (WIDTH * 0.5, WIDTH * 0.5))
     assert bar.holes == ((WIDTH * 0.7, WIDTH * 0.1),)
     assert bar.described == "75 of 100 offsets, 1 holes"
-    assert bars([_empty(topic)], [])["orders"].parts == ()
+    assert make_bars([_empty(topic)], [])["orders"].parts == ()
     assert bar.times is None
 
 
 def test_the_times_of_all_topics_are_on_one_axis() -> None:
     spans = {"early": (1000, 3000), "late": (4000, 5000), "moment": (5000, 5000), "timeless": (-1, -1)}
     topics = [_timed(name, *span) for name, span in spans.items()]
-    found = {name: bar.times for name, bar in bars(topics, []).items()}
+    found = {name: bar.times for name, bar in make_bars(topics, []).items()}
     assert found == {
         "early": (0, WIDTH / 2),
         "late": (WIDTH * 0.75, WIDTH * 0.25),
@@ -390,16 +392,16 @@ def test_declared_backups_are_told_with_what_is_not_as_declared(client: TestClie
     assert "No backup is declared" in shown(client, "/declared")
     declared = Declared(site.repository.store)
     declared.start("nightly")
-    told = DeclaredTold(name="shop<b>", at_ms=1, by="x", conditions=(("IncorrectBackupState", "not <whole>"),), queue=2)
-    put_told(site.repository.store, declared.layout, told)
+    told = DeclaredNote(name="shop<b>", at_ms=1, by="x", conditions=(("IncorrectBackupState", "not <whole>"),), queue=2)
+    put_note(site.repository.store, declared.layout, told)
     assert "no operator active" in shown(client, "/declared"), "what was told long ago may be no more"
-    put_told(site.repository.store, declared.layout, replace(told, at_ms=site.repository.store.now_ms()))
+    put_note(site.repository.store, declared.layout, replace(told, at_ms=site.repository.store.now_ms()))
     text = shown(client, "/declared")
     assert all(each in text for each in ("shop&lt;b&gt;", "not &lt;whole&gt;", "running", "not reconciled"))
     (found,) = client.get("/api/v1/declared").json()["resources"]
     assert (found["uid"], found["backups"][0]["backup"], found["queue"]) == (declared.uid, "nightly", 2)
-    waits = DeclaredTold(name="tick", kind="Schedule", at_ms=told.at_ms, by="x", facts=(("state", "waiting<i>"),))
-    put_told(site.repository.store, DeclaredLayout(uid="bbbbbbbb-2"), waits)
+    waits = DeclaredNote(name="tick", kind="Schedule", at_ms=told.at_ms, by="x", facts=(("state", "waiting<i>"),))
+    put_note(site.repository.store, DeclaredLayout(uid="bbbbbbbb-2"), waits)
     assert all(each in shown(client, "/declared") for each in ("tick", "Schedule", "waiting&lt;i&gt;"))
     site.repository.store.put_overwrite(f"{declared.layout.ledger_prefix}{2:020d}.json", b"{")
     assert "OFF-1302" in shown(client, "/declared")

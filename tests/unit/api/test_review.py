@@ -14,16 +14,16 @@ import pytest
 from starlette.testclient import TestClient
 
 from offsite.api.guard.tokens import TokenFile, new_token
-from offsite.api.site import SOURCE, Place, SiteSettings
+from offsite.api.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.api.site import Site as CoordinatorSite
 from offsite.model.clock import SystemClock
 from offsite.model.errors import TooManyJobs
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.drill_record import put_drill_report
-from offsite.services.heads import SeenHead
+from offsite.services.heads import RememberedHead
 from offsite.services.jobs import status
-from offsite.services.jobs.ask import JobRequest, ask_for_job
-from offsite.services.jobs.work import working
+from offsite.services.jobs.ask import JobRequest, request_job
+from offsite.services.jobs.work import work_on
 from offsite.services.jobs.workers import Workers
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import BACKUP, Site
@@ -54,7 +54,7 @@ def test_a_job_is_never_told_where_another_cluster_is(monkeypatch: pytest.Monkey
     begun: list[dict[str, str]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: begun.append(env))
     monkeypatch.setenv("OFFSITE_KAFKA_CONFIG", "/etc/production.properties")
-    Workers(environment={"OFFSITE_REPO": "r"}).begin("j", ["verify"], Place(bootstrap="dr:9092").environment)
+    Workers(environment={"OFFSITE_REPO": "r"}).begin("j", ["verify"], ClusterAddress(bootstrap="dr:9092").environment)
     assert {name: text for name, text in begun[0].items() if name.startswith("OFFSITE_")} == {
         "OFFSITE_REPO": "r",
         "OFFSITE_BOOTSTRAP": "dr:9092",
@@ -78,7 +78,7 @@ def test_a_job_has_the_spark_that_its_coordinator_was_told_of_and_nothing_else(
 def test_a_check_against_a_cluster_is_one_also_where_a_file_names_it(
     client: TestClient, coordinator: FakedClusters
 ) -> None:
-    coordinator.settings.places[SOURCE] = Place(kafka_config=Path("client.properties"))  # type: ignore[index]
+    coordinator.settings.addresses[SOURCE] = ClusterAddress(kafka_config=Path("client.properties"))  # type: ignore[index]
     assert client.post(f"{BASE}/verifications", json={"against": SOURCE}).status_code == 202
     assert any(each.startswith("--against=") for each in coordinator.begun[0][1])
 
@@ -109,11 +109,11 @@ def test_a_lost_job_that_was_only_silent_is_told_to_end(
     client: TestClient, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = site.repository.store
-    job = ask_for_job(store, JobRequest(kind="backup", arguments=("backup",), backup=BACKUP, by="ann")).id
+    job = request_job(store, JobRequest(kind="backup", arguments=("backup",), backup=BACKUP, by="ann")).id
     monkeypatch.setattr(status, "START_S", -1.0)
     assert client.post(f"/api/v1/jobs/{job}/cancel").json()["cancelled_by"]
     heard: list[int] = []
-    with working(store, job, cancel=lambda: heard.append(1), clock=SystemClock()):
+    with work_on(store, job, cancel=lambda: heard.append(1), clock=SystemClock()):
         until_s = time.monotonic() + 10
         while not heard and time.monotonic() < until_s:
             time.sleep(0.1)
@@ -138,7 +138,7 @@ def test_a_backup_that_was_made_anew_is_not_taken_for_the_one_before(client: Tes
     assert [each["topic"] for each in client.get(BASE).json()["topics"]] == ["orders"]
     root = Path(site.repository.store.url)
     shutil.rmtree(root / "backups" / BACKUP)
-    SeenHead(repository=site.repository, backup=BACKUP).forget()
+    RememberedHead(repository=site.repository, backup=BACKUP).forget()
     anew = replace(site, repository=Repository.open(open_folder(root)))
     anew.source.make_topic("invoices")
     anew.source.write("invoices", [b"x"])

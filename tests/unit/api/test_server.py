@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from offsite.api import serve
-from offsite.api.serve import Protocol, listen
+from offsite.api.serve import BoundedProtocol, listen
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = b"x" * (32 << 20)
@@ -34,10 +34,13 @@ def served(app: ASGIApp, talk: Callable[[int, ServerState], Awaitable[Any]]) -> 
     """What `talk` returns of a server of `app`: it is given its port, and what it knows of its connections."""
 
     async def run() -> Any:
-        config, state = uvicorn.Config(app, http=Protocol, ws="none", lifespan="off", log_config=None), ServerState()
+        config, state = (
+            uvicorn.Config(app, http=BoundedProtocol, ws="none", lifespan="off", log_config=None),
+            ServerState(),
+        )
         config.load()
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Protocol(config, state, {}), "127.0.0.1", 0, backlog=4096)
+        server = await loop.create_server(lambda: BoundedProtocol(config, state, {}), "127.0.0.1", 0, backlog=4096)
         try:
             return await talk(server.sockets[0].getsockname()[1], state)
         finally:
@@ -59,7 +62,7 @@ async def until(seen: Callable[[], bool]) -> bool:
 def test_whoever_holds_connections_and_says_nothing_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """He may begin requests, too: what counts is whose turn it is."""
     monkeypatch.setattr(serve, "CONNECTIONS_MAX", 8)
-    monkeypatch.setattr(serve, "PATIENCE_S", 1000.0)  # by that none goes
+    monkeypatch.setattr(serve, "CLIENT_TIMEOUT_S", 1000.0)  # by that none goes
 
     async def talk(port: int, state: ServerState) -> bytes:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
@@ -98,7 +101,7 @@ def test_a_name_with_several_addresses_is_told_as_the_one_that_is_listened_on() 
 
 def test_an_answer_that_nobody_takes_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is, it is in memory: with a keep-alive alone uvicorn waited for ever for it to be sent."""
-    monkeypatch.setattr(serve, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(serve, "CLIENT_TIMEOUT_S", 0.1)
 
     async def talk(port: int, state: ServerState) -> bool:
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -110,7 +113,7 @@ def test_an_answer_that_nobody_takes_is_thrown_away(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_answer_that_is_taken_slowly_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(serve, "CLIENT_TIMEOUT_S", 0.1)
 
     async def talk(port: int, _: ServerState) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -9,8 +9,8 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from offsite.api.guard.bounds import AT_ONCE, REFUSALS_TOLD
-from offsite.api.guard.gate import Gate, Guarded
+from offsite.api.guard.bounds import REFUSALS_LOGGED_MAX, REQUESTS_AT_ONCE
+from offsite.api.guard.gate import Gate, GateRules
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.sessions import LASTS_S, Sessions
 from offsite.api.guard.tokens import TokenFile
@@ -18,8 +18,8 @@ from tests.script_clock import Script
 from tests.unit.api.conftest import Connect
 
 
-def guarded(tokens: TokenFile, clock: Script | None = None) -> Guarded:
-    return Guarded(hosts=Hosts.of(()), sessions=Sessions(), tokens=tokens, read_only=False, clock=clock or Script())
+def guarded(tokens: TokenFile, clock: Script | None = None) -> GateRules:
+    return GateRules(hosts=Hosts.of(()), sessions=Sessions(), tokens=tokens, read_only=False, clock=clock or Script())
 
 
 async def asked(gate: Gate, path: str, token: str, **headers: str) -> Any:
@@ -47,13 +47,13 @@ def test_one_caller_leaves_room_for_others(tokens: TokenFile, secrets: dict[str,
 
         async def slow(scope: Scope, receive: Receive, send: Send) -> None:
             under_way.append(scope["state"]["caller"].name)
-            if len(under_way) == AT_ONCE:
+            if len(under_way) == REQUESTS_AT_ONCE:
                 are_in.set()
             await may_end.wait()
             await Response("ok")(scope, receive, send)
 
         gate = Gate(slow, guarded(tokens))
-        first = [asyncio.ensure_future(asked(gate, "/jobs", secrets["read"])) for _ in range(AT_ONCE)]
+        first = [asyncio.ensure_future(asked(gate, "/jobs", secrets["read"])) for _ in range(REQUESTS_AT_ONCE)]
         await are_in.wait()
         too_many, _ = await asked(gate, "/jobs", secrets["read"])
         other = asyncio.ensure_future(asked(gate, "/jobs", secrets["operate"]))
@@ -61,7 +61,7 @@ def test_one_caller_leaves_room_for_others(tokens: TokenFile, secrets: dict[str,
         statuses = [status for status, _ in await asyncio.gather(*first)]
         return statuses, too_many, (await other)[0] + (await asked(gate, "/jobs", secrets["read"]))[0]
 
-    assert asyncio.run(run()) == ([200] * AT_ONCE, 429, 400)
+    assert asyncio.run(run()) == ([200] * REQUESTS_AT_ONCE, 429, 400)
 
 
 def test_a_large_answer_is_under_way_until_it_is_taken(tokens: TokenFile, secrets: dict[str, str]) -> None:
@@ -81,11 +81,11 @@ def test_no_log_is_filled_by_who_is_refused(
     clock = Script(lambda: None)
     client = connect(tokens=tokens, clock=clock)
     watching = {"Authorization": f"Bearer {secrets['watch']}"}
-    for _ in range(REFUSALS_TOLD + 5):
+    for _ in range(REFUSALS_LOGGED_MAX + 5):
         assert client.get("/jobs").status_code == 401
         assert client.post("/api/v1/nothing", headers=watching).status_code == 403
     lines = [line for line in caplog.messages if line.startswith("asked")]
-    assert len(lines) == 2 * REFUSALS_TOLD
+    assert len(lines) == 2 * REFUSALS_LOGGED_MAX
     assert [("no more" in line) for line in lines].count(True) == 2
     clock.sleep(60)
     client.get("/jobs")

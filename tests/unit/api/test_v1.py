@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from offsite.api.v1.words import arguments
-from offsite.services.checkpoint.ask import ask
-from offsite.services.checkpoint.serve import Server
+from offsite.api.v1.words import to_arguments
+from offsite.services.checkpoint.ask import request_checkpoint
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.checkpoint.status import Checkpoints
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.api.conftest import FakedClusters
@@ -26,8 +26,8 @@ def got(client: TestClient, path: str) -> Any:
 
 
 def take(site: Site, checkpoint: int) -> None:
-    ask(site.backup, checkpoint)
-    Server(
+    request_checkpoint(site.backup, checkpoint)
+    CheckpointServer(
         repository=site.repository,
         backup=site.backup,
         cluster=site.source.connected,
@@ -225,7 +225,7 @@ def test_groups_are_put_in_place_by_the_value_of_their_plan(client: TestClient) 
 
 
 def test_a_value_is_never_taken_for_an_option() -> None:
-    assert arguments({"a_b": ["--yes", ""], "c": False, "d": True, "e": None, "f": 3}) == [
+    assert to_arguments({"a_b": ["--yes", ""], "c": False, "d": True, "e": None, "f": 3}) == [
         "--a-b=--yes",
         "--a-b=",
         "--d",

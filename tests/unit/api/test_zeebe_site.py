@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.serve import CheckpointServer
 from tests.fake_cluster.site import BACKUP, Site
 from tests.fake_zeebe.cluster import Exporter, FakeZeebe
 from tests.fake_zeebe.server import ZeebeServer, says, serving
@@ -29,7 +29,7 @@ def driving(coordinator: FakedClusters, site: Site, zeebe: ZeebeServer) -> Faked
 
     def begin(job: str, arguments: tuple[str, ...], environment: object = None) -> None:
         begun(job, arguments, environment)
-        Server(
+        CheckpointServer(
             repository=site.repository,
             backup=site.backup,
             cluster=site.source.connected,

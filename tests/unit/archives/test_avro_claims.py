@@ -11,8 +11,8 @@ import pytest
 from offsite.archives import avro_claims
 from offsite.archives.avro.foreign_decoding import ForeignDecoding
 from offsite.archives.avro.schema import PLAIN_SCHEMA
-from offsite.archives.avro_claims import claims_of
-from offsite.archives.trivadis.avro_row import read_rows, writer_schema
+from offsite.archives.avro_claims import compute_claims
+from offsite.archives.trivadis.avro_row import parse_writer_schema, read_rows
 from offsite.log.range import TopicPartition
 from tests.unit.archives.trivadis.made_archives import SCHEMA as TRIVADIS_SCHEMA
 
@@ -68,7 +68,7 @@ def test_so_are_those_of_trivadis() -> None:
     fields = [{**row, "type": kinds.get(row["name"], row["type"])} for row in TRIVADIS_SCHEMA["fields"]]
     schema = {**TRIVADIS_SCHEMA, "fields": [{"name": row["name"], "type": row["type"]} for row in fields]}
     data = written(schema, {**ROW, "key": b"ab"})
-    assert read_rows(data, writer_schema(json.dumps(schema).encode()), 1)[0].key == b"ab"
+    assert read_rows(data, parse_writer_schema(json.dumps(schema).encode()), 1)[0].key == b"ab"
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_so_are_those_of_trivadis() -> None:
 )
 def test_what_might_not_be_survived_is_refused(schema: object, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        claims_of(schema)
+        compute_claims(schema)
 
 
 def test_a_few_levels_are_fine() -> None:
-    assert claims_of(nested(4, width=5)).types > 150
+    assert compute_claims(nested(4, width=5)).types > 150

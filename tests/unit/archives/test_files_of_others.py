@@ -24,7 +24,7 @@ from offsite.archives.parquet import offset_order
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
 from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.services.archives.inspection import ArchiveSource, Inspection, inspect
+from offsite.services.archives.inspection import ArchiveInspection, ArchiveSource, inspect
 from offsite.stores.archive_folder import ArchiveFolder
 from tests.archive_records import TIME_MS, export, plain_records, read_all
 from tests.unit.archives.osodevops.made_backups import backup
@@ -123,7 +123,7 @@ def read(kind: str, files: ArchiveFolder, *, into: list[Damage] | None = None) -
     return read_all(open_reader(kind, files), collect_damage(damages, skip=into is not None))
 
 
-def look(kind: str, files: ArchiveFolder) -> Inspection:
+def look(kind: str, files: ArchiveFolder) -> ArchiveInspection:
     return inspect(ArchiveSource(format=kind, files=files, reader=open_reader(kind, files)))
 
 

@@ -170,7 +170,7 @@ def read_in_child(kind: str, root: Path, limit_mib: int, answer: multiprocessing
 def _bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in BOUNDS.items():
         monkeypatch.setattr(f"offsite.archives.{name}", value)
-    monkeypatch.setitem(inflate.inflated.__kwdefaults__, "most_bytes", 32 * MIB)
+    monkeypatch.setitem(inflate.inflate.__kwdefaults__, "most_bytes", 32 * MIB)
     monkeypatch.setitem(bounded_json.check_json_size.__kwdefaults__, "max_outside", MIB)
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
 from bench.at_scale.worlds import GB, TB, World
-from offsite.copy.bundle import bundled, is_small
-from offsite.copy.compare.bundle import bundled as proof_bundled
+from offsite.copy.bundle import bundle_copies, is_small
+from offsite.copy.compare.bundle import bundle_proofs as proof_bundled
 from offsite.copy.plan import PartitionBounds, plan_copy
-from offsite.copy.restore.task import bundled as restore_bundled
+from offsite.copy.restore.task import bundle_restores as restore_bundled
 from offsite.model.size import MIB
 from offsite.services.backup.planned import PACKED_FROM
 
@@ -37,7 +37,7 @@ def test_a_backup_is_cut_as_the_planner_cuts_it(sizes: list[tuple[int, int]], sl
         for number, size in enumerate(_each(sizes))
     ]
     plan = plan_copy(bounds, {}, slots=slots)
-    bundles = bundled(plan.tasks, slots=slots, packed_from=PACKED_FROM)
+    bundles = bundle_copies(plan.tasks, slots=slots, packed_from=PACKED_FROM)
 
     found = backup_tasks(sizes, slots=slots)
 

@@ -23,7 +23,7 @@ from bench.at_scale.worlds import FOLLOWING, GB, PB, TB, Prices, World
 from offsite.copy.plan import TASKS_MAX
 from offsite.repository import backup
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
-from offsite.services.backup.copy_pass import CommitEvery
+from offsite.services.backup.copy_pass import CommitThresholds
 
 WORLD = World(name="w", log_bytes=2 * TB, partitions=400, largest_bytes=150 * GB, executors=4, brokers=100, prefixes=10)
 
@@ -102,7 +102,7 @@ def test_commits_that_go_over_all_segments_take_little_of_a_long_pass(costs: Uni
 
     assert found.ran.copied_s == usual.ran.copied_s
     assert 5 <= found.ran.commits < usual.ran.commits / 2
-    assert found.ran.search_s - 2 * last_s <= found.ran.copied_s / CommitEvery().times_longer
+    assert found.ran.search_s - 2 * last_s <= found.ran.copied_s / CommitThresholds().times_longer
     written_s = (found.ran.commits * 2 + found.segments * costs.driver.commit_segment_ms) / 1000
     assert found.ran.search_s < found.ran.commit_s <= found.ran.search_s + written_s
     assert last_s <= tail_s <= 2 * last_s

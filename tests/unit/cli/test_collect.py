@@ -16,8 +16,8 @@ from offsite.cli.app import app
 from offsite.cli.commands import collect
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, ExpiredRange
-from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.commit import CommitChanges, ExpiredRange
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.stores.open_store import open_store
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
 from tests.inline_runner import InlineRunner
@@ -90,22 +90,22 @@ def test_where_what_is_needed_is_damaged_it_ends_with_the_exit_code_of_damage(ba
 def left(backup: Backup) -> list[str]:
     """What a killed run left; then a run completed; all of it is two days old, the run an hour younger."""
     segment = write_segment(backup.store, backup, PARTITIONS[0], 500, 520)
-    age(backup, 2 * LEFT_AFTER_MS + 3_600_000)
+    age(backup, 2 * LEFTOVER_AFTER_MS + 3_600_000)
     run_once(backup)
-    age(backup, 2 * LEFT_AFTER_MS, only_young=True)
+    age(backup, 2 * LEFTOVER_AFTER_MS, only_young=True)
     return [segment.key]
 
 
 def age(backup: Backup, by_ms: int, *, only_young: bool = False) -> None:
     for path in Path(backup.store.url).rglob("*"):
         then_s = path.stat().st_mtime - by_ms / 1000
-        if not only_young or then_s > time.time() - 3 * LEFT_AFTER_MS / 1000 - 60:
+        if not only_young or then_s > time.time() - 3 * LEFTOVER_AFTER_MS / 1000 - 60:
             os.utime(path, (then_s, then_s))
 
 
 def test_leftovers_are_shown_asked_about_and_deleted(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
     doomed = left(backup)
-    monkeypatch.setattr("offsite.repository.history.History.latest_at", lambda history, _: history[-1])
+    monkeypatch.setattr("offsite.repository.history.CommitHistory.latest_at", lambda history, _: history[-1])
     shown = CliRunner().invoke(app, command(backup, "plan", "--leftovers", "-o", "json"))
     assert shown.exit_code == 0, shown.output
     assert [each["key"] for each in json.loads(shown.stdout)["objects"]] == doomed
@@ -126,7 +126,7 @@ def test_what_nobody_agreed_to_is_named_and_stays_until_a_person_accepts_it(back
     expired = tuple(
         ExpiredRange(partition_id=known, start=0, end=state.segments[known].read()[0].end) for known in PARTITIONS
     )
-    backup.commit(Changes(expired=expired, forgotten=((1, state.seq),)), base=state, writer="forged")
+    backup.commit(CommitChanges(expired=expired, forgotten=((1, state.seq),)), base=state, writer="forged")
     run_once(backup)
     run_once(backup)
     done = CliRunner().invoke(app, command(backup, "run", "--yes", "-o", "json"))

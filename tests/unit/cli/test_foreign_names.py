@@ -15,7 +15,14 @@ from offsite.cli.progress import progress
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.errors import DamagedArchive
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, LeftBehind, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import (
+    CommitChanges,
+    LeftBehindPartition,
+    PartitionId,
+    Position,
+    RecordedHole,
+    TopicShape,
+)
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
 from offsite.spark.runner import RunProgress
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -38,11 +45,11 @@ def with_foreign_words(backup: Backup) -> None:
     partition = PartitionId(topic="other", topic_id=GROUP, partition=0)
     shape = TopicShape(topic="other", topic_id=GROUP, partitions=1, replication_factor=1, configs=((GROUP, GROUP),))
     hole = RecordedHole(partition_id=partition, start=0, end=5, reason=GROUP)
-    changes = Changes(
+    changes = CommitChanges(
         topics=(shape,),
         holes=(hole,),
         positions=(Position(partition_id=partition, log_start=0, end=5),),
-        left_behind=(LeftBehind(partition_id=partition, error=GROUP),),
+        left_behind=(LeftBehindPartition(partition_id=partition, error=GROUP),),
         accounted=True,
     )
     append_unchecked(backup, base, changes, committed_at_ms=base.committed_at_ms)
@@ -53,7 +60,7 @@ def with_a_foreign_group(backup: Backup) -> None:
     offsets = TopicOffsets.of("orders", [CommittedOffset(0, 7)], topic_id="id-orders")
     group = GroupOffsets(group=GROUP, kind="classic", state="Empty", topics=(offsets,))
     groups = put_group_snapshot(backup.store, backup.layout, base.seq + 1, {GROUP: group})
-    backup.commit(Changes(groups=groups), base=base, writer="w")
+    backup.commit(CommitChanges(groups=groups), base=base, writer="w")
 
 
 def told(*arguments: str) -> str:

@@ -10,27 +10,27 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.model.errors import BackupNotFound, GenerationRefused
-from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
+from offsite.repository.generations.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generations.generation_set import GenerationSet
 from offsite.repository.generations.kept import KeptGeneration, put_kept
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
-from offsite.services.generations.decision import Append, Copy, Look, Rest
-from offsite.services.generations.instance import Happened
+from offsite.services.generations.decision import AppendEntry, CopyGeneration, ReadTopic, Rest
+from offsite.services.generations.instance import CompletedEffect
 from offsite.services.generations.report import line_of
 from offsite.stores.posix_store import open_folder
 
 STEPS = (
-    (Kind.FOUNDED, Instance.A, 0),
-    (Kind.JOINED, Instance.A, 0),
-    (Kind.JOINED, Instance.B, 0),
-    (Kind.BEGUN, Instance.A, 1),
-    (Kind.COMPLETED, Instance.A, 1),
-    (Kind.ASKED, Instance.A, 1),
-    (Kind.BEGUN, Instance.B, 2),
-    (Kind.SWITCHED, Instance.B, 2),
+    (GenerationEntryKind.FOUNDED, Instance.A, 0),
+    (GenerationEntryKind.JOINED, Instance.A, 0),
+    (GenerationEntryKind.JOINED, Instance.B, 0),
+    (GenerationEntryKind.BEGUN, Instance.A, 1),
+    (GenerationEntryKind.COMPLETED, Instance.A, 1),
+    (GenerationEntryKind.ASKED, Instance.A, 1),
+    (GenerationEntryKind.BEGUN, Instance.B, 2),
+    (GenerationEntryKind.SWITCHED, Instance.B, 2),
 )
 
 
@@ -41,7 +41,7 @@ def place(tmp_path: Path) -> str:
     ledger, state = Ledger(store=store, layout=SetLayout(name="pair")), GenerationSet(name="pair")
     founding = Founding(cluster_id="c", include=("t",), exclude=(), internal=False, target="backup", place="")
     for kind, instance, generation in STEPS:
-        entry = Entry(
+        entry = GenerationEntry(
             seq=state.seq + 1,
             previous=state.head,
             kind=kind,
@@ -51,7 +51,7 @@ def place(tmp_path: Path) -> str:
             generation=generation,
             partitions=1,
             by=f"process of {instance}",
-            founding=founding if kind is Kind.FOUNDED else None,
+            founding=founding if kind is GenerationEntryKind.FOUNDED else None,
         )
         found = ledger.append(entry, to=state)
         assert found is not None
@@ -125,11 +125,11 @@ def test_what_another_one_replaced_is_released(place: str) -> None:
 
 def test_lines_of_what_goes_on() -> None:
     state = GenerationSet(name="pair")
-    line = line_of(Happened(effect=Append(kind=Kind.SWITCHED, generation=2), state=state))
+    line = line_of(CompletedEffect(effect=AppendEntry(kind=GenerationEntryKind.SWITCHED, generation=2), state=state))
     assert line is not None
     assert (line.text, line.lasts) == ("generation 2 has reached the end, and is the active one", False)
-    assert line_of(Happened(effect=Look(), state=state)) is None
-    for effect in (Copy(generation=1), Rest(why="passive")):
-        line = line_of(Happened(effect=effect, state=state))
+    assert line_of(CompletedEffect(effect=ReadTopic(), state=state)) is None
+    for effect in (CopyGeneration(generation=1), Rest(why="passive")):
+        line = line_of(CompletedEffect(effect=effect, state=state))
         assert line is not None
         assert line.lasts

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from offsite.api.site import Site, SiteSettings
 from offsite.cli.app import app
-from offsite.cli.logs import logs
+from offsite.cli.logs import log_command
 from offsite.cli.progress import progress
 from offsite.model.errors import KafkaUnreachable, RepositoryNotFound, StoreInClear
 from offsite.model.journal import JOURNAL, decided, failed, noted, warned
@@ -76,7 +76,7 @@ def test_a_coordinator_tells_who_looks_also_where_nobody_has_asked_for_a_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], into_file: bool
 ) -> None:
     log = tmp_path / "log"
-    with logs("offsite serve", verbose=False, log_file=log if into_file else None):
+    with log_command("offsite serve", verbose=False, log_file=log if into_file else None):
         noted("looked", by="ann")
     line = "INFO looked by=ann"
     assert (line in capsys.readouterr().err, log.exists() and line in log.read_text()) == (not into_file, into_file)
@@ -91,10 +91,10 @@ def test_verbose_shows_decisions_and_tracebacks_and_else_only_warnings_are_seen(
         failed("task_failed", why="z", trace="Traceback\n\x1b[0m")
         return capsys.readouterr().err.splitlines()
 
-    with logs("offsite x", verbose=True, log_file=None):
+    with log_command("offsite x", verbose=True, log_file=None):
         loud = run()
     capsys.readouterr()
-    with logs("offsite x", verbose=False, log_file=None):
+    with log_command("offsite x", verbose=False, log_file=None):
         quiet = run()
     assert [line.split()[2] for line in loud if line[0] != " "] == ["began", "hole", "hint_unusable", "task_failed"]
     assert loud[-2:] == ["    Traceback", "    \\x1b[0m"]
@@ -104,7 +104,7 @@ def test_verbose_shows_decisions_and_tracebacks_and_else_only_warnings_are_seen(
 def test_nothing_listens_any_more_when_a_command_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger("offsite")
     before = (list(root.handlers), root.level)
-    with pytest.raises(KafkaUnreachable), logs("offsite x", verbose=True, log_file=None):
+    with pytest.raises(KafkaUnreachable), log_command("offsite x", verbose=True, log_file=None):
         raise KafkaUnreachable("gone")
     assert (list(root.handlers), root.level) == before
     assert not JOURNAL.isEnabledFor(logging.INFO)
@@ -122,7 +122,7 @@ def test_a_line_goes_above_the_progress_bar_and_stays_whole(monkeypatch: pytest.
     now = RunProgress(
         tasks_total=2, tasks_done=1, tasks_failed=0, moved_bytes=50, records=1, elapsed_s=1, worker_peak_rss_bytes=0
     )
-    with logs("offsite x", verbose=True, log_file=None), progress("copy", total_bytes=100) as on_progress:
+    with log_command("offsite x", verbose=True, log_file=None), progress("copy", total_bytes=100) as on_progress:
         on_progress(now)
         decided("hole", topic="orders", why="retention")
         on_progress(now)
@@ -131,7 +131,7 @@ def test_a_line_goes_above_the_progress_bar_and_stays_whole(monkeypatch: pytest.
 
 
 def test_what_libraries_warn_of_is_shown_once_and_py4j_is_not_heard(capsys: pytest.CaptureFixture[str]) -> None:
-    with logs("offsite list", verbose=False, log_file=None):
+    with log_command("offsite list", verbose=False, log_file=None):
         logging.getLogger("some.library").warning("look at this")
         logging.getLogger("some.library").info("not at this")
         record = logging.LogRecord("root", logging.ERROR, "/x/py4j/java_gateway.py", 1, "gone", (), None)

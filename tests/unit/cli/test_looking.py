@@ -18,11 +18,11 @@ from offsite.cli.app import app
 from offsite.cli.commands import export, records, verify
 from offsite.model.errors import NoSuchRestorePoint, StoreDenied
 from offsite.repository.repository import Repository
-from offsite.services.jobs.ask import JobRequest, ask_for_job
+from offsite.services.jobs.ask import JobRequest, request_job
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import PosixStore
-from offsite.stores.posix_writer import Temporaries
+from offsite.stores.posix_writer import TemporaryFiles
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.inline_runner import InlineRunner
 from tests.unit.cli.test_help import COMMANDS
@@ -120,7 +120,7 @@ def place(request: pytest.FixtureRequest, site: Site, tmp_path: Path, monkeypatc
         site.back_up("orders")
     restore = site.restore().restore
     asked = JobRequest(kind="verify", arguments=("verify",), backup=BACKUP, by="me")
-    job = ask_for_job(site.repository.store, asked)
+    job = request_job(site.repository.store, asked)
     archive = str(tmp_path / "archive") if request.param == "folder" else f"{repo}-archive"
     made = CliRunner().invoke(app, ["export", archive, "--format", "avro", "--repo", repo, "--backup", BACKUP])
     assert made.exit_code == 0, made.output
@@ -157,7 +157,7 @@ def _lock(kind: str, patched: pytest.MonkeyPatch, but: Path) -> None:
         for name in ("put_if_absent", "put_overwrite", "open_write", "delete"):
             patched.setattr(CloudStore, name, _denied)
         return
-    for each in (Temporaries, PosixStore):
+    for each in (TemporaryFiles, PosixStore):
         for name in {"create", "prepare", "_make_folder", "delete"} & vars(each).keys():
             patched.setattr(each, name, _unless_below(but, getattr(each, name)))
 
@@ -168,7 +168,7 @@ def _denied(*_: object, **__: object) -> NoReturn:
 
 def _unless_below(but: Path, write: Callable[..., Any]) -> Callable[..., Any]:
     def refuse(self: Any, *given: Any, **named: Any) -> Any:
-        root = self.files.root if isinstance(self, Temporaries) else self.root
+        root = self.files.root if isinstance(self, TemporaryFiles) else self.root
         if not Path(root).is_relative_to(but):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         return write(self, *given, **named)

@@ -19,10 +19,10 @@ from offsite.cli.commands.export import ExportOptions
 from offsite.cli.commands.restore_source import RestoreRunOptions
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.restore import RestoreOptions
-from offsite.model.option import Option, declared, filled
+from offsite.model.option import Option, declared_options, with_defaults
 from offsite.model.selections.selection import parse_selection
 from offsite.services.restore.options import PointWords, RestoreWords, parse_restore
-from offsite.services.restore.request import RestoreRequest, remembered
+from offsite.services.restore.request import RestoreRequest, encode_request
 
 GENERATE = Path(__file__).parents[3] / "docs" / "generate.py"
 
@@ -40,9 +40,9 @@ ECHO = Annotated[Literal["no", "twice"], Option("Whether an echo comes back.", E
 def declared_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
         patched.setitem(RestoreWords.__annotations__, "echo", ECHO)
-        declared.cache_clear()
+        declared_options.cache_clear()
         yield
-    declared.cache_clear()
+    declared_options.cache_clear()
 
 
 def command(group: type, heard: list[Mapping[str, object]]) -> typer.Typer:
@@ -73,9 +73,9 @@ def test_a_command_that_restores_nothing_does_not_have_it() -> None:
 
 
 def test_python_has_it_as_text_with_the_same_default() -> None:
-    assert filled(RestoreWords, {})["echo"] == Echo.NO  # type: ignore[typeddict-item]
-    assert filled(RestoreWords, {"echo": None})["echo"] == Echo.NO  # type: ignore[typeddict-item, typeddict-unknown-key]
-    assert filled(RestoreWords, {"echo": "twice"})["echo"] == Echo.TWICE  # type: ignore[typeddict-item, typeddict-unknown-key]
+    assert with_defaults(RestoreWords, {})["echo"] == Echo.NO  # type: ignore[typeddict-item]
+    assert with_defaults(RestoreWords, {"echo": None})["echo"] == Echo.NO  # type: ignore[typeddict-item, typeddict-unknown-key]
+    assert with_defaults(RestoreWords, {"echo": "twice"})["echo"] == Echo.TWICE  # type: ignore[typeddict-item, typeddict-unknown-key]
     assert "Unpack[RestoreWords]" in str(offsite.Backup.restore.__annotations__)
 
 
@@ -102,8 +102,8 @@ class EchoRequest(RestoreRequest):
 
 def test_a_restore_that_an_earlier_version_began_is_still_found() -> None:
     everything = parse_selection(["*"])
-    assert remembered(EchoRequest(selection=everything)) == remembered(RestoreRequest(selection=everything))
-    assert ("twice", "True") in remembered(EchoRequest(selection=everything, twice=True))
+    assert encode_request(EchoRequest(selection=everything)) == encode_request(RestoreRequest(selection=everything))
+    assert ("twice", "True") in encode_request(EchoRequest(selection=everything, twice=True))
 
 
 def test_what_is_left_out_and_what_is_none_have_the_default_of_the_commands() -> None:

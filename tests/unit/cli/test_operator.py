@@ -26,7 +26,7 @@ from offsite.model.errors import (
     ResourceImmutable,
     ResourceNotFound,
 )
-from offsite.repository.declared.entry import Kind
+from offsite.repository.declared.entry import DeclaredEntryKind
 from tests.backups import SELECTION, run_once
 from tests.processes import is_alive, processes_with, wait_until
 from tests.unit.operator.folder.home import Home, end_processes, opened_home, resource, restore
@@ -278,7 +278,7 @@ def test_an_older_backup_is_shown_and_released(home: Home) -> None:
     words = ("release", "old", "--repo", str(home.root.parent / "backups"), "--reason", "it was looked at")
     refused = offsite(*words, "--yes")
     assert "only what another backup took the place of is released" in str(refused.exception)
-    declared.decide(Kind.STOPPED)
+    declared.decide(DeclaredEntryKind.STOPPED)
     asked = offsite(*words)
     assert isinstance(asked.exception, ConfirmationMissing)
     assert "would be let go" in asked.stderr

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from offsite.cli.app import app
 from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions
 from offsite.model.errors import BadOption, KubernetesUnavailable
-from offsite.operator.world.monitor import SILENT_MAX_S, HomeShown
+from offsite.operator.world.monitor import SILENT_MAX_S, HomeMonitor
 from offsite.services.monitor.address import parse_address
 from offsite.services.monitor.http import StatusServer
 from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
@@ -110,7 +110,7 @@ def test_probes_fail_when_no_round_has_ended_for_long_and_metrics_count_each_kin
     world.make()
     world.declare("Restore", "back", backupUrl=f"{world.root}/backups#none", account="misspelt", cluster="shop")
     home = world.home()
-    shown = HomeShown(home=home, clock=world.clock)
+    shown = HomeMonitor(home=home, clock=world.clock)
     with StatusServer(shown, listen=parse_address("127.0.0.1:0"), clock=world.clock) as server:
         assert [answer(server, path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
         assert 'offsite_operator_resources{kind="Backup"} 0' in answer(server, "/metrics")[1]

@@ -28,7 +28,7 @@ def test_a_wait_an_error_and_the_end_are_one_outage(capsys: pytest.CaptureFixtur
     lines = OutageLines(clock)
     lines.worked()
     for waited_s in range(5, 30):
-        lines.waiting(Waiting(what="a:9092 has not answered", waited_s=waited_s))
+        lines.waiting(Waiting(subject="a:9092 has not answered", waited_s=waited_s))
         clock.now_s += 1
     lines(FAILED)
     for attempts in range(2, 100):
@@ -49,10 +49,10 @@ def test_a_wait_that_lasts_is_told_once_a_minute_and_ends_with_the_round(capsys:
     clock = StepClock()
     lines = OutageLines(clock)
     for waited_s in range(5, 5 + 2 * int(SHOWN_AGAIN_S)):
-        lines.waiting(Waiting(what="nothing has come of orders-0", waited_s=waited_s))
+        lines.waiting(Waiting(subject="nothing has come of orders-0", waited_s=waited_s))
         clock.now_s += 1
     lines.worked()
-    lines.waiting(Waiting(what="nothing has come of orders-1", waited_s=5))
+    lines.waiting(Waiting(subject="nothing has come of orders-1", waited_s=5))
     shown = capsys.readouterr().err.splitlines()
     assert [each.partition(" now")[0] for each in shown] == [
         "waiting, for 5.0 s",

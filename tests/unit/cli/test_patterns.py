@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import typer
 
-from offsite.api.pages.forms import listed
-from offsite.api.v1.words import arguments
+from offsite.api.pages.forms import split_list
+from offsite.api.v1.words import to_arguments
 from offsite.cli.app import app
 from offsite.cli.commands.checkpoint import TakeOptions
 from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_patterns
@@ -19,7 +19,7 @@ from offsite.operator.decide.command import option_words
 from offsite.operator.decide.parameters import parse_parameters
 from offsite.services.backup.options import parse_backup
 from offsite.services.checkpoint.options import parse_participants
-from offsite.services.generations.options import GivenGenerations, parse_generations
+from offsite.services.generations.options import GenerationInput, parse_generations
 from offsite.services.restore.options import parse_restore
 from offsite.table.options import read_options
 
@@ -106,7 +106,7 @@ def test_a_rename_of_a_list_is_one_rule() -> None:
 
 @pytest.mark.parametrize("name", sorted(PATTERN_OPTIONS))
 def test_what_the_api_hands_to_a_command_is_what_it_was_asked(name: str) -> None:
-    told = arguments({name: [REGEX, "a,b", r"a\,b"], "partitions": ["orders:0,2"], "before": ["topic=a,offset=1"]})
+    told = to_arguments({name: [REGEX, "a,b", r"a\,b"], "partitions": ["orders:0,2"], "before": ["topic=a,offset=1"]})
 
     texts = [each.partition("=")[2] for each in told if each.startswith(f"--{name.replace('_', '-')}=")]
     assert [split_patterns(each) for each in texts] == [[REGEX], ["a,b"], [r"a\,b"]]
@@ -134,12 +134,12 @@ def test_one_text_of_several_patterns_is_divided_by_the_same_rule(tmp_path: Path
     properties.write_text(f"name=set_A\ntopics={TYPED[0]}\n")
 
     texts: Mapping[str, Sequence[str] | None] = {
-        "a form": listed("\n".join(TYPED)),
+        "a form": split_list("\n".join(TYPED)),
         "parameters.groups": parse_parameters({"groups": ",".join(TYPED)}).groups,
     }
     assert {place: list(patterns or ()) for place, patterns in texts.items()} == dict.fromkeys(texts, MEANT)
     assert read_options(table).selection.include == read_options(table).selection.exclude == (REGEX, "orders")
     assert read_options(table).incarnations == {"a": "1", "b": "2"}
-    request = parse_generations(GivenGenerations(instance="a"), {}, properties)  # type: ignore[arg-type]
+    request = parse_generations(GenerationInput(instance="a"), {}, properties)  # type: ignore[arg-type]
     assert request.backup.selection is not None
     assert request.backup.selection.include == (REGEX, "orders")

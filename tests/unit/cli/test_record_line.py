@@ -10,7 +10,7 @@ from offsite.cli.app import app
 from offsite.cli.commands.records import record_line
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.printable import printable
-from offsite.services.records.shown_record import Shown, ShownHeader, ShownRecord
+from offsite.services.records.shown_record import ShownBytes, ShownHeader, ShownRecord
 
 RECORD = ShownRecord(
     topic="orders",
@@ -18,12 +18,12 @@ RECORD = ShownRecord(
     offset=17,
     timestamp_ms=1_700_000_000_000,
     timestamp_type="CreateTime",
-    key=Shown(encoding="text", data="k\x1b[31m"),
-    value=Shown(encoding="json", data={"a": "é\n\u202e"}),
+    key=ShownBytes(encoding="text", data="k\x1b[31m"),
+    value=ShownBytes(encoding="json", data={"a": "é\n\u202e"}),
     headers=(
         ShownHeader(name="h\r", value=None),
-        ShownHeader(name="b", value=Shown(encoding="base64", data="AP8=")),
-        ShownHeader(name="p", value=Shown(encoding="base64", data="AAAAAAVh", schema_id=5)),
+        ShownHeader(name="b", value=ShownBytes(encoding="base64", data="AP8=")),
+        ShownHeader(name="p", value=ShownBytes(encoding="base64", data="AAAAAAVh", schema_id=5)),
     ),
 )
 

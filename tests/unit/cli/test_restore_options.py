@@ -8,7 +8,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.choices import Keyless
 from offsite.model.errors import BadOption
 from offsite.services.restore.options import RestoreWords, parse_restore, parse_restore_limits
-from offsite.services.restore.request import RestoreRequest, remembered
+from offsite.services.restore.request import RestoreRequest, encode_request
 from offsite.spark.rates.rate_limits import RateLimits
 
 CUT = "topic,partition,offset\norders,0,12\n"
@@ -60,8 +60,8 @@ def test_what_preserving_cannot_do_is_named_before_what_cannot_be_read() -> None
 def test_a_size_of_new_batches_is_a_part_of_what_is_restored() -> None:
     usual, small = (requested(repartition=["12"], **more) for more in ({}, {"batch_bytes": "64kB"}))
     assert (usual.repartition.batch_bytes, small.repartition.batch_bytes) == (None, 64_000)
-    assert remembered(usual) == remembered(requested(repartition=["12"]))
-    assert remembered(small) != remembered(usual), "where a batch ends, an attempt that goes on must know"
+    assert encode_request(usual) == encode_request(requested(repartition=["12"]))
+    assert encode_request(small) != encode_request(usual), "where a batch ends, an attempt that goes on must know"
 
 
 @pytest.mark.parametrize("size", ["much", "15kB", "1.1MB", "0"])
@@ -77,7 +77,7 @@ def test_where_no_batches_are_made_their_size_is_refused_with_what_to_do() -> No
 
 
 def test_a_write_limit_is_no_part_of_what_is_restored_and_is_read_by_plans_too() -> None:
-    assert remembered(requested(write_limit="50MB")) == remembered(requested())
+    assert encode_request(requested(write_limit="50MB")) == encode_request(requested())
     assert parse_restore_limits({"write_limit": "50MB"}) == RateLimits(write_bytes_per_s=50_000_000)
     assert parse_restore_limits({}) == RateLimits()
     with pytest.raises(BadOption, match="--write-limit"):
@@ -110,6 +110,6 @@ def test_requests_are_equal_when_they_say_the_same_and_differ_when_they_do_not(c
         {"repartition": ["orders=3"]},
         {"repartition": ["orders=3"], "keyless": Keyless.IN_TURN},
     ]
-    texts = [remembered(requested(**each)) for each in said]
-    assert texts == [remembered(requested(**each)) for each in said]
+    texts = [encode_request(requested(**each)) for each in said]
+    assert texts == [encode_request(requested(**each)) for each in said]
     assert len(set(texts)) == len(said)

@@ -16,7 +16,7 @@ from offsite.cli.app import app
 from offsite.cli.output import OutputFormat, emit
 from offsite.cli.views.verify_view import render_verification
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Position
+from offsite.repository.commit import CommitChanges, Position
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
 from offsite.services.compare.run import CompareResult
 from offsite.services.verify.history import CommitDamage, ObjectDamage
@@ -40,21 +40,23 @@ def lose_a_segment(backup: Backup) -> None:
 def lose_the_groups(backup: Backup) -> None:
     base = backup.state()
     groups = put_group_snapshot(backup.store, backup.layout, base.seq + 1, {})
-    backup.commit(Changes(groups=groups), base=base, writer="w")
+    backup.commit(CommitChanges(groups=groups), base=base, writer="w")
     backup.store.delete(groups)
 
 
 def name_groups_outside(backup: Backup) -> None:
     """As no writer of ours does."""
     base = backup.state()
-    append_unchecked(backup, base, Changes(groups="backups/b/groups/elsewhere"), committed_at_ms=base.committed_at_ms)
+    append_unchecked(
+        backup, base, CommitChanges(groups="backups/b/groups/elsewhere"), committed_at_ms=base.committed_at_ms
+    )
 
 
 def pass_over_offsets(backup: Backup) -> None:
     """As no writer of ours does: it would be refused."""
     base = backup.state()
     moved = Position(partition_id=PARTITIONS[0], log_start=0, end=base.positions[PARTITIONS[0]].end + 7)
-    changes = Changes(positions=(moved,), accounted=True)
+    changes = CommitChanges(positions=(moved,), accounted=True)
     append_unchecked(backup, base, changes, committed_at_ms=base.committed_at_ms)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.copy.restore.preserve.ahead import Ahead
-from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd, UnusedOffsets
+from offsite.copy.restore.preserve.ahead import LookAhead
+from offsite.copy.restore.preserve.pieces import DataPiece, LogPiece, TransactionEnd, UnusedOffsets
 
 Steps = Sequence[tuple[str, int]]
 """`data` and `end` of a producer; `plain` data, and a gap."""
@@ -22,12 +22,12 @@ def log(steps: Steps) -> list[LogPiece]:
         match kind:
             case "data":
                 open_[producer_id] = None
-                pieces.append(Data(at, at + 1, bytearray(10), producer_id))
+                pieces.append(DataPiece(at, at + 1, bytearray(10), producer_id))
             case "end":
                 open_.pop(producer_id, None)
                 pieces.append(TransactionEnd(at, at + 1, producer_id, committed=True))
             case "plain":
-                pieces.append(Data(at, at + 1, bytearray(10), None))
+                pieces.append(DataPiece(at, at + 1, bytearray(10), None))
             case _:
                 pieces.append(UnusedOffsets(at, at + 1))
     return [
@@ -43,18 +43,18 @@ def producer_of(piece: LogPiece) -> int | None:
 @given(STEPS, WINDOWS)
 def test_all_pieces_come_in_their_order(steps: Steps, most: int) -> None:
     pieces = log(steps)
-    assert list(Ahead(iter(pieces), most=most)) == pieces
+    assert list(LookAhead(iter(pieces), most=most)) == pieces
 
 
 @given(STEPS, WINDOWS)
 def test_the_transactions_ahead_are_those_that_begin_and_end_in_the_window(steps: Steps, most: int) -> None:
     pieces = log(steps)
-    ahead = Ahead(iter(pieces), most=most)
+    ahead = LookAhead(iter(pieces), most=most)
     for at, _ in enumerate(ahead):
         # The window is as full as it may be, but for the piece that was taken.
         window = pieces[at + 1 : at + most]
         open_before = {each for each in range(4) if is_open(pieces[: at + 1], each)}
-        assert ahead.whole == count_whole(window, open_before)
+        assert ahead.whole_transactions == count_whole(window, open_before)
 
 
 @given(STEPS, WINDOWS)
@@ -62,7 +62,7 @@ def test_who_goes_on_only_where_one_is_ahead_has_none_left_at_the_end(steps: Ste
     """As the writer does it: a coordinator's transaction goes on behind an outcome of ours, and the next one of the
     source takes it."""
     going_on, mine = 0, set[int]()
-    ahead = Ahead(iter(log(steps)), most=most)
+    ahead = LookAhead(iter(log(steps)), most=most)
     for piece in ahead:
         producer_id = producer_of(piece)
         if producer_id is not None and producer_id not in mine:
@@ -70,27 +70,27 @@ def test_who_goes_on_only_where_one_is_ahead_has_none_left_at_the_end(steps: Ste
             going_on = max(going_on - 1, 0)
         if isinstance(piece, TransactionEnd):
             mine.remove(piece.producer_id)
-            going_on += going_on < ahead.whole
-        assert going_on <= ahead.whole
+            going_on += going_on < ahead.whole_transactions
+        assert going_on <= ahead.whole_transactions
     assert going_on == 0
 
 
 def test_what_began_before_is_not_ahead() -> None:
     pieces = [TransactionEnd(at, at + 1, 7 + at, committed=True) for at in range(3)]
-    ahead = Ahead(iter(pieces), [8])
-    assert [ahead.whole for _ in ahead] == [1, 1, 0]
+    ahead = LookAhead(iter(pieces), [8])
+    assert [ahead.whole_transactions for _ in ahead] == [1, 1, 0]
 
 
 def test_the_window_is_small_in_bytes_too() -> None:
-    pieces = [Data(n, n + 1, bytearray(100), n) for n in range(10)]
+    pieces = [DataPiece(n, n + 1, bytearray(100), n) for n in range(10)]
     pieces_and_end = [*pieces, TransactionEnd(10, 11, 9, committed=True)]
-    ahead = Ahead(iter(pieces_and_end), most_bytes=250)
-    assert [ahead.whole for _ in ahead] == [0] * 8 + [1, 0, 0]
+    ahead = LookAhead(iter(pieces_and_end), most_bytes=250)
+    assert [ahead.whole_transactions for _ in ahead] == [0] * 8 + [1, 0, 0]
 
 
 def is_open(pieces: Sequence[LogPiece], producer_id: int) -> bool:
     mine = [each for each in pieces if producer_of(each) == producer_id]
-    return bool(mine) and isinstance(mine[-1], Data)
+    return bool(mine) and isinstance(mine[-1], DataPiece)
 
 
 def count_whole(window: Sequence[LogPiece], open_before: set[int]) -> int:

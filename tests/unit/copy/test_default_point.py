@@ -13,7 +13,7 @@ from offsite.model.choices import CutChoice, Isolation
 from offsite.model.errors import DamagedObject, NoConsistentCut
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.repository.snapshots.commit_cut import CommitCut, put_commit_cut
 from offsite.repository.state import CUTS_MAX, BackupState
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -99,7 +99,7 @@ def test_however_long_a_pass_takes_the_one_before_it_is_gone_to(backup: Backup, 
 def test_a_commit_that_moves_nothing_has_the_cut_of_the_one_before(backup: Backup, clock: StoreClock) -> None:
     cut = complete(backup)
     clock.later(5000)
-    upkeep = backup.commit(Changes(), base=backup.state(), writer="upkeep")
+    upkeep = backup.commit(CommitChanges(), base=backup.state(), writer="upkeep")
     assert upkeep.cut == cut.cut
     run_once(backup)
     assert default(backup).commit == upkeep.seq
@@ -109,7 +109,7 @@ def test_a_commit_that_retention_let_go_is_not_gone_to(backup: Backup) -> None:
     first = complete(backup, note="first")
     second = complete(backup, note="second")
     run_once(backup)
-    forget = Changes(forgotten=((second.seq, second.seq + 1),))
+    forget = CommitChanges(forgotten=((second.seq, second.seq + 1),))
     backup.commit(forget, base=backup.state(), writer="retention")
     assert backup.sound_state().history.find(second.seq) is None
     assert default(backup).commit == first.seq
@@ -129,7 +129,7 @@ def test_a_catalog_keeps_the_newest_cuts(backup: Backup, monkeypatch: pytest.Mon
 def test_a_catalog_of_an_earlier_version_knows_its_own_cut(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
     state = complete(backup)
     monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
-    backup.commit(Changes(), base=replace(state, cuts=()), writer="w")
+    backup.commit(CommitChanges(), base=replace(state, cuts=()), writer="w")
     monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 100)
     newest = run_once(backup)
     assert [(each.first, each.last) for each in newest.cuts] == [(state.seq, newest.seq - 1)]
@@ -140,7 +140,7 @@ def test_a_state_remembers_few_cuts(backup: Backup) -> None:
     base = run_once(backup)
     for number in range(CUTS_MAX + 3):
         ref = put_commit_cut(backup.store, base, CommitCut(notes=(str(number),)))
-        base = backup.commit(Changes(cut=ref), base=base, writer=f"w{number}")
+        base = backup.commit(CommitChanges(cut=ref), base=base, writer=f"w{number}")
     assert [each.last for each in base.cuts] == list(range(base.seq - CUTS_MAX + 1, base.seq + 1))
 
 

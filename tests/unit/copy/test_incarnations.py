@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.copy.incarnations import KnownIncarnation, OffsetRange, Wanted, choose, incarnation_notes
+from offsite.copy.incarnations import (
+    IncarnationCriteria,
+    IncarnationSummary,
+    OffsetRange,
+    choose_incarnations,
+    incarnation_notes,
+)
 from offsite.model.errors import BadOption, IncarnationUnclear
 
 ID_A, ID_B, ID_C = "aaaa1111-old", "aabb2222-new", "cccc3333-newest"
@@ -19,8 +25,8 @@ def known(  # what may be known of it
     lived_from_ms: int,
     lived_to_ms: int = -1,
     of: int = 2,
-) -> KnownIncarnation:
-    return KnownIncarnation(
+) -> IncarnationSummary:
+    return IncarnationSummary(
         topic="orders",
         topic_id=topic_id,
         number=number,
@@ -47,15 +53,15 @@ UNDATED = known(ID_B, 2, oldest_ms=0, newest_ms=-1, lived_from_ms=450)
 
 
 def taken(
-    *incarnations: KnownIncarnation, named: str = "", until_ms: int | None = None, topic_id: str | None = None
-) -> KnownIncarnation:
-    wanted = Wanted(
+    *incarnations: IncarnationSummary, named: str = "", until_ms: int | None = None, topic_id: str | None = None
+) -> IncarnationSummary:
+    wanted = IncarnationCriteria(
         named={"orders": named} if named else {},
         until_ms=until_ms,
         ids={} if topic_id is None else {"orders": topic_id},
         ids_because="remembered",
     )
-    (found,) = (each for each in choose({"orders": incarnations}, wanted) if each.taken)
+    (found,) = (each for each in choose_incarnations({"orders": incarnations}, wanted) if each.taken)
     assert found.because
     return found
 
@@ -78,12 +84,12 @@ def taken(
         (EMPTY, 450, 2),
     ],
 )
-def test_a_time_takes_the_one_that_lived_then(newer: KnownIncarnation, time_ms: int, number: int) -> None:
+def test_a_time_takes_the_one_that_lived_then(newer: IncarnationSummary, time_ms: int, number: int) -> None:
     assert taken(OLD, newer, until_ms=time_ms).number == number
 
 
 @pytest.mark.parametrize("newer", [REPLAYED, UNDATED])
-def test_what_cannot_be_told_is_refused_and_both_are_named(newer: KnownIncarnation) -> None:
+def test_what_cannot_be_told_is_refused_and_both_are_named(newer: IncarnationSummary) -> None:
     with pytest.raises(IncarnationUnclear) as refusal:
         taken(OLD, newer, until_ms=250)
     assert "incarnation 1 of 2 of orders (aaaa1111, 10 records, offsets 0 to 9," in refusal.value.message
@@ -144,7 +150,7 @@ def test_ids_that_brokers_did_not_give_are_no_obstacle() -> None:
 
 
 def test_notes_name_the_one_taken_and_how_to_take_the_others() -> None:
-    first, second = incarnation_notes(choose({"orders": (OLD, NEW)}, Wanted()))
+    first, second = incarnation_notes(choose_incarnations({"orders": (OLD, NEW)}, IncarnationCriteria()))
     assert first.startswith("orders was deleted and made anew: this is incarnation 2 of 2")
     assert second.startswith(
         "left aside: incarnation 1 of 2 of orders (aaaa1111, 10 records, offsets 0 to 9, last seen"

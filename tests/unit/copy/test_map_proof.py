@@ -35,7 +35,7 @@ def dense_map(target_start: int, *, starts: tuple[int, ...] = STARTS, target_end
 def proven(offset_map: OffsetMap | None, *, keeps_offsets: bool = False) -> tuple[int, int] | None:
     """Where the first difference lies."""
     proof = MapProof(offset_map, target_start=7, keeps_offsets=keeps_offsets)
-    assert sum(1 for _ in proof.passing(source())) == len(STARTS)
+    assert sum(1 for _ in proof.check_batches(source())) == len(STARTS)
     return None if proof.difference is None else (proof.difference.source_offset, proof.difference.target_offset)
 
 
@@ -68,5 +68,5 @@ def test_records_that_a_restore_point_leaves_out_are_not_counted() -> None:
     builder.add(105, 7, 5)
     builder.add(110, 12, 2)
     proof = MapProof(builder.build(source_end=112), target_start=7, keeps_offsets=False)
-    list(proof.passing(source(RecordBounds(105, 112))))
+    list(proof.check_batches(source(RecordBounds(105, 112))))
     assert proof.difference is None

@@ -12,7 +12,7 @@ from offsite.copy.plan import (
     PartitionBounds,
     SickPartition,
     plan_copy,
-    without,
+    without_partitions,
 )
 from offsite.model.errors import SourceTruncated
 from offsite.model.size import MIB
@@ -76,7 +76,7 @@ def test_a_large_partition_of_unknown_size_is_cut_by_offsets() -> None:
 def test_partitions_left_out_afterwards_are_named_once() -> None:
     plan = plan_copy([bounds(), bounds(partition=1)], {("t", "id", 0): 1001}, slots=2)
     cut_back = [SickPartition(topic="t", partition=n, error=SourceTruncated("cut back")) for n in (0, 1)]
-    left = without(plan, cut_back)
+    left = without_partitions(plan, cut_back)
     assert (left.tasks, left.bounds) == ((), ())
     assert [(each.partition, each.error.message) for each in left.sick] == [(0, "cut back"), (1, "cut back")]
 

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from offsite.copy.chain import PartitionChain
-from offsite.copy.restore.preserve.pieces import Data, LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
+from offsite.copy.restore.preserve.pieces import DataPiece, LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
 from offsite.log.batch import CRC_START, scan
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import decode, encode
@@ -32,8 +32,8 @@ def backup(tmp_path: Path) -> Backup:
 def test_plain_batches_come_as_they_are(backup: Backup) -> None:
     log = [batch(0, 1, 2), batch(3, 4)]
     pieces = taken(backup, [(0, 5, log)])
-    assert [(type(piece), piece.start, piece.end) for piece in pieces] == [(Data, 0, 3), (Data, 3, 5)]
-    assert [bytes(piece.batch) for piece in pieces if isinstance(piece, Data)] == log
+    assert [(type(piece), piece.start, piece.end) for piece in pieces] == [(DataPiece, 0, 3), (DataPiece, 3, 5)]
+    assert [bytes(piece.batch) for piece in pieces if isinstance(piece, DataPiece)] == log
 
 
 def test_gaps_between_in_and_behind_batches_leave_no_offset_out(backup: Backup) -> None:
@@ -79,7 +79,7 @@ def test_the_end_may_lie_inside_a_batch(backup: Backup) -> None:
 
 def test_broker_given_times_become_the_records_own(backup: Backup) -> None:
     (piece,) = taken(backup, [(0, 2, [log_append_time(batch(0, 1), 77)])])
-    assert isinstance(piece, Data)
+    assert isinstance(piece, DataPiece)
     (header,) = scan(piece.batch)
     assert (header.timestamp_type, {r.timestamp_ms for r in decode(piece.batch, header)}) == (0, {77})
 
@@ -88,7 +88,7 @@ def test_transactions_keep_their_producers_and_outcomes(backup: Backup) -> None:
     log = [batch(0, 1, producer=7), batch(2, producer=8), control(3, 8, committed=False), control(4, 7, committed=True)]
     pieces = SourcePieces(chain(backup, [(0, 5, log)], end=5), backup.store)
     found = list(pieces.pieces())
-    assert [piece.producer_id for piece in found if isinstance(piece, Data)] == [7, 8]
+    assert [piece.producer_id for piece in found if isinstance(piece, DataPiece)] == [7, 8]
     assert found[2:] == [TransactionEnd(3, 4, 8, committed=False), TransactionEnd(4, 5, 7, committed=True)]
     assert (pieces.visible_records, pieces.invisible_records, pieces.undecided) == (2, 1, 0)
 
@@ -178,5 +178,5 @@ def log_append_time(data: bytes, time_ms: int) -> bytes:
 
 
 def spans(pieces: Sequence[LogPiece]) -> list[tuple[str, int, int]]:
-    names = {Data: "data", UnusedOffsets: "gap", TransactionEnd: "outcome"}
+    names = {DataPiece: "data", UnusedOffsets: "gap", TransactionEnd: "outcome"}
     return [(names[type(piece)], piece.start, piece.end) for piece in pieces]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.compare import bundle as bundles_module
-from offsite.copy.compare.bundle import SMALL_BYTES, SMALL_MAX, ProofBundle, bundled, prove_bundle
-from offsite.copy.compare.partitions import PartitionProof, ProofTask, nothing_to_prove
+from offsite.copy.compare.bundle import SMALL_BYTES, SMALL_MAX, ProofBundle, bundle_proofs, prove_bundle
+from offsite.copy.compare.partitions import PartitionProof, ProofTask, empty_proof
 from offsite.copy.restore.plan import PartitionRestore
 from offsite.kafka.net.silent_leaders import SILENT_MAX
 from offsite.log.range import LogRange, TopicPartition
@@ -48,7 +48,7 @@ def proven(
     def prove(each: ProofTask, *, ends: object) -> PartitionProof:
         if each.target.partition in failing:
             raise failing[each.target.partition]
-        return nothing_to_prove(each.target)
+        return empty_proof(each.target)
 
     monkeypatch.setattr(bundles_module, "prove_partition", prove)
     monkeypatch.setattr(bundles_module, "shared_router", lambda _: Leaders(leaders))
@@ -63,7 +63,7 @@ def errors(outcomes: list[Any]) -> list[OffsiteError | None]:
 @given(st.lists(st.sampled_from([1, SMALL_BYTES - 1, SMALL_BYTES, 10**9]), max_size=300), st.integers(1, 16))
 def test_each_task_is_in_one_bundle_and_large_ones_are_alone(sizes: list[int], slots: int) -> None:
     tasks = [task(number, size) for number, size in enumerate(sizes)]
-    bundles = bundled(tasks, slots=slots)
+    bundles = bundle_proofs(tasks, slots=slots)
     assert sorted(number for each in bundles for number in each.numbers) == list(range(len(tasks)))
     assert all(each.tasks == tuple(tasks[number] for number in each.numbers) for each in bundles)
     assert len(bundles) >= min(slots, len(tasks))

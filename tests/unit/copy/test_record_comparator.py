@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.compare import records as comparator
-from offsite.copy.compare.records import Compaction, Comparison, RecordComparator
-from offsite.copy.compare.superseded import Superseded
+from offsite.copy.compare.records import Compaction, RecordComparator, RecordComparison
+from offsite.copy.compare.superseded import SupersededKeys
 from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader, scan
@@ -52,7 +52,7 @@ def compare(
     offsets: bool = False,
     exact: bool = True,
     compaction: Compaction | None = None,
-) -> Comparison:
+) -> RecordComparison:
     return RecordComparator(source, target, offsets=offsets, exact=exact, compaction=compaction).run()
 
 
@@ -71,7 +71,7 @@ def compacted(  # all by keyword
     tail_to: int = 1000,
     later: Sequence[Record] = (),
     committed: Callable[[BatchHeader], bool | None] = lambda _: True,
-) -> Comparison:
+) -> RecordComparison:
     """Against a compacted log, to which the source was written from `first` on where offsets do not count."""
     compaction = Compaction(
         later=lambda: batches(later), committed=committed, first=None if offsets else first, tail_to=tail_to
@@ -348,7 +348,7 @@ def test_where_the_end_of_a_transaction_is_not_known_neither_is_the_verdict() ->
 
 
 def test_more_keys_than_can_be_held_leave_the_verdict_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparator, "Superseded", partial(Superseded, held_max=9))
+    monkeypatch.setattr(comparator, "SupersededKeys", partial(SupersededKeys, held_max=9))
     source = keyed(40, keys=20)
     found = compacted(source, batches(source[20:]))
     assert (found.difference, found.compacted_records) == (None, 20)

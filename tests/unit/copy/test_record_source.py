@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsite.copy import export
-from offsite.copy.export import BackupRecords, ClusterRecords, ExportTask, RecordSource
+from offsite.copy.export import BackupRecordSource, ClusterRecordSource, ExportTask, RecordSource
 from offsite.copy.restore.plan import PartitionRestore
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.read_task import ReadTask
@@ -68,7 +68,7 @@ def test_of_a_backup_comes_what_lies_before_the_first_open_transaction_in_the_ra
     store: CountingStore, log_range: tuple[int, int], end: int
 ) -> None:
     task = stored(store, LOG, part(*log_range))
-    source = BackupRecords(store=store, read_committed=True)
+    source = BackupRecordSource(store=store, read_committed=True)
     assert source.stable_range(task) == part(log_range[0], end)
     seen = [offset for offset in VISIBLE if log_range[0] <= offset < end]
     assert offsets(source, task, source.stable_range(task)) == seen
@@ -80,14 +80,14 @@ def test_what_no_marker_will_ever_decide_on_is_left_out_and_keeps_no_export_wait
     task = stored(store, [*LOG[:4], transactional(7, 1, producer_id=1, sequence=2), *behind], part(0, 13))
     assert task.chain is not None
     task = replace(task, chain=replace(task.chain, hole_starts=(8,)))
-    source = BackupRecords(store=store, read_committed=True)
+    source = BackupRecordSource(store=store, read_committed=True)
     assert source.stable_range(task) == part(0, 13)
     assert offsets(source, task, part(0, 13)) == [0, 1, 2, 3, 11]
 
 
 def test_with_read_uncommitted_a_backup_s_range_is_stable_as_it_is(store: CountingStore) -> None:
     task = stored(store, LOG, part(0, 12))
-    source = BackupRecords(store=store, read_committed=False)
+    source = BackupRecordSource(store=store, read_committed=False)
     assert source.stable_range(task) == part(0, 12)
     assert offsets(source, task, part(0, 12)) == [0, 1, 2, 3, 5, 6, 7, 8, 10, 11]
 
@@ -95,7 +95,7 @@ def test_with_read_uncommitted_a_backup_s_range_is_stable_as_it_is(store: Counti
 def test_nothing_is_read_to_find_open_transactions_where_there_were_none(store: CountingStore) -> None:
     task = stored(store, [batch_of(base, 2) for base in range(0, 20, 2)], part(0, 20))
     store.read_bytes.clear()
-    assert BackupRecords(store=store, read_committed=True).stable_range(task) == part(0, 20)
+    assert BackupRecordSource(store=store, read_committed=True).stable_range(task) == part(0, 20)
     assert store.read_bytes == {}
 
 
@@ -124,7 +124,9 @@ def records_of(
 ) -> list[int]:
     monkeypatch.setattr(export, "PartitionReader", cluster.reader)
     monkeypatch.setattr(export, "shared_router", lambda _: None)
-    source = ClusterRecords(kafka=KafkaConfig(bootstrap=parse_bootstrap("nowhere:1")), read_committed=read_committed)
+    source = ClusterRecordSource(
+        kafka=KafkaConfig(bootstrap=parse_bootstrap("nowhere:1")), read_committed=read_committed
+    )
     task = ExportTask(range=log_range, estimated_bytes=1, high_watermark=13)
     return offsets(source, task, source.stable_range(task))
 

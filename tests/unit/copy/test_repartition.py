@@ -10,7 +10,7 @@ import pytest
 from offsite.copy.chain import PartitionChain
 from offsite.copy.restore import repartition
 from offsite.copy.restore.plan import Repartition
-from offsite.copy.restore.repartition import in_turns, keyless_offset, placement
+from offsite.copy.restore.repartition import interleave_batches, keyless_offset, partition_chooser
 from offsite.copy.restore.target_partition_writer import TargetBatch
 from offsite.copy.source_view import SourceView
 from offsite.log.records.record import Record
@@ -36,7 +36,7 @@ def chain(backup: Backup, number: int, borders: Sequence[int], *, end: int) -> P
 
 def offsets_in_turns(backup: Backup, chains: Sequence[PartitionChain]) -> list[int]:
     views = [SourceView(each, backup.store, read_committed=True) for each in chains]
-    return [record.offset for batch in in_turns(views, chains) for record in batch.records()]
+    return [record.offset for batch in interleave_batches(views, chains) for record in batch.records()]
 
 
 def mixed(*, keyless_in_turn: bool) -> Repartition:
@@ -59,13 +59,13 @@ def test_the_order_follows_from_the_logs_not_from_the_segments(backup: Backup, m
 
 
 def test_keyless_records_go_round_and_keyed_ones_do_not_take_a_turn() -> None:
-    place = placement(mixed(keyless_in_turn=True))
+    place = partition_chooser(mixed(keyless_in_turn=True))
     keyed = place(record(b"k"))
     assert [place(record(key)) for key in (None, b"k", None, None, b"k", None)] == [0, keyed, 1, 2, keyed, 0]
 
 
 def test_an_empty_key_is_a_key_and_none_is_not() -> None:
-    place = placement(mixed(keyless_in_turn=False))
+    place = partition_chooser(mixed(keyless_in_turn=False))
     assert place(record(b"")) in range(3)
     with pytest.raises(KeylessRecord, match="offset 7"):
         place(record(None))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.restore.plan import PartitionRestore
-from offsite.copy.restore.task import SMALL_BYTES, SMALL_MAX, TOGETHER_MAX, RestoreBundle, bundled
+from offsite.copy.restore.task import SMALL_BYTES, SMALL_MAX, TOGETHER_MAX, RestoreBundle, bundle_restores
 from offsite.copy.restore.translate import RestoreTask
 from offsite.log.range import TopicPartition
 from tests.unit.copy.test_restore_plan import partition, segment
@@ -27,7 +27,7 @@ def is_large(bundle: RestoreBundle) -> bool:
 @given(st.lists(st.sampled_from([1, SMALL_BYTES - 1, SMALL_BYTES, 10**9]), max_size=300), st.integers(1, 16))
 def test_each_task_is_in_one_bundle_and_no_slot_is_left_idle(sizes: list[int], slots: int) -> None:
     tasks = [task(number, size) for number, size in enumerate(sizes)]
-    bundles = bundled(tasks, slots=slots)
+    bundles = bundle_restores(tasks, slots=slots)
     assert sorted(number for each in bundles for number in each.numbers) == list(range(len(tasks)))
     assert all(each.tasks == tuple(tasks[number] for number in each.numbers) for each in bundles)
     assert len(bundles) >= min(slots, len(tasks))
@@ -36,11 +36,11 @@ def test_each_task_is_in_one_bundle_and_no_slot_is_left_idle(sizes: list[int], s
 
 def test_large_ones_are_dealt_out_evenly() -> None:
     tasks = [task(number, 10**9) for number in range(8)]
-    assert [each.numbers for each in bundled(tasks, slots=2)] == [(0, 2, 4, 6), (1, 3, 5, 7)]
-    assert [len(each.numbers) for each in bundled(tasks[:3], slots=2)] == [2, 1]
+    assert [each.numbers for each in bundle_restores(tasks, slots=2)] == [(0, 2, 4, 6), (1, 3, 5, 7)]
+    assert [len(each.numbers) for each in bundle_restores(tasks[:3], slots=2)] == [2, 1]
 
 
 def test_small_ones_are_many_in_a_bundle() -> None:
     tasks = [task(number, 100) for number in range(2_000)]
-    bundles = bundled(tasks, slots=2)
+    bundles = bundle_restores(tasks, slots=2)
     assert len(bundles) == -(-2_000 // SMALL_MAX)

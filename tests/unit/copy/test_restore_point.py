@@ -14,7 +14,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partitions
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, TopicIncarnation, TopicShape
+from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.restores.record import RestoreRecord
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
@@ -148,13 +148,13 @@ def test_a_cut_needs_an_end_only_for_what_is_restored(backup: Backup) -> None:
 def test_a_checkpoint_is_its_commit_ended_where_it_was_taken(backup: Backup) -> None:
     vector: tuple[tuple[PartitionId, int], ...] = ((PARTITIONS[0], STEP + 3), (ORDERS_1, STEP))
     taken = Checkpoint(id=7, taken_at_ms=1, ends=vector)
-    backup.commit(Changes(checkpoint=taken), base=backup.state(), writer="w")
+    backup.commit(CommitChanges(checkpoint=taken), base=backup.state(), writer="w")
     run_once(backup)
     assert ends(backup, checkpoint=7) == {"orders/0": 23, "orders/1": 20, "users/0": 0}
     assert find_point(backup, request(checkpoint=7)).commit.seq == RUNS + 1
     with pytest.raises(NoSuchRestorePoint, match="checkpoints: 7"):
         find_point(backup, request(checkpoint=8))
-    backup.commit(Changes(forgotten=((RUNS + 1, RUNS + 2),)), base=backup.state(), writer="w")
+    backup.commit(CommitChanges(forgotten=((RUNS + 1, RUNS + 2),)), base=backup.state(), writer="w")
     with pytest.raises(NoSuchRestorePoint, match="retention let it go"):
         find_point(backup, request(checkpoint=7))
 
@@ -173,7 +173,7 @@ def made_anew(backup: Backup) -> Backup:
             base_timestamp_min_ms=segment.base_timestamp_min_ms + OTHER_DAY_MS,
             timestamp_max_ms=segment.timestamp_max_ms + OTHER_DAY_MS,
         )
-        changes = Changes(
+        changes = CommitChanges(
             segments=(dated,),
             positions=(Position(partition_id=ANEW, log_start=0, end=start + STEP),),
             topics=(TopicShape(topic="orders", topic_id="id-anew", partitions=1, replication_factor=1), SHAPES[1]),
@@ -253,7 +253,7 @@ def test_an_unfinished_restore_goes_on_with_the_topic_it_began_with(made_anew: B
 
 def test_a_checkpoint_is_of_the_topic_that_it_cut(made_anew: Backup) -> None:
     taken = Checkpoint(id=7, taken_at_ms=1, ends=((PARTITIONS[0], 30), (PARTITIONS[1], 30)))
-    made_anew.commit(Changes(checkpoint=taken), base=made_anew.state(), writer="w")
+    made_anew.commit(CommitChanges(checkpoint=taken), base=made_anew.state(), writer="w")
     point = find_point(made_anew, request(checkpoint=7))
     assert point.state.positions[PARTITIONS[0]].end == 30
     assert ANEW not in point.state.positions
@@ -263,7 +263,7 @@ def test_records_of_the_same_times_do_not_tell_which_topic_lived(backup: Backup)
     run_time_ms = backup.store.now_ms() + 1
     shape = TopicShape(topic="orders", topic_id="id-replayed", partitions=1, replication_factor=1)
     replayed = PartitionId(topic="orders", topic_id="id-replayed", partition=0)
-    changes = Changes(
+    changes = CommitChanges(
         segments=(write_segment(backup.store, backup, replayed, 0, STEP),),
         positions=(Position(partition_id=replayed, log_start=0, end=STEP),),
         topics=(shape,),

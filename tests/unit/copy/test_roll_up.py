@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.backup import BackupEnds
-from offsite.copy.roll_up import CLASSES, CROWD, FAN_IN, RollUp, RollUps, dealt, find_roll_ups, roll_up_all
+from offsite.copy.roll_up import CLASSES, CROWD, FAN_IN, RollUp, RollUpShare, deal_roll_ups, find_roll_ups, roll_up_all
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
@@ -200,7 +200,7 @@ def test_the_batches_are_as_they_were(ends: BackupEnds, compression: str, alone:
         written(store, 3, 9, make_batch(3, records=2), marker, compression=compression),
         written(store, 9, 12, make_batch(9, records=3), compression=compression),
     )
-    (task,) = dealt([RollUp(segments=parts, alone=alone)], slots=2)
+    (task,) = deal_roll_ups([RollUp(segments=parts, alone=alone)], slots=2)
     (made,) = roll_up_all(task, ends=ends, base=4)
     assert made is not None
     assert read(store, made) == read(store, *parts)
@@ -218,7 +218,7 @@ def test_a_damaged_segment_is_left_as_it_is_and_spares_the_others(ends: BackupEn
     )
     path = tmp_path / "repo" / bad[1].key
     path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
-    task = RollUps(roll_ups=(RollUp(segments=bad, alone=False), RollUp(segments=sound, alone=False)), packed=True)
+    task = RollUpShare(roll_ups=(RollUp(segments=bad, alone=False), RollUp(segments=sound, alone=False)), packed=True)
     none, made = roll_up_all(task, ends=ends, base=1)
     assert none is None
     assert made is not None

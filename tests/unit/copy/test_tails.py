@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsite.copy import backup as backup_copy
-from offsite.copy.backup import BackupEnds, BackupReceipt, copy_read
+from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range_with
 from offsite.copy.plan import NO_WINDOW, CopyPlan, CopyTask, PartitionBounds, plan_copy
-from offsite.copy.tails import joined_tails
+from offsite.copy.tails import join_tails
 from offsite.kafka.read_task import ReadTask
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.markers import Marker, Markers
@@ -128,8 +128,8 @@ def copied(task: CopyTask, log: Log, *, edges: Sequence[int] = ()) -> BackupRece
     kafka: Any = None
     ends = BackupEnds(kafka=kafka, store=MemoryStore(), layout=BackupLayout(backup="b"), compression="none")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backup_copy, "paced", lambda store: (store, 1))
-        return sent(copy_read(sent(task), read, ends=ends))
+        patch.setattr(backup_copy, "paced_destination", lambda store: (store, 1))
+        return sent(copy_range_with(sent(task), read, ends=ends))
 
 
 def tails(
@@ -147,7 +147,7 @@ def tails(
         each.partition_id: one_pass(log, until=start).open
         for each, log, start in zip(bounds, logs, starts, strict=True)
     }
-    return joined_tails(plan, receipts, known_open=known_open)
+    return join_tails(plan, receipts, known_open=known_open)
 
 
 kinds = st.sampled_from(["data", "data", "data", "commit", "abort", "plain", "hole"])
@@ -204,20 +204,22 @@ def test_a_receipt_tells_what_its_range_alone_shows() -> None:
 
 def test_a_marker_before_the_window_is_told_of_only_by_whose_it_is() -> None:
     plan, receipts = run_of(Log.of([DATA, COMMIT, DATA, COMMIT]), 1, window_start=3)
-    assert receipts[1].tail == StretchTail(markers=Markers([Marker(3, 1, 0, True, 2)]), ended=frozenset({1}))
-    (joined,) = joined_tails(plan, receipts, known_open={}).values()
+    assert receipts[1].tail == StretchTail(
+        markers=Markers([Marker(3, 1, 0, True, 2)]), ended_producer_ids=frozenset({1})
+    )
+    (joined,) = join_tails(plan, receipts, known_open={}).values()
     assert joined == PartitionTail(markers=(Marker(3, 1, 0, True, 2),))
 
 
 def test_what_is_open_is_ended_by_the_first_marker_alone() -> None:
     plan, receipts = run_of(Log.of([DATA, DATA, COMMIT, DATA, COMMIT]), 1, window_start=0)
-    (joined,) = joined_tails(plan, receipts, known_open={}).values()
+    (joined,) = join_tails(plan, receipts, known_open={}).values()
     assert joined == PartitionTail(markers=(Marker(2, 1, 0, True, 0), Marker(4, 1, 0, True, 3)))
 
 
 def test_what_began_before_all_that_is_known_has_no_first_offset() -> None:
     plan, receipts = run_of(Log.of([COMMIT]), window_start=0)
-    (joined,) = joined_tails(plan, receipts, known_open={}).values()
+    (joined,) = join_tails(plan, receipts, known_open={}).values()
     assert joined == PartitionTail(markers=(Marker(0, 1, 0, True, -1),))
 
 
@@ -226,7 +228,7 @@ def test_a_range_without_transactions_ends_none_and_has_no_tail_before_the_windo
     assert [receipt.tail for receipt in receipts] == [None, StretchTail(has_plain=True)]
     known = OpenTransaction(producer_id=7, first_offset=3, last_offset=5)
     partition_id = plan.bounds[0].partition_id
-    joined = joined_tails(plan, receipts, known_open={partition_id: [known]})
+    joined = join_tails(plan, receipts, known_open={partition_id: [known]})
     assert joined == {partition_id: PartitionTail(open=(known,), has_plain=True)}
 
 
@@ -235,7 +237,7 @@ HOLE = Step("hole")
 
 def test_what_is_open_where_offsets_are_missing_is_not_joined_to_what_ends_behind_them() -> None:
     plan, receipts = run_of(Log.of([DATA, HOLE, DATA, COMMIT, DATA, HOLE]), 1, 2, window_start=0)
-    (joined,) = joined_tails(plan, receipts, known_open={}).values()
+    (joined,) = join_tails(plan, receipts, known_open={}).values()
     assert joined == PartitionTail(markers=(Marker(3, 1, 0, True, 2),))
 
 
@@ -245,11 +247,11 @@ def test_nor_where_they_are_missing_before_what_the_plan_copies() -> None:
     plan = plan_copy([bounds], {bounds.key: 1}, slots=1, window_starts={bounds.key: 0})
     known = OpenTransaction(producer_id=1, first_offset=0, last_offset=0)
     receipts = [copied(task, log) for task in plan.tasks]
-    joined = joined_tails(plan, receipts, known_open={bounds.partition_id: [known]})
+    joined = join_tails(plan, receipts, known_open={bounds.partition_id: [known]})
     assert joined == {bounds.partition_id: PartitionTail(markers=(Marker(2, 1, 0, True, -1),))}
 
 
 def test_a_partition_whose_tail_is_not_wanted_has_none() -> None:
     plan, receipts = run_of(Log.of([DATA, COMMIT]), 1, window_start=NO_WINDOW)
     assert [receipt.tail for receipt in receipts] == [None, None]
-    assert joined_tails(plan, receipts, known_open={}) == {}
+    assert join_tails(plan, receipts, known_open={}) == {}

@@ -13,13 +13,13 @@ from offsite.copy.restore.target_settings import (
     BrokerDefaults,
     Circumstances,
     decide_settings,
-    without,
+    without_settings,
 )
 from offsite.copy.restore.target_topic import TargetTopic, target_problems
 from offsite.model.choices import RetentionMode
 from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
 from offsite.repository.commit import TopicShape
-from offsite.repository.restores.topic_settings import LeftOut, TopicSettings
+from offsite.repository.restores.topic_settings import LeftOutSetting, TargetTopicSettings
 
 DAY_MS = 86_400_000
 NOW_MS = 100 * DAY_MS
@@ -69,7 +69,7 @@ def given(*, brokers: int = 1, retention: RetentionMode = RetentionMode.HOLD) ->
     return Circumstances(brokers=brokers, now_ms=NOW_MS, retention=retention)
 
 
-def created(topic: TopicRestore, circumstances: Circumstances | None = None) -> TopicSettings:
+def created(topic: TopicRestore, circumstances: Circumstances | None = None) -> TargetTopicSettings:
     return decide_settings(topic, None, circumstances or given())
 
 
@@ -157,8 +157,8 @@ def test_a_retention_that_would_delete_at_once_is_held_back_or_overridden() -> N
     topic = source(retention_ms=str(89 * DAY_MS), retention_bytes="1499")
     held = created(topic)
     assert held.left_out == (
-        LeftOut(setting="retention.ms", value=str(89 * DAY_MS), reason=AT_ONCE),
-        LeftOut(setting="retention.bytes", value="1499", reason=AT_ONCE),
+        LeftOutSetting(setting="retention.ms", value=str(89 * DAY_MS), reason=AT_ONCE),
+        LeftOutSetting(setting="retention.bytes", value="1499", reason=AT_ONCE),
     )
     assert dict(held.at_end)["retention.ms"] == dict(held.at_end)["retention.bytes"] == "-1"
     overridden = created(topic, given(retention=RetentionMode.OVERRIDE))
@@ -228,7 +228,7 @@ def test_a_large_batch_has_room_while_records_are_written() -> None:
 
 
 def test_what_the_target_refuses_is_left_out_of_everything_and_named() -> None:
-    settings = without(
+    settings = without_settings(
         created(source(shiny="1", cleanup_policy="compact")),
         {"shiny": "unknown", "message.timestamp.after.max.ms": "unknown"},
     )
@@ -236,7 +236,7 @@ def test_what_the_target_refuses_is_left_out_of_everything_and_named() -> None:
     for names in (dict(settings.meanwhile), dict(settings.at_end)):
         assert "message.timestamp.after.max.ms" not in names
         assert "cleanup.policy" in names
-    assert settings.left_out == (LeftOut(setting="shiny", value="1", reason="unknown"),)
+    assert settings.left_out == (LeftOutSetting(setting="shiny", value="1", reason="unknown"),)
 
 
 @pytest.mark.parametrize("odd", ["", "many", "9" * 5000, "--1"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cut.clean import clean_readings, transactional_ids, unclean
-from offsite.cut.readings import Reading
+from offsite.cut.clean import clean_readings, find_unclean, transactional_ids
+from offsite.cut.readings import EndsReading
 from offsite.cut.window import PartitionKey
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 
@@ -16,8 +16,8 @@ FENCE, PREPARE_ABORT = TransactionStatus.PREPARE_EPOCH_FENCE, TransactionStatus.
 ORDERS, PAID = (PartitionKey(name, f"id-{name}", 0) for name in ("orders", "paid"))
 
 
-def reading(before: int, after: int) -> Reading:
-    return Reading(before={0: before}, ends={ORDERS: 7}, after={0: after})
+def reading(before: int, after: int) -> EndsReading:
+    return EndsReading(before={0: before}, ends={ORDERS: 7}, after={0: after})
 
 
 READINGS = (reading(10, 12), reading(20, 22))
@@ -53,7 +53,7 @@ def test_a_reading_is_clean_where_nothing_was_being_prepared(
     rows: list[tuple[int, TransactionStatus | None]], expected: tuple[int, ...]
 ) -> None:
     assert clean_readings(READINGS, changes(*rows), {})["app"] == expected
-    assert unclean(READINGS, changes(*rows), {}) == (frozenset() if expected else {"app"})
+    assert find_unclean(READINGS, changes(*rows), {}) == (frozenset() if expected else {"app"})
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_an_id_that_is_completed_with_a_new_producer_id_is_one_and_the_same() ->
 
 
 def test_a_log_that_was_not_looked_at_is_unknown() -> None:
-    readings = (Reading(before={1: 5}, ends={ORDERS: 7}, after={0: 12, 1: 5}), READINGS[1])
+    readings = (EndsReading(before={1: 5}, ends={ORDERS: 7}, after={0: 12, 1: 5}), READINGS[1])
     assert clean_readings(readings, changes((15, ONGOING)), {}) == {"app": (1,)}
     listed = {1: ListedTransaction("app", 1, ONGOING)}
     assert clean_readings(readings, (), listed) == {"app": ()}
 
 
 def test_a_reading_without_the_end_of_a_partition_is_not_clean() -> None:
-    later = Reading(before={0: 20}, ends={ORDERS: 7, PAID: 0}, after={0: 22})
+    later = EndsReading(before={0: 20}, ends={ORDERS: 7, PAID: 0}, after={0: 22})
     assert clean_readings((READINGS[0], later), changes((5, ONGOING)), {}) == {"app": (1,)}

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from offsite.copy.backup import BackupReceipt
 from offsite.copy.plan import PartitionBounds, plan_copy
-from offsite.copy.tails import joined_tails
-from offsite.cut.readings import Evidence, LoggedCommit, Reading
+from offsite.copy.tails import join_tails
+from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import GroupCommit, PartitionKey
 from offsite.log.markers import Marker, Markers
 from offsite.log.transaction_tail import PartitionTail, StretchTail
 from offsite.log.transactions import OpenTransaction
 from offsite.repository.commit import PartitionId
-from offsite.services.cut.found_cut import SnapshotGroups, found_cut
-from offsite.services.cut.readings import TakenReadings
+from offsite.services.cut.found_cut import SnapshotGroups, find_cut
+from offsite.services.cut.readings import ReadingSeries
 
 PAID = PartitionKey("paid", "id", 0)
 OFFSETS = PartitionKey("__consumer_offsets", "", 0)
-NO_GROUPS = SnapshotGroups(offsets={}, wanted=frozenset())
+NO_GROUPS = SnapshotGroups(offsets={}, selected=frozenset())
 
 
 def test_a_topic_is_not_whole_where_the_group_offsets_of_its_transactions_are_not() -> None:
     """Nobody may read `__transaction_state`. The marker in `paid` came before the first end, the one for the group's
     offset after the last: the application will do this payment again, and `paid` has it already."""
-    reading = Reading(before={}, ends={PAID: 10, OFFSETS: 5}, after={})
+    reading = EndsReading(before={}, ends={PAID: 10, OFFSETS: 5}, after={})
     still_open = OpenTransaction(producer_id=7, first_offset=4, last_offset=4)
     commit = GroupCommit(
         group="payers",
@@ -32,23 +32,23 @@ def test_a_topic_is_not_whole_where_the_group_offsets_of_its_transactions_are_no
         position=4,
         exactly_once=True,
     )
-    evidence = Evidence(
+    evidence = CutEvidence(
         readings=(reading,) * 3,
         changes=None,
         tails={OFFSETS: PartitionTail(open=(still_open,))},
         commits=(LoggedCommit(commit, 7),),
     )
-    cut = found_cut(evidence, {PartitionId(topic="paid", topic_id="id", partition=0): 10}, NO_GROUPS)
+    cut = find_cut(evidence, {PartitionId(topic="paid", topic_id="id", partition=0): 10}, NO_GROUPS)
     assert dict(cut.classes) == {"paid": "uncoordinated"}
 
 
 def test_a_topic_with_partitions_that_were_not_read_is_not_whole() -> None:
     """They were added while the ends were read: a transaction may lie there with one half."""
-    reading = Reading(before={}, ends={PAID: 10}, after={})
-    taken = TakenReadings(readings=(reading,), changes=(), listed={}, there={"paid": 2, "orders": 1})
-    evidence = Evidence(readings=(reading,) * 3, changes=())
+    reading = EndsReading(before={}, ends={PAID: 10}, after={})
+    taken = ReadingSeries(readings=(reading,), changes=(), listed={}, partition_counts={"paid": 2, "orders": 1})
+    evidence = CutEvidence(readings=(reading,) * 3, changes=())
     positions = {PartitionId(topic="paid", topic_id="id", partition=0): 10}
-    cut = found_cut(evidence, positions, NO_GROUPS, partial=taken.partial)
+    cut = find_cut(evidence, positions, NO_GROUPS, partial=taken.partial)
     assert dict(cut.classes) == {"paid": "uncoordinated"}
 
 
@@ -61,5 +61,5 @@ def test_a_beginning_that_nobody_knows_is_not_the_first_record_that_was_seen() -
     plan = plan_copy([bounds], {bounds.key: 10}, slots=1, window_starts={bounds.key: 15})
     marker = Marker(offset=16, producer_id=7, producer_epoch=0, committed=True, first_offset=12)
     receipt = BackupReceipt(segments=(), holes=(), tail=StretchTail(markers=Markers([marker])))
-    (tail,) = joined_tails(plan, [receipt], known_open=None).values()
+    (tail,) = join_tails(plan, [receipt], known_open=None).values()
     assert [each.first_offset for each in tail.markers] == [-1]

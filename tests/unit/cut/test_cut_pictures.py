@@ -11,7 +11,7 @@ from docs.drawings.cut_pictures import FIRST, LEFT_OUT, OPEN, TORN, Shown, cut_p
 from docs.drawings.history import load_history
 from offsite.cut.episodes import window_of
 from offsite.cut.judge import violations
-from offsite.cut.window import Outcome
+from offsite.cut.window import SpanOutcome
 
 PICTURES = Path(__file__).parents[3] / "docs" / "explanation" / "pictures"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -70,7 +70,7 @@ def test_a_transaction_with_all_of_its_markers_is_left_out_and_the_cut_holds(sho
     assert len(seen) == 3
     assert None not in seen
     assert set(left_out[LEFT_OUT].written) == set(shown.cut.markers_left_out())
-    assert left_out[OPEN].outcome is Outcome.OPEN
+    assert left_out[OPEN].outcome is SpanOutcome.OPEN
     assert not shown.cut.refusals
     window = window_of(shown.history.evidence)
     assert list(violations(shown.cut.ends, left_out.values(), window)) == []

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.cut.cut import Cut, Refusal, TopicClass
-from offsite.cut.effect import UNSEEN, Line
+from offsite.cut.cut import Cut, CutRefusal, TopicClass
+from offsite.cut.effect import UNSEEN, EffectLine
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.judge import violations
 from offsite.cut.window import (
     REMOVED,
     ExternalParticipant,
     GroupCommit,
-    Outcome,
     ParticipantRecord,
     PartitionKey,
+    SpanOutcome,
     SupersededRecord,
     TransactionSpan,
     Window,
     WriterKind,
-    Written,
+    WrittenRange,
 )
 
 ORDERS, PAID, MAIL = (PartitionKey(name, f"id-{name}", 0) for name in ("orders", "paid", "mail"))
@@ -39,8 +39,8 @@ TRANSFER = TransactionSpan(
     producer_id=7,
     epoch=0,
     name="transfer-1",
-    written={PAID: Written(40, 42, 43), OFFSETS: Written(20, 20, 21)},
-    outcome=Outcome.COMMIT,
+    written={PAID: WrittenRange(40, 42, 43), OFFSETS: WrittenRange(20, 20, 21)},
+    outcome=SpanOutcome.COMMIT,
     reads=(commit(20, 90, exactly_once=True),),
 )
 
@@ -61,13 +61,13 @@ def test_a_transaction_below_all_ends_is_kept() -> None:
 
 
 def test_the_example_of_the_explanation_page() -> None:
-    payment = replace(TRANSFER, written={PAID: Written(40, 42, 43), OFFSETS: Written(20, 20, None)})
+    payment = replace(TRANSFER, written={PAID: WrittenRange(40, 42, 43), OFFSETS: WrittenRange(20, 20, None)})
     ends = {ORDERS: 100, PAID: 50, OFFSETS: 21}
     cut = greatest_cut(ends, Window(transactions=(payment,)))
     assert (cut.ends, out(cut)) == (ends, [payment])
     assert cut.floors() == {PAID: 40, OFFSETS: 20}
     assert cut.markers_left_out() == {PAID: (43,)}
-    assert (cut.left_out[0].short, cut.left_out[0].needed) == (Line("end", OFFSETS), UNSEEN)
+    assert (cut.left_out[0].short, cut.left_out[0].needed) == (EffectLine("end", OFFSETS), UNSEEN)
     assert [each.rule for each in violations(ends, (), Window(transactions=(payment,)))] == ["C1"]
 
 
@@ -77,7 +77,9 @@ def test_c1_needs_the_marker_below_the_end(end: int, is_kept: bool) -> None:
 
 
 def test_c1_leaves_an_open_transaction_out_and_names_it() -> None:
-    hanging = TransactionSpan(producer_id=9, epoch=3, written={MAIL: Written(4, 9, None)}, outcome=Outcome.OPEN)
+    hanging = TransactionSpan(
+        producer_id=9, epoch=3, written={MAIL: WrittenRange(4, 9, None)}, outcome=SpanOutcome.OPEN
+    )
     cut = cut_of(hanging)
     assert (cut.ends, cut.floors(), cut.markers_left_out()) == (ENDS, {MAIL: 4}, {})
     assert [step.short for step in cut.chain(cut.direct_causes()[MAIL])] == [None]
@@ -85,13 +87,17 @@ def test_c1_leaves_an_open_transaction_out_and_names_it() -> None:
 
 @pytest.mark.parametrize("marker", [None, 10, 99])
 def test_an_aborted_transaction_constrains_nothing(marker: int | None) -> None:
-    aborted = TransactionSpan(producer_id=9, epoch=3, written={MAIL: Written(4, 9, marker)}, outcome=Outcome.ABORT)
+    aborted = TransactionSpan(
+        producer_id=9, epoch=3, written={MAIL: WrittenRange(4, 9, marker)}, outcome=SpanOutcome.ABORT
+    )
     cut = cut_of(replace(aborted, reads=(commit(5, 1000, exactly_once=True),)))
     assert (cut.ends, cut.left_out, cut.groups) == (ENDS, (), ())
 
 
 def test_who_read_what_is_left_out_is_left_out() -> None:
-    late = TransactionSpan(producer_id=9, epoch=0, written={ORDERS: Written(88, 89, None)}, outcome=Outcome.OPEN)
+    late = TransactionSpan(
+        producer_id=9, epoch=0, written={ORDERS: WrittenRange(88, 89, None)}, outcome=SpanOutcome.OPEN
+    )
     cut = cut_of(late, TRANSFER)
     assert (cut.ends, out(cut)) == (ENDS, [late, TRANSFER])
     assert cut.markers_left_out() == {PAID: (43,), OFFSETS: (21,)}
@@ -105,19 +111,19 @@ def test_c2_keeps_a_transaction_with_what_it_read(end: int, is_kept: bool) -> No
 
 
 def test_an_episode_has_all_of_its_commit_markers_left_out() -> None:
-    written = {PAID: Written(40, 48, 49, (43, 49)), OFFSETS: Written(20, 24, None, (21,))}
+    written = {PAID: WrittenRange(40, 48, 49, (43, 49)), OFFSETS: WrittenRange(20, 24, None, (21,))}
     assert cut_of(replace(TRANSFER, written=written)).markers_left_out() == {PAID: (43, 49), OFFSETS: (21,)}
 
 
 def test_c2_order_of_a_producer() -> None:
-    first = replace(TRANSFER, written={MAIL: Written(3, 4, None)}, reads=(), number=1)
+    first = replace(TRANSFER, written={MAIL: WrittenRange(3, 4, None)}, reads=(), number=1)
     later = replace(TRANSFER, number=2)
     assert out(cut_of(later, first)) == [first, later]
     assert out(cut_of(replace(later, name="another"), first)) == [first]
 
 
 def test_c2_order_of_a_group() -> None:
-    first = replace(TRANSFER, name="transfer-2", written={MAIL: Written(3, 4, None)}, reads=(commit(10, 80),))
+    first = replace(TRANSFER, name="transfer-2", written={MAIL: WrittenRange(3, 4, None)}, reads=(commit(10, 80),))
     assert out(cut_of(TRANSFER, first)) == [first, TRANSFER]
     behind = replace(first, reads=(commit(25, 95),))
     cut = cut_of(TRANSFER, behind, commits=(commit(26, 99),))
@@ -127,19 +133,21 @@ def test_c2_order_of_a_group() -> None:
 def test_c2_refuses_older_commits_that_it_cannot_leave_out() -> None:
     older = commit(5, 101, exactly_once=True)
     assert cut_of(commits=(older,)).refusals == (
-        Refusal(rule="C2", partition=ORDERS, offset=101, end=100, participant="billing"),
+        CutRefusal(rule="C2", partition=ORDERS, offset=101, end=100, participant="billing"),
     )
     assert not cut_of(commits=(replace(older, offset=100),)).refusals
 
 
 def test_c6_refuses_to_leave_out_what_began_before_the_window() -> None:
-    cut = cut_of(replace(TRANSFER, written={PAID: Written(40, 42, None)}, is_whole=False))
-    assert cut.refusals == (Refusal(rule="C6", partition=PAID, offset=40, end=50, participant="transfer-1"),)
+    cut = cut_of(replace(TRANSFER, written={PAID: WrittenRange(40, 42, None)}, is_whole=False))
+    assert cut.refusals == (CutRefusal(rule="C6", partition=PAID, offset=40, end=50, participant="transfer-1"),)
     assert not cut_of(replace(TRANSFER, is_whole=False)).refusals
 
 
 def test_c5_refuses_who_has_read_what_is_left_out() -> None:
-    hanging = TransactionSpan(producer_id=9, epoch=3, written={MAIL: Written(4, 9, None)}, outcome=Outcome.OPEN)
+    hanging = TransactionSpan(
+        producer_id=9, epoch=3, written={MAIL: WrittenRange(4, 9, None)}, outcome=SpanOutcome.OPEN
+    )
     database = ExternalParticipant(name="db", positions={MAIL: 5}, can_replay=True)
     assert [each.end for each in cut_of(hanging, externals=(database,)).refusals] == [4]
 
@@ -175,7 +183,7 @@ def test_c4_forgets_a_group_offset_that_was_removed() -> None:
 def test_c5_refuses_a_position_that_is_not_the_end() -> None:
     flink = ExternalParticipant(name="flink", positions={ORDERS: 99, PAID: 50})
     assert cut_of(externals=(flink,)).refusals == (
-        Refusal(rule="C5", partition=ORDERS, offset=99, end=100, participant="flink"),
+        CutRefusal(rule="C5", partition=ORDERS, offset=99, end=100, participant="flink"),
     )
     assert not cut_of(externals=(replace(flink, can_replay=True),)).refusals
     ahead = ExternalParticipant(name="db", positions={ORDERS: 101}, can_replay=True)
@@ -200,7 +208,7 @@ def test_c7_keeps_a_lost_record_with_its_successor(end: int, expected: int) -> N
 
 def test_partitions_that_were_not_read_are_named_and_hold_nothing() -> None:
     elsewhere = PartitionKey("elsewhere", "id", 3)
-    wide = replace(TRANSFER, written={**TRANSFER.written, elsewhere: Written(0, 5, None)})
+    wide = replace(TRANSFER, written={**TRANSFER.written, elsewhere: WrittenRange(0, 5, None)})
     cut = cut_of(wide)
     assert cut.ends == ENDS
     assert cut.outside == {elsewhere}

@@ -10,7 +10,7 @@ import pytest
 
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.judge import group_violations, violations
-from offsite.cut.window import GroupCommit, Outcome, PartitionKey, TransactionSpan, Window, Written
+from offsite.cut.window import GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window, WrittenRange
 
 PARTITIONS = [PartitionKey(f"topic-{number // 20}", "id", number) for number in range(2_000)]
 TRANSACTIONS = 10_000
@@ -34,9 +34,11 @@ def exactly_once(rng: Random) -> tuple[dict[PartitionKey, int], Window]:
             exactly_once=True,
         )
         is_whole = rng.random() > 1 / 300
-        written = {each: Written(ends[each], ends[each] + 4, ends[each] + 5 if is_whole else None) for each in parts}
+        written = {
+            each: WrittenRange(ends[each], ends[each] + 4, ends[each] + 5 if is_whole else None) for each in parts
+        }
         ends.update({each: ends[each] + 6 for each in parts})
-        outcome = Outcome.COMMIT if is_whole else Outcome.OPEN
+        outcome = SpanOutcome.COMMIT if is_whole else SpanOutcome.OPEN
         found.append(TransactionSpan(producer_id=number, epoch=0, written=written, outcome=outcome, reads=(read,)))
     return ends, Window(transactions=tuple(found))
 
@@ -48,9 +50,9 @@ def one_chain(rng: Random) -> tuple[dict[PartitionKey, int], Window]:
     found = []
     places = [PARTITIONS[number % len(PARTITIONS)] for number in range(TRANSACTIONS + 1)]
     for number, parts in enumerate(pairwise(places)):
-        written = {each: Written(ends[each], ends[each], ends[each] + 10) for each in parts}
+        written = {each: WrittenRange(ends[each], ends[each], ends[each] + 10) for each in parts}
         ends.update({each: ends[each] + 1 for each in parts})
-        found.append(TransactionSpan(producer_id=number, epoch=0, written=written, outcome=Outcome.COMMIT))
+        found.append(TransactionSpan(producer_id=number, epoch=0, written=written, outcome=SpanOutcome.COMMIT))
     rng.shuffle(found)
     return {each: end + 8 for each, end in ends.items()}, Window(transactions=tuple(found))
 
@@ -86,14 +88,14 @@ def test_producers_that_always_overlap_lose_only_what_is_near_the_ends() -> None
             running[worker][partition] = ends[partition]
             ends[partition] += 1
     for worker, firsts in running.items():
-        written = {partition: Written(first, first, None) for partition, first in firsts.items()}
+        written = {partition: WrittenRange(first, first, None) for partition, first in firsts.items()}
         span = TransactionSpan(
-            producer_id=worker, number=numbers[worker], epoch=0, written=written, outcome=Outcome.OPEN
+            producer_id=worker, number=numbers[worker], epoch=0, written=written, outcome=SpanOutcome.OPEN
         )
         found.append(span)
     cut = greatest_cut(ends, Window(transactions=tuple(found)))
     assert cut.ends == ends
-    assert [each.span.outcome for each in cut.left_out] == [Outcome.OPEN] * 30
+    assert [each.span.outcome for each in cut.left_out] == [SpanOutcome.OPEN] * 30
     early = greatest_cut({**ends, log: ends[log] - 10}, Window(transactions=tuple(found)))
     print(f"{len(early.left_out)} of {len(found):,} left out with an end read early")  # noqa: T201
     assert 30 < len(early.left_out) < 60
@@ -102,10 +104,10 @@ def test_producers_that_always_overlap_lose_only_what_is_near_the_ends() -> None
 def ended(
     worker: int, number: int, firsts: dict[PartitionKey, int], ends: dict[PartitionKey, int], log: PartitionKey
 ) -> TransactionSpan:
-    written = {partition: Written(first, first, ends[partition]) for partition, first in firsts.items()}
+    written = {partition: WrittenRange(first, first, ends[partition]) for partition, first in firsts.items()}
     ends.update({partition: ends[partition] + 1 for partition in firsts})
     source = PartitionKey("input", "id", worker)
     read = GroupCommit(group="app", partition=source, offset=number, log=log, position=firsts[log], exactly_once=True)
     return TransactionSpan(
-        producer_id=worker, number=number, epoch=0, written=written, outcome=Outcome.COMMIT, reads=(read,)
+        producer_id=worker, number=number, epoch=0, written=written, outcome=SpanOutcome.COMMIT, reads=(read,)
     )

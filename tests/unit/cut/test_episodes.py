@@ -13,8 +13,8 @@ import pytest
 from offsite.cut import clean, episodes
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.readings import Evidence, Reading
-from offsite.cut.window import Outcome, PartitionKey, TransactionSpan, Window
+from offsite.cut.readings import CutEvidence, EndsReading
+from offsite.cut.window import PartitionKey, SpanOutcome, TransactionSpan, Window
 from offsite.log.markers import Marker
 from offsite.log.transaction_state import TransactionChange, TransactionStatus
 from offsite.log.transaction_tail import PartitionTail
@@ -56,9 +56,9 @@ def _wrong_spans(view: Seen, window: Window) -> set[str]:
         is_older = all(marker < view.tail_starts[key] for key, marker in landed.items() if not known.get((key, marker)))
         if not is_same or not is_older or (None in homes and home.is_whole):
             found.add("torn between spans")
-        if transaction.missing() and home.outcome is not Outcome.OPEN:
+        if transaction.missing() and home.outcome is not SpanOutcome.OPEN:
             found.add("half in a span that may be kept")
-        if home.outcome is not Outcome.OPEN and len(landed) < len(transaction.partitions):
+        if home.outcome is not SpanOutcome.OPEN and len(landed) < len(transaction.partitions):
             found.add("half in a span that may be kept")
         for key, each in home.written.items():
             is_inside = known.get((key, landed.get(key, -1))) is home
@@ -81,7 +81,8 @@ def _wrong_levels(view: Seen, window: Window) -> set[str]:
         found |= {
             _state(view, window, transaction, own[kept:])
             for kept in range(len(own) + 1)
-            if all(each.is_whole for each in own[kept:]) and all(each.outcome is Outcome.COMMIT for each in own[:kept])
+            if all(each.is_whole for each in own[kept:])
+            and all(each.outcome is SpanOutcome.COMMIT for each in own[:kept])
         }
     return found - {""}
 
@@ -126,7 +127,7 @@ def _wrong_reads(view: Seen, window: Window) -> set[str]:
                 continue
             marker = transaction.markers.get(read.log, ends[read.log])
             if marker >= ends[read.log]:
-                if (span := where.get(read)) is None or span.outcome is not Outcome.OPEN:
+                if (span := where.get(read)) is None or span.outcome is not SpanOutcome.OPEN:
                     found.add("an undecided commit counts")
             elif not transaction.is_committed:
                 found |= {"an aborted commit counts"} if read in where else set()
@@ -145,22 +146,22 @@ def test_spans_are_whole_in_every_world() -> None:
 def test_worlds_are_worth_it() -> None:
     windows = [window_of(view.evidence) for view in worlds()]
     spans = [span for window in windows for span in window.transactions]
-    assert sum(span.outcome is Outcome.COMMIT and span.is_whole for span in spans) > WORLDS // 4
+    assert sum(span.outcome is SpanOutcome.COMMIT and span.is_whole for span in spans) > WORLDS // 4
     assert sum(not span.is_whole for span in spans) > WORLDS // 4
     assert sum(
-        span.outcome is Outcome.OPEN and any(each.markers for each in span.written.values()) for span in spans
+        span.outcome is SpanOutcome.OPEN and any(each.markers for each in span.written.values()) for span in spans
     ) > (WORLDS // 10)
     assert sum(bool(window.unpaired) for window in windows) > WORLDS // 10
     assert sum(not window.unpaired and bool(window.transactions) for window in windows) > WORLDS // 4
 
 
-def _blind_behind(reading: Reading, log: int, pending: list[tuple[int, int]]) -> bool:
+def _blind_behind(reading: EndsReading, log: int, pending: list[tuple[int, int]]) -> bool:
     """A prepare between the two looks is overlooked."""
     before = reading.before.get(log)
     return before is not None and not any(since < before <= until for since, until in pending)
 
 
-def _blind_before(reading: Reading, log: int, pending: list[tuple[int, int]]) -> bool:
+def _blind_before(reading: EndsReading, log: int, pending: list[tuple[int, int]]) -> bool:
     """What was preparing already is overlooked."""
     before, after = reading.before.get(log), reading.after.get(log)
     return None not in (before, after) and not any(before <= since < after for since, _ in pending)  # type: ignore[operator]
@@ -233,11 +234,11 @@ def test_the_cut_of_a_large_window_takes_less_than_two_seconds() -> None:
             own = markers[keys[(number * 7 + part * 191) % 2_000]]
             own.append(Marker(len(own) * 2 + 1, producer, 0, True, len(own) * 2))
     readings = tuple(
-        Reading(before={0: at}, ends=dict.fromkeys(keys, at // 300), after={0: at + 5})
+        EndsReading(before={0: at}, ends=dict.fromkeys(keys, at // 300), after={0: at + 5})
         for at in (0, 9_000, 18_000, 27_000, 30_000)
     )
     tails = {key: PartitionTail(markers=tuple(own)) for key, own in markers.items()}
-    evidence = Evidence(readings=readings, changes=tuple(changes), tails=tails)
+    evidence = CutEvidence(readings=readings, changes=tuple(changes), tails=tails)
     began_s = time.process_time()
     window = window_of(evidence)
     cut = greatest_cut(dict(readings[-1].ends), window)

@@ -12,11 +12,11 @@ from math import prod
 import pytest
 
 from offsite.cut import effect, greatest, group_offsets
-from offsite.cut.cut import Cut, Hold, LeftOut
-from offsite.cut.effect import Effect, Line
+from offsite.cut.cut import Cut, Hold, LeftOutSpan
+from offsite.cut.effect import Effect, EffectLine
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.judge import group_violations, violations
-from offsite.cut.window import Ends, Outcome, TransactionSpan, Window
+from offsite.cut.window import Ends, SpanOutcome, TransactionSpan, Window
 from tests.cut_histories import History, random_history
 
 HISTORIES = 2_000
@@ -48,7 +48,7 @@ def candidates(history: History, *, cut: Cut | None = None) -> list[Candidate] |
     None: too many."""
     least = dict.fromkeys(history.ends, 0) if cut is None else cut.ends
     spans = history.window.transactions if cut is None else spans_left_out(cut)
-    spans = [each for each in spans if each.outcome is Outcome.COMMIT]
+    spans = [each for each in spans if each.outcome is SpanOutcome.COMMIT]
     ranges = [range(least[partition], end + 1) for partition, end in history.ends.items()]
     if prod(map(len, ranges)) * 2 ** len(spans) > CANDIDATES_MAX:
         return None
@@ -68,7 +68,7 @@ def wrong(history: History, cut: Cut) -> str:
         return "a cause is not restored"
     if not history.resumes(shown, {(each.group, each.partition): each.offset for each in cut.groups}):
         return "an input is lost or done twice"
-    committed = sum(each.outcome is Outcome.COMMIT for each in left_out)
+    committed = sum(each.outcome is SpanOutcome.COMMIT for each in left_out)
     for ends, left in candidates(history, cut=cut) or ():
         is_greater = ends != cut.ends or len(left) < committed
         if is_greater and is_consistent((ends, left), history.window):
@@ -103,7 +103,7 @@ def test_is_above_everything_that_is_consistent() -> None:
 
 
 def cut_open(history: History) -> Iterator[TransactionSpan]:
-    return (each for each in history.window.transactions if each.outcome is Outcome.OPEN)
+    return (each for each in history.window.transactions if each.outcome is SpanOutcome.OPEN)
 
 
 def test_raw_ends_are_caught() -> None:
@@ -131,7 +131,7 @@ def test_chains_end_with_what_was_read_too_early_or_is_undecided() -> None:
     for history in histories():
         cut = cut_of(history)
         assert set(cut.direct_causes()) == set(cut.floors()) | set(cut.held_back())
-        steps: list[LeftOut | Hold] = [*cut.left_out, *cut.holds]
+        steps: list[LeftOutSpan | Hold] = [*cut.left_out, *cut.holds]
         for step in steps:
             links = cut.chain(step)
             for link, lower in pairwise(links):
@@ -143,7 +143,7 @@ def test_chains_end_with_what_was_read_too_early_or_is_undecided() -> None:
     assert long_chains > 10
 
 
-def level(step: object, line: Line) -> int:
+def level(step: object, line: EffectLine) -> int:
     """Where a step put a line, from its source alone."""
     source = getattr(step, "span", None) or step.record  # type: ignore[attr-defined]
     (found,) = effect.effects(_alone(source))
@@ -170,14 +170,14 @@ def _without(kind: str, place: str) -> Callable[[Window], Iterator[Effect]]:
 def _reads_at_ends(window: Window) -> Iterator[Effect]:
     """The read line taken for the end line, where it is needed."""
     for each in ORIGINAL_EFFECTS(window):
-        needs: dict[Line, int] = {}
+        needs: dict[EffectLine, int] = {}
         for line, at in each.needs.items():
             changed = line._replace(kind="end") if line.kind == "read" else line
             needs[changed] = max(at, needs.get(changed, 0))
         yield replace(each, needs=needs)
 
 
-def _with_outcome(old: Outcome, new: Outcome) -> Callable[[Window], Iterator[Effect]]:
+def _with_outcome(old: SpanOutcome, new: SpanOutcome) -> Callable[[Window], Iterator[Effect]]:
     def made(window: Window) -> Iterator[Effect]:
         changed = (replace(each, outcome=new if each.outcome is old else each.outcome) for each in window.transactions)
         return ORIGINAL_EFFECTS(replace(window, transactions=tuple(changed)))
@@ -192,9 +192,9 @@ def _one_pass(self: greatest._Descent) -> None:
             self._give_up(number, short=None, needed=0)
 
 
-def _meet_at_once(self: greatest._Descent, line: Line) -> list[Line]:
+def _meet_at_once(self: greatest._Descent, line: EffectLine) -> list[EffectLine]:
     """`>=` for `>`."""
-    fallen: list[Line] = []
+    fallen: list[EffectLine] = []
     waiting = self._waiting[line]
     while waiting and waiting[-1][0] >= self.levels[line]:
         needed, number = waiting.pop()
@@ -210,8 +210,18 @@ MISTAKES = {
     "markers are ignored": (greatest, "effects", _without("end", "needs"), "inconsistent"),
     "left out is still read": (greatest, "effects", _without("read", "starts"), "inconsistent"),
     "the end is taken for the floor": (greatest, "effects", _reads_at_ends, "inconsistent"),
-    "aborted is taken for open": (greatest, "effects", _with_outcome(Outcome.ABORT, Outcome.OPEN), "not the greatest"),
-    "open is taken for aborted": (greatest, "effects", _with_outcome(Outcome.OPEN, Outcome.ABORT), "inconsistent"),
+    "aborted is taken for open": (
+        greatest,
+        "effects",
+        _with_outcome(SpanOutcome.ABORT, SpanOutcome.OPEN),
+        "not the greatest",
+    ),
+    "open is taken for aborted": (
+        greatest,
+        "effects",
+        _with_outcome(SpanOutcome.OPEN, SpanOutcome.ABORT),
+        "inconsistent",
+    ),
     "an unseen marker is there": (effect, "UNSEEN", 0, "inconsistent"),
     "one pass only": (greatest._Descent, "run", _one_pass, "inconsistent"),
     ">= for >": (greatest._Descent, "_meet", _meet_at_once, "not the greatest"),

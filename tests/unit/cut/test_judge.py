@@ -6,14 +6,18 @@ import pytest
 
 from offsite.cut.cut import GroupOffset
 from offsite.cut.judge import group_violations, violations
-from offsite.cut.window import GroupCommit, Outcome, PartitionKey, TransactionSpan, Window, Written
+from offsite.cut.window import GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window, WrittenRange
 
 ORDERS, OFFSETS = PartitionKey("orders", "id-orders", 0), PartitionKey("__consumer_offsets", "id-offsets", 7)
 COMMIT = GroupCommit(group="billing", partition=ORDERS, offset=90, log=OFFSETS, position=20, exactly_once=True)
 INSIDE = Window(
     transactions=(
         TransactionSpan(
-            producer_id=7, epoch=0, written={OFFSETS: Written(20, 20, 21)}, outcome=Outcome.COMMIT, reads=(COMMIT,)
+            producer_id=7,
+            epoch=0,
+            written={OFFSETS: WrittenRange(20, 20, 21)},
+            outcome=SpanOutcome.COMMIT,
+            reads=(COMMIT,),
         ),
     )
 )

@@ -14,9 +14,9 @@ import yaml
 from docs.deployed import deployed_files
 from docs.generate import resources_page
 from offsite.model.version import __version__
-from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import agent_deployment
-from offsite.operator.kubernetes.cluster import Named
+from offsite.operator.kubernetes.cluster import ResourceReference
 from offsite.operator.kubernetes.manifests import Setting
 from offsite.operator.resources.backup import AgentTemplate
 
@@ -152,9 +152,9 @@ def test_pods_are_reached_where_they_answer_and_nowhere_else() -> None:
     assert (operator["policyTypes"], agents["policyTypes"]) == (["Ingress"], ["Ingress"])
     assert operator["podSelector"]["matchLabels"] == of_kind("Deployment")["spec"]["selector"]["matchLabels"]
     assert operator["ingress"] == [{"ports": [{"protocol": "TCP", "port": 9464}]}]
-    place = Place(account="a", repository="s3://b")
-    wanted = AgentsWanted(replicas=1, template=AgentTemplate(), place=place, cluster="shop")
-    named = Named(kind="Backup", namespace="shops", name="shop", uid="u")
+    place = RepositoryPlace(account="a", repository="s3://b")
+    wanted = DesiredAgents(replicas=1, template=AgentTemplate(), place=place, cluster="shop")
+    named = ResourceReference(kind="Backup", namespace="shops", name="shop", uid="u")
     labels = agent_deployment(named, wanted, "offsite:1")["spec"]["template"]["metadata"]["labels"]
     assert agents["podSelector"]["matchLabels"].items() <= labels.items()
     assert agents["ingress"] == []

@@ -16,10 +16,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsite.model.clock import SystemClock
-from offsite.operator.world.monitor import HomeShown, Rounds
-from offsite.services.metastore.view import BackupView, Verdict
+from offsite.operator.world.monitor import HomeMonitor, RoundSummary
+from offsite.services.metastore.view import MetastoreVerdict, MetastoreView
 from offsite.services.monitor.exposition import expose
-from offsite.services.monitor.metastore import MetastoreShown
+from offsite.services.monitor.metastore import MetastoreMonitor
 from tests.fetched_tools import NoTool, debian_tool
 from tests.promql import references
 from tests.unit.services.monitor.views import FULL, NEW, NOW_MS
@@ -45,18 +45,20 @@ def tool() -> Path:
 
 @dataclass(frozen=True)
 class OperatorHome:
-    rounds: Rounds
+    rounds: RoundSummary
 
 
-def operator_shown() -> HomeShown:
-    return HomeShown(home=OperatorHome(rounds=Rounds(ended_s=0.0)), clock=SystemClock())
+def operator_shown() -> HomeMonitor:
+    return HomeMonitor(home=OperatorHome(rounds=RoundSummary(ended_s=0.0)), clock=SystemClock())
 
 
 def scraped() -> Mapping[str, frozenset[str]]:
     """The labels of each series of a real scrape in which everything is told, as Prometheus stores them."""
     found: dict[str, set[str]] = defaultdict(set)
-    metastore = BackupView(topic="t", verdict=Verdict.CURRENT, file=None, last_command_ms=NOW_MS, seen_ms=NOW_MS)
-    shown = MetastoreShown(metastore, clock=SystemClock())
+    metastore = MetastoreView(
+        topic="t", verdict=MetastoreVerdict.CURRENT, file=None, last_command_ms=NOW_MS, seen_ms=NOW_MS
+    )
+    shown = MetastoreMonitor(metastore, clock=SystemClock())
     texts = expose(FULL, now_ms=NOW_MS).text + shown.metrics("").text + operator_shown().metrics("").text
     for family in text_string_to_metric_families(texts.decode()):
         for sample in family.samples:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsite.kafka.config.config import Address, KafkaConfig
-from offsite.kafka.net.routing import GivenUp, Leader
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
+from offsite.kafka.net.routing import Leader, SilentPartitions
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.log_offsets import EARLIEST, ListedOffset
 from offsite.kafka.protocol.request import Api, Request
@@ -96,14 +96,14 @@ class ScriptedRouter:
     """Stands for `Router` and for the one connection it leases."""
 
     def __init__(self, leader: ScriptedLeader) -> None:
-        self.config = KafkaConfig(bootstrap=(Address(host="h", port=1),))
-        self.given_up = GivenUp()
+        self.config = KafkaConfig(bootstrap=(BrokerAddress(host="h", port=1),))
+        self.silent_partitions = SilentPartitions()
         self.address = "h:1"
         self._leader = leader
         self._fetches: deque[memoryview] = deque()
 
     def leader(self, _: TopicPartition) -> Leader:
-        return Leader(node_id=1, address=Address(host="h", port=1), epoch=self._leader.epoch, topic_id=None)
+        return Leader(node_id=1, address=BrokerAddress(host="h", port=1), epoch=self._leader.epoch, topic_id=None)
 
     def forget(self, _: TopicPartition) -> None: ...
 

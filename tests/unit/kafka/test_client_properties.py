@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from offsite.kafka.config.client_properties import ClientProperties, parse_client_properties, read_client_properties
-from offsite.kafka.config.config import Address
+from offsite.kafka.config.config import BrokerAddress
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.secret import Secret
 
@@ -21,7 +21,7 @@ def parse(*lines: str) -> ClientProperties:
 def test_plaintext_is_the_default() -> None:
     config = parse().config
     assert config.security_protocol == "PLAINTEXT"
-    assert config.bootstrap == (Address(host="b", port=9092),)
+    assert config.bootstrap == (BrokerAddress(host="b", port=9092),)
 
 
 def test_java_names_are_understood() -> None:
@@ -48,7 +48,7 @@ def test_librdkafka_names_are_understood() -> None:
     ).config
     assert config.sasl is not None
     assert (config.sasl.mechanism, config.sasl.username, config.rack_id) == ("PLAIN", "alice", "r2")
-    assert config.bootstrap == (Address(host="x", port=9092),)
+    assert config.bootstrap == (BrokerAddress(host="x", port=9092),)
 
 
 def test_unknown_settings_are_told_of_with_their_line() -> None:
@@ -125,7 +125,7 @@ def test_a_token_may_come_from_a_command_or_a_file() -> None:
 def test_the_command_lines_bootstrap_wins_over_the_files(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=file:1")
-    assert read_client_properties(path, bootstrap="line:2").config.bootstrap == (Address(host="line", port=2),)
+    assert read_client_properties(path, bootstrap="line:2").config.bootstrap == (BrokerAddress(host="line", port=2),)
 
 
 def test_a_file_that_is_not_there_is_a_user_error(tmp_path: Path) -> None:

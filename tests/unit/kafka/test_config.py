@@ -6,7 +6,7 @@ import traceback
 import pytest
 
 from offsite.kafka.config.config import (
-    Address,
+    BrokerAddress,
     KafkaConfig,
     SaslConfig,
     Secret,
@@ -15,7 +15,7 @@ from offsite.kafka.config.config import (
     parse_bootstrap,
 )
 from offsite.model.errors import BadKafkaConfig
-from offsite.model.secret import Travel, secrets_travel
+from offsite.model.secret import SecretHandling, handle_secrets
 
 
 def config() -> KafkaConfig:
@@ -46,7 +46,7 @@ def test_a_traceback_that_holds_a_configuration_shows_no_secret() -> None:
 
 
 def test_a_configuration_travels_by_pickle_with_its_secrets() -> None:
-    with secrets_travel(Travel.SENT):
+    with handle_secrets(SecretHandling.SENT):
         travelled = pickle.loads(pickle.dumps(config()))
     assert travelled == config()
     assert travelled.sasl.password.reveal() == "hunter2"
@@ -55,11 +55,11 @@ def test_a_configuration_travels_by_pickle_with_its_secrets() -> None:
 
 def test_addresses_of_all_kinds_are_read() -> None:
     assert parse_bootstrap("a, b:1 ,[::1]:2,SASL_SSL://c:3,[fe80::1]") == (
-        Address(host="a", port=9092),
-        Address(host="b", port=1),
-        Address(host="::1", port=2),
-        Address(host="c", port=3),
-        Address(host="fe80::1", port=9092),
+        BrokerAddress(host="a", port=9092),
+        BrokerAddress(host="b", port=1),
+        BrokerAddress(host="::1", port=2),
+        BrokerAddress(host="c", port=3),
+        BrokerAddress(host="fe80::1", port=9092),
     )
 
 
@@ -84,7 +84,7 @@ def test_an_odd_address_is_taken_as_kafka_takes_it(text: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["SSL", "ssl", "SASL_SSL", "SASL_PLAINTEXT"])
 def test_an_address_asks_for_no_other_protocol_than_the_one_that_is_spoken(scheme: str) -> None:
-    assert parse_bootstrap(f"{scheme}://a:1", protocol=scheme.upper()) == (Address(host="a", port=1),)
+    assert parse_bootstrap(f"{scheme}://a:1", protocol=scheme.upper()) == (BrokerAddress(host="a", port=1),)
     with pytest.raises(BadKafkaConfig, match=r"security\.protocol is PLAINTEXT"):
         parse_bootstrap(f"{scheme}://a:1", protocol="PLAINTEXT")
 

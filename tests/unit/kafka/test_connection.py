@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.kafka.find_coordinators import GROUP_KEY, find_coordinator_request, find_coordinators_request
 from offsite.kafka.groups.requests import (
     commit_offsets_request,
@@ -57,7 +57,7 @@ from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable, OffsiteError
 
-BROKER = Address(host="broker", port=9092)
+BROKER = BrokerAddress(host="broker", port=9092)
 PARTITION = TopicPartition(topic="orders", partition=3)
 TIMEOUT_MS = 300
 FRAME = struct.Struct(">ii")
@@ -305,7 +305,7 @@ def test_a_connection_with_an_answer_that_nobody_asked_for_is_stale(broker: Brok
 
 
 @pytest.fixture
-def announcing() -> Iterator[Address]:
+def announcing() -> Iterator[BrokerAddress]:
     """Somebody who answers the first request with the announcement of a large answer, and waits."""
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
 
@@ -317,11 +317,11 @@ def announcing() -> Iterator[Address]:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        yield Address(host="127.0.0.1", port=server.getsockname()[1])
+        yield BrokerAddress(host="127.0.0.1", port=server.getsockname()[1])
         thread.join(10)
 
 
-def test_somebody_who_may_be_anybody_gets_little_memory(announcing: Address) -> None:
+def test_somebody_who_may_be_anybody_gets_little_memory(announcing: BrokerAddress) -> None:
     config = KafkaConfig(bootstrap=(announcing,), request_timeout_ms=5000)
     with pytest.raises(KafkaProtocolError, match="above the limit of 1048576"):
         Connection.open(config, announcing)
@@ -332,7 +332,7 @@ def test_somebody_who_may_be_anybody_gets_little_memory(announcing: Address) -> 
 )
 def test_an_address_that_nobody_can_have_is_out_of_reach(host: str, port: int) -> None:
     with pytest.raises(KafkaUnreachable):
-        Connection.open(KafkaConfig(bootstrap=(BROKER,)), Address(host=host, port=port))
+        Connection.open(KafkaConfig(bootstrap=(BROKER,)), BrokerAddress(host=host, port=port))
 
 
 @pytest.mark.parametrize(("partition", "leader", "epoch"), [(-1, 1, 1), (1 << 30, 1, 1), (0, -2, 1), (0, 1, -2)])

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from offsite.kafka.find_coordinators import Found
+from offsite.kafka.find_coordinators import CoordinatorNode
 from offsite.kafka.groups.committed_offsets import GroupClient
 from offsite.kafka.groups.coordinators import COORDINATOR_MAX_S, LANES, GroupCoordinators
-from offsite.kafka.groups.requests import Answered, ListedGroup, fetch_offsets_request
+from offsite.kafka.groups.requests import GroupAnswer, ListedGroup, fetch_offsets_request
 from offsite.kafka.protocol.request import Api, Request
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable
 
@@ -48,11 +48,13 @@ class FakeRouter:
     def lease_any(self) -> Iterator[AnyConnection]:
         yield AnyConnection(self)
 
-    def find(self, request: Request[Mapping[str, Found]]) -> Mapping[str, Found]:
+    def find(self, request: Request[Mapping[str, CoordinatorNode]]) -> Mapping[str, CoordinatorNode]:
         assert request.api is Api.FIND_COORDINATOR
         self.finds += 1
         return {
-            group: Found(node_id=node, error_code=0) if node >= 0 else Found(node_id=-1, error_code=-node)
+            group: CoordinatorNode(node_id=node, error_code=0)
+            if node >= 0
+            else CoordinatorNode(node_id=-1, error_code=-node)
             for group, node in self.nodes.items()
             if group.encode() in request.body
         }
@@ -63,12 +65,12 @@ class FakeRouter:
         yield FakeConnection(self, node_id)
         self.open -= 1
 
-    def answer(self, node_id: int, groups: tuple[str, ...]) -> dict[str, Answered]:
+    def answer(self, node_id: int, groups: tuple[str, ...]) -> dict[str, GroupAnswer]:
         if node_id in self.down:
             self.down.remove(node_id)
             raise KafkaUnreachable("connection lost")
         self.asked.append((node_id, groups))
-        return {group: Answered(error_code=self._code(node_id, group)) for group in groups}
+        return {group: GroupAnswer(error_code=self._code(node_id, group)) for group in groups}
 
     def _code(self, node_id: int, group: str) -> int:
         if self.nodes[group] != node_id:
@@ -92,10 +94,10 @@ class FakeConnection:
         self.router = router
         self.node_id = node_id
 
-    def post(self, request: Request[Mapping[str, Answered]]) -> None:
+    def post(self, request: Request[Mapping[str, GroupAnswer]]) -> None:
         pass
 
-    def collect(self, request: Request[Mapping[str, Answered]]) -> dict[str, Answered]:
+    def collect(self, request: Request[Mapping[str, GroupAnswer]]) -> dict[str, GroupAnswer]:
         names = tuple(group for group in self.router.nodes if group.encode() + b"\0" in request.body)
         return self.router.answer(self.node_id, names)
 
@@ -210,10 +212,10 @@ def test_a_group_without_a_word_of_its_coordinator_is_named() -> None:
 def test_groups_that_nobody_asked_about_are_not_taken() -> None:
     router = FakeRouter({"one-": 1})
     find, answer = router.find, router.answer
-    strange, refused = Found(node_id=7, error_code=0), Found(node_id=-1, error_code=NOT_AUTHORISED)
+    strange, refused = CoordinatorNode(node_id=7, error_code=0), CoordinatorNode(node_id=-1, error_code=NOT_AUTHORISED)
     router.find = lambda request: {**find(request), "strange": strange, "refused": refused}  # type: ignore[method-assign]
     router.answer = lambda node, groups: {  # type: ignore[method-assign]
         **answer(node, groups),
-        "strange": Answered(error_code=3),
+        "strange": GroupAnswer(error_code=3),
     }
     assert ask(router) == {"one-": 0}

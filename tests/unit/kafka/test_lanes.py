@@ -48,7 +48,7 @@ class Partition:
 
     def send(self) -> None:
         self.sent += 1
-        self.writer.batch(encode([Record(0, 0, 0, b"k", b"%s %d" % (self.name, self.sent))]), 1, self.producer)
+        self.writer.send_batch(encode([Record(0, 0, 0, b"k", b"%s %d" % (self.name, self.sent))]), 1, self.producer)
 
     @property
     def name(self) -> bytes:

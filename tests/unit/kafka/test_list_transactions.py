@@ -10,7 +10,7 @@ import pytest
 from offsite.kafka.protocol.request import Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.kafka.transactions.listing import LOADING_MAX_S, list_transactions
-from offsite.kafka.transactions.requests import Answer
+from offsite.kafka.transactions.requests import CoordinatorAnswer
 from offsite.log.transaction_state import ListedTransaction, TransactionStatus
 from offsite.model.errors import KafkaTooOld
 from tests.unit.kafka.test_group_coordinators import FakeClock
@@ -30,14 +30,16 @@ class FakeRouter:
         return SimpleNamespace(brokers=self.brokers)
 
     def call_each(
-        self, requests: Mapping[int, Request[Answer[list[ListedTransaction]]]]
-    ) -> Mapping[int, Answer[list[ListedTransaction]]]:
+        self, requests: Mapping[int, Request[CoordinatorAnswer[list[ListedTransaction]]]]
+    ) -> Mapping[int, CoordinatorAnswer[list[ListedTransaction]]]:
         if self.too_old:
             raise KafkaTooOld("ListTransactions")
         return {node: answered(request, self.brokers[node]) for node, request in requests.items()}
 
 
-def answered(request: Request[Answer[list[ListedTransaction]]], told: Told | int) -> Answer[list[ListedTransaction]]:
+def answered(
+    request: Request[CoordinatorAnswer[list[ListedTransaction]]], told: Told | int
+) -> CoordinatorAnswer[list[ListedTransaction]]:
     code, rows = (told, []) if isinstance(told, int) else (0, told)
     out = Encoder(flexible=True).i32(0).i16(code).array([], Encoder.string)
     out.array(rows, lambda each, row: each.string(row[0]).i64(row[1]).string(row[2]).end()).end()

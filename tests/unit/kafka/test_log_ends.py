@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from offsite.kafka.config.config import Address
-from offsite.kafka.log_ends import GIVEN_UP_AFTER_S, LogEnds
+from offsite.kafka.config.config import BrokerAddress
+from offsite.kafka.log_ends import GIVEN_UP_AFTER_S, LogEndReader
 from offsite.kafka.net.routing import Leader
 from offsite.kafka.protocol.request import Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
@@ -34,7 +34,7 @@ class FakeRouter:
 
     def known_leader(self, key: TopicPartition) -> Leader | None:
         node_id = self.known.get(key)
-        return node_id and Leader(node_id=node_id, address=Address(host="h", port=1), epoch=0, topic_id=None)
+        return node_id and Leader(node_id=node_id, address=BrokerAddress(host="h", port=1), epoch=0, topic_id=None)
 
     def metadata(self, topics: Sequence[str]) -> None:
         self.known = dict(self.truth)
@@ -71,8 +71,8 @@ def router() -> FakeRouter:
     return FakeRouter()
 
 
-def ends_of(router: FakeRouter, clock: FakeClock | None = None) -> LogEnds:
-    return LogEnds(router, clock or FakeClock(), [ORDERS, BILLS])  # type: ignore[arg-type]
+def ends_of(router: FakeRouter, clock: FakeClock | None = None) -> LogEndReader:
+    return LogEndReader(router, clock or FakeClock(), [ORDERS, BILLS])  # type: ignore[arg-type]
 
 
 def test_answers_are_kept_until_they_are_decoded(router: FakeRouter) -> None:
@@ -120,5 +120,5 @@ def test_a_broker_that_tells_nothing_takes_no_other_with_it(router: FakeRouter, 
 
 
 def test_nothing_to_ask_for_is_an_answer(router: FakeRouter) -> None:
-    nothing = LogEnds(router, FakeClock(), [])  # type: ignore[arg-type]
+    nothing = LogEndReader(router, FakeClock(), [])  # type: ignore[arg-type]
     assert nothing.decode(nothing.ask()) == nothing.read() == {}

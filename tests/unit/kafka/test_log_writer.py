@@ -11,7 +11,7 @@ from offsite.kafka.net.routing import shared_router
 from offsite.kafka.producer import Producer
 from offsite.kafka.protocol.broker_errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
 from offsite.kafka.protocol.request import Api
-from offsite.kafka.transactions.outcomes import Outcome
+from offsite.kafka.transactions.outcomes import TransactionOutcome
 from offsite.log.batch import scan
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
@@ -57,10 +57,10 @@ class Log:
 
     def send(self, producer: Producer, count: int = 2) -> None:
         records = [Record(n, 0, 0, b"k", b"%d" % (self.writer.at + n)) for n in range(count)]
-        self.writer.batch(encode(records), count, producer)
+        self.writer.send_batch(encode(records), count, producer)
 
     def end(self, producer: Producer, *, committed: bool = True, count: int = 1) -> None:
-        self.writer.outcomes([Outcome(producer.producer_id, producer.epoch, committed)] * count)
+        self.writer.send_outcomes([TransactionOutcome(producer.producer_id, producer.epoch, committed)] * count)
 
     def kinds(self) -> list[tuple[int, int, bool]]:
         """Base offset and producer of each batch, and whether it is an outcome."""

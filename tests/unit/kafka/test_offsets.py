@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from offsite.kafka.config.config import Address
+from offsite.kafka.config.config import BrokerAddress
 from offsite.kafka.net.routing import Leader
 from offsite.kafka.offsets import end_offset, find_offsets, high_watermark
 from offsite.kafka.protocol.log_offsets import LATEST, ListedOffset
@@ -36,7 +36,7 @@ class FakeRouter:
         return {1: list(partitions)}
 
     def leader(self, _: TopicPartition) -> Leader:
-        return Leader(node_id=1, address=Address(host="h", port=1), epoch=0, topic_id=None)
+        return Leader(node_id=1, address=BrokerAddress(host="h", port=1), epoch=0, topic_id=None)
 
     def call_each(self, requests: Mapping[int, Request[Answer]]) -> Mapping[int, Answer]:
         return dict.fromkeys(requests, self._next())

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import Address
-from offsite.kafka.find_coordinators import Found, find_coordinators
+from offsite.kafka.config.config import BrokerAddress
+from offsite.kafka.find_coordinators import CoordinatorNode, find_coordinators
 from offsite.kafka.groups.requests import fetch_offsets_request, list_groups_request
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.protocol.request import Api, Request, api_name
@@ -21,7 +21,7 @@ class OldBroker:
     """Knows FindCoordinator up to version 3: one key in a request, answers in order."""
 
     def __init__(self) -> None:
-        self.posted: list[Request[Found]] = []
+        self.posted: list[Request[CoordinatorNode]] = []
 
     @contextmanager
     def lease_any(self) -> Iterator[OldBroker]:
@@ -30,10 +30,10 @@ class OldBroker:
     def highest_version(self, _api: Api, lowest: int, _highest: int) -> int:
         return lowest
 
-    def post(self, request: Request[Found]) -> None:
+    def post(self, request: Request[CoordinatorNode]) -> None:
         self.posted.append(request)
 
-    def collect(self, request: Request[Found]) -> Found:
+    def collect(self, request: Request[CoordinatorNode]) -> CoordinatorNode:
         node_id = self.posted.index(request) + 1
         out = Encoder(flexible=True).i32(0).i16(0).string(None).i32(node_id).string("host").i32(9092).end()
         answer = Decoder(memoryview(out.done()), flexible=True)
@@ -45,7 +45,7 @@ class OldBroker:
 
 def connection_with(versions: dict[int, tuple[int, int]]) -> Connection:
     connection = Connection.__new__(Connection)
-    connection.address = Address(host="old", port=9092)
+    connection.address = BrokerAddress(host="old", port=9092)
     connection._versions = versions
     return connection
 
@@ -64,7 +64,7 @@ class RouterTo:
 def test_coordinators_are_found_one_by_one_but_asked_for_together() -> None:
     broker = OldBroker()
     found = find_coordinators(broker, ["a", "b"])  # type: ignore[arg-type]
-    assert found == {"a": Found(node_id=1, error_code=0), "b": Found(node_id=2, error_code=0)}
+    assert found == {"a": CoordinatorNode(node_id=1, error_code=0), "b": CoordinatorNode(node_id=2, error_code=0)}
     assert [request.version for request in broker.posted] == [3, 3]
 
 

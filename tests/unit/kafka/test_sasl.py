@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.config.config import Address, KafkaConfig, SaslConfig, TlsConfig, TokenSource
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig, SaslConfig, TlsConfig, TokenSource
 from offsite.kafka.net.sasl import authenticate
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
@@ -105,7 +105,7 @@ def test_a_broker_that_does_not_know_the_password_is_not_believed(proof: Answer)
 def config(host: str, mechanism: str, *, tls: bool = False) -> KafkaConfig:
     token = TokenSource(static=Secret("the-token")) if mechanism == "OAUTHBEARER" else None
     sasl = SaslConfig(mechanism=mechanism, username="alice", password=Secret(PASSWORD), token=token)
-    addresses = (Address(host="127.0.0.1", port=9092), Address(host=host, port=9092))
+    addresses = (BrokerAddress(host="127.0.0.1", port=9092), BrokerAddress(host=host, port=9092))
     return KafkaConfig(bootstrap=addresses, sasl=sasl, tls=TlsConfig() if tls else None)
 
 

@@ -11,7 +11,7 @@ import pytest
 from offsite.kafka.config.client_properties import read_client_properties
 from offsite.kafka.config.config import KafkaConfig, SaslConfig, TokenSource, parse_bootstrap
 from offsite.model.errors import BadKafkaConfig, SecretStays
-from offsite.model.secret import Secret, Travel, secrets_travel
+from offsite.model.secret import Secret, SecretHandling, handle_secrets
 
 FILE = """
 bootstrap.servers=here:1
@@ -33,7 +33,7 @@ def test_a_secret_is_pickled_nowhere_unless_it_is_said_that_it_may(file: Path) -
     config = read_client_properties(file).config
     with pytest.raises(SecretStays):
         pickle.dumps(config)
-    with secrets_travel(Travel.SENT):
+    with handle_secrets(SecretHandling.SENT):
         data = pickle.dumps(config)
     assert b"hunter2" in data
     assert pickle.loads(data) == config
@@ -50,7 +50,7 @@ def test_what_one_thread_may_send_another_may_not() -> None:
         except SecretStays:
             seen.append(True)
 
-    with secrets_travel(Travel.SENT):
+    with handle_secrets(SecretHandling.SENT):
         other = threading.Thread(target=send)
         other.start()
         other.join()
@@ -59,7 +59,7 @@ def test_what_one_thread_may_send_another_may_not() -> None:
 
 def test_a_file_that_is_read_on_executors_brings_no_secret_and_keeps_the_brokers(file: Path) -> None:
     config = read_client_properties(file).config
-    with secrets_travel(Travel.READ_THERE):
+    with handle_secrets(SecretHandling.READ_THERE):
         data = pickle.dumps(config)
     assert b"hunter2" not in data
     file.write_text(FILE.replace("here:1", "elsewhere:1").replace("hunter2", "hunter3").replace("rack=a", "rack=b"))
@@ -71,7 +71,7 @@ def test_a_file_that_is_read_on_executors_brings_no_secret_and_keeps_the_brokers
 
 
 def test_an_executor_without_the_file_is_named(file: Path) -> None:
-    with secrets_travel(Travel.READ_THERE):
+    with handle_secrets(SecretHandling.READ_THERE):
         data = pickle.dumps(read_client_properties(file).config)
     file.unlink()
     with pytest.raises(BadKafkaConfig, match=r"on the executor .*: cannot read"):
@@ -88,7 +88,7 @@ def test_an_executor_without_the_file_is_named(file: Path) -> None:
     ],
 )
 def test_an_executor_s_file_switches_off_neither_encryption_nor_login(file: Path, theirs: str, told: str) -> None:
-    with secrets_travel(Travel.READ_THERE):
+    with handle_secrets(SecretHandling.READ_THERE):
         data = pickle.dumps(read_client_properties(file).config)
     file.write_text(theirs)
     with pytest.raises(BadKafkaConfig, match=f"on the executor .*: {told}") as raised:
@@ -98,7 +98,7 @@ def test_an_executor_s_file_switches_off_neither_encryption_nor_login(file: Path
 
 def test_a_secret_that_came_from_no_file_cannot_be_read_on_executors() -> None:
     sasl = SaslConfig(mechanism="PLAIN", username="u", password=Secret("hunter2"))
-    with secrets_travel(Travel.READ_THERE), pytest.raises(SecretStays, match="comes from no file"):
+    with handle_secrets(SecretHandling.READ_THERE), pytest.raises(SecretStays, match="comes from no file"):
         pickle.dumps(KafkaConfig(bootstrap=parse_bootstrap("here:1"), sasl=sasl))
 
 
@@ -111,7 +111,7 @@ def test_arguments_of_a_token_command_are_secrets_and_its_name_is_none() -> None
     told = TokenSource(command=("curl", "-d", "client_secret=hunter2"))
     with pytest.raises(SecretStays):
         pickle.dumps(told)
-    with secrets_travel(Travel.SENT):
+    with handle_secrets(SecretHandling.SENT):
         assert pickle.loads(pickle.dumps(told)) == told
     assert "hunter2" not in repr(told)
     for harmless in (TokenSource(command=("/opt/token",)), TokenSource(file="/run/token")):

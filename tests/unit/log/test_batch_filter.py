@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import DELETE_HORIZON_BIT, BatchHeader, scan, verify_crc
-from offsite.log.records.batch_filter import emptied, with_only
+from offsite.log.records.batch_filter import empty_batch, keep_offsets
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedBatch
@@ -59,7 +59,7 @@ def test_what_stays_keeps_its_place_and_its_batch(
     records = logged(count, gaps=gaps, is_append_time=is_append_time)
     kept = [record for number, record in enumerate(records) if number in chosen] or records[:1]
     data, header = batch_of(records, codec=codec, is_append_time=is_append_time)
-    made = with_only(data, header, [record.offset for record in kept])
+    made = keep_offsets(data, header, [record.offset for record in kept])
     (new,) = scan(bytes(made))
     verify_crc(made, [new])
     same = ("base_offset", "last_offset_delta", "leader_epoch", "attributes", "base_timestamp_ms", "producer_id",
@@ -74,9 +74,9 @@ def test_what_stays_keeps_its_place_and_its_batch(
 
 def test_a_filtered_batch_can_be_filtered_again() -> None:
     data, header = batch_of(logged(20), codec=3)
-    once = bytes(with_only(data, header, [BASE + n for n in range(0, 20, 2)]))
+    once = bytes(keep_offsets(data, header, [BASE + n for n in range(0, 20, 2)]))
     (first,) = scan(once)
-    twice = bytes(with_only(once, first, [BASE + 4, BASE + 10]))
+    twice = bytes(keep_offsets(once, first, [BASE + 4, BASE + 10]))
     (second,) = scan(twice)
     assert [record.offset for record in decode(twice, second)] == [BASE + 4, BASE + 10]
     assert second.last_offset == header.last_offset
@@ -85,7 +85,7 @@ def test_a_filtered_batch_can_be_filtered_again() -> None:
 def test_times_count_from_the_base_also_behind_a_delete_horizon() -> None:
     data, header = batch_of(logged(3), codec=0)
     horizon = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT)
-    made = bytes(with_only(data, horizon, [BASE + 1]))
+    made = bytes(keep_offsets(data, horizon, [BASE + 1]))
     (new,) = scan(made)
     assert new.has_delete_horizon
     assert new.base_timestamp_ms == header.base_timestamp_ms
@@ -95,7 +95,7 @@ def test_times_count_from_the_base_also_behind_a_delete_horizon() -> None:
 def test_an_offset_that_is_not_there_is_damage() -> None:
     data, header = batch_of(logged(5, gaps=True), codec=0)
     with pytest.raises(DamagedBatch, match="1 of 2 records"):
-        with_only(data, header, [BASE, BASE + 1])
+        keep_offsets(data, header, [BASE, BASE + 1])
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20])
@@ -103,12 +103,12 @@ def test_a_body_that_is_cut_is_damage(cut: int) -> None:
     data, header = batch_of(logged(5), codec=0)
     torn = data[:-cut]
     with pytest.raises(DamagedBatch):
-        with_only(torn, header._replace(size_bytes=len(torn)), [BASE + 4])
+        keep_offsets(torn, header._replace(size_bytes=len(torn)), [BASE + 4])
 
 
 def test_an_emptied_batch_still_says_how_far_the_log_went() -> None:
     data, header = batch_of(logged(5), codec=4)
-    made = bytes(emptied(header))
+    made = bytes(empty_batch(header))
     (new,) = scan(made)
     verify_crc(made, [new])
     assert (new.base_offset, new.last_offset, new.record_count) == (BASE, BASE + 4, 0)

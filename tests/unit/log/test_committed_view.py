@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import CONTROL_BIT, BatchHeader, scan
-from offsite.log.chunk import Chunk, Evidence, Gap, Hole
+from offsite.log.chunk import Chunk, Gap, GapEvidence, Hole
 from offsite.log.committed_view import CommittedView, sees_uncommitted
-from offsite.log.markers import Marker, Markers, with_missing
+from offsite.log.markers import Marker, Markers, with_hole_starts
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.log.transactions import TransactionIndexer, Undecided, log_markers
+from offsite.log.transactions import TransactionIndexer, UndecidedTransaction, log_markers
 from offsite.model.errors import DamagedObject
 from tests.batches import chunk_of
 
@@ -121,7 +121,7 @@ def test_a_transaction_that_goes_on_behind_the_range_is_undecided_in_it() -> Non
     view = live_view(steps, 0, 3)
     assert visible(view, steps, 0, 3) == [1]
     assert [view.is_undecided(header_of(offset, steps[offset])) for offset in range(3)] == [True, False, True]
-    assert view.undecided == [Undecided(producer_id=1, first_offset=0)]
+    assert view.undecided == [UndecidedTransaction(producer_id=1, first_offset=0)]
 
 
 def test_a_transaction_spans_the_range_and_is_neither_begun_nor_ended_in_it() -> None:
@@ -135,7 +135,7 @@ def test_what_others_committed_behind_an_undecided_transaction_is_seen() -> None
     steps = [DATA, of_producer(DATA, 2), of_producer(COMMIT, 2), PLAIN]
     view = live_view(steps, 0, 4)
     assert visible(view, steps, 0, 4) == [1, 3]
-    assert view.undecided == [Undecided(producer_id=1, first_offset=0)]
+    assert view.undecided == [UndecidedTransaction(producer_id=1, first_offset=0)]
 
 
 def test_interleaved_producers_end_with_their_own_markers() -> None:
@@ -158,7 +158,7 @@ def test_a_fenced_transaction_is_ended_by_the_next_epoch_and_the_new_one_by_its_
     steps = [DATA, ABORT._replace(epoch=1), DATA._replace(epoch=1), COMMIT._replace(epoch=1), DATA._replace(epoch=1)]
     view = live_view(steps, 0, 5)
     assert visible(view, steps, 0, 5) == [2]
-    assert view.undecided == [Undecided(producer_id=1, first_offset=4)]
+    assert view.undecided == [UndecidedTransaction(producer_id=1, first_offset=4)]
 
 
 def test_a_marker_of_a_higher_epoch_also_commits() -> None:
@@ -171,7 +171,7 @@ def test_a_marker_before_the_first_record_decides_on_nothing_behind_it(last: Ste
     steps = [COMMIT if last is ABORT else ABORT, DATA, last]
     view = live_view(steps, 0, 3)
     assert visible(view, steps, 0, 3) == seen
-    assert view.undecided == ([Undecided(producer_id=1, first_offset=1)] if last is PLAIN else [])
+    assert view.undecided == ([UndecidedTransaction(producer_id=1, first_offset=1)] if last is PLAIN else [])
 
 
 def test_as_needed_markers_are_read_only_until_the_batch_has_its_outcome() -> None:
@@ -207,18 +207,21 @@ def test_all_markers_are_read_at_once_otherwise() -> None:
 def test_a_marker_behind_missing_offsets_decides_on_nothing_before_them(size: int, as_needed: bool) -> None:
     """The marker of what was open may have been among them: an abort, and the next one commits another transaction."""
     steps = [DATA, of_producer(DATA, 2), of_producer(COMMIT, 2), PLAIN, PLAIN, DATA, COMMIT, DATA, PLAIN]
-    markers = with_missing(marker_parts(steps, size=size), [3, 8])
+    markers = with_hole_starts(marker_parts(steps, size=size), [3, 8])
     view = CommittedView(markers, end_offset=9, as_needed=as_needed)
     assert visible(view, steps, 0, 9) == [1, 3, 4, 5, 8]
     assert [view.is_undecided(header_of(offset, DATA)) for offset in (0, 5, 7)] == [True, False, True]
     assert not any(view.is_open(header_of(offset, DATA)) for offset in (0, 5, 7))
-    assert view.undecided == [Undecided(producer_id=1, first_offset=0), Undecided(producer_id=1, first_offset=7)]
+    assert view.undecided == [
+        UndecidedTransaction(producer_id=1, first_offset=0),
+        UndecidedTransaction(producer_id=1, first_offset=7),
+    ]
 
 
 def test_a_batch_in_which_the_log_starts_behind_missing_offsets_is_decided_by_the_marker_behind_them() -> None:
     records = [Record(offset, 0, 0, b"", b"") for offset in range(1, 6)]
     (batch,) = scan(encode(records, producer_id=1, producer_epoch=0, is_transactional=True))
-    markers = with_missing([Markers([Marker(6, 1, 0, True, 1)])], [0, 3])  # told twice: first up to 3, then up to 4
+    markers = with_hole_starts([Markers([Marker(6, 1, 0, True, 1)])], [0, 3])  # told twice: first up to 3, then up to 4
     assert CommittedView(markers, end_offset=7).is_visible(batch)
 
 
@@ -287,7 +290,7 @@ def test_holes_and_gaps_of_a_live_log_hold_no_markers() -> None:
     def read(log_range: LogRange) -> Iterator[Chunk | Hole | Gap]:
         yield Hole(topic="orders", partition=0, start=0, end=3, reason="retention")
         yield chunk_of(batch_of(3, DATA))
-        yield Gap(topic="orders", partition=0, start=4, end=7, evidence=Evidence.BATCH, seen_at=7)
+        yield Gap(topic="orders", partition=0, start=4, end=7, evidence=GapEvidence.BATCH, seen_at=7)
         yield chunk_of(batch_of(7, COMMIT))
 
     view = CommittedView(log_markers(read, part(0, 8)), end_offset=8)

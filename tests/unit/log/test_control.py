@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from offsite.log.batch import scan
-from offsite.log.markers import ControlMarker, control_type
+from offsite.log.markers import ControlMarker, parse_control_marker
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedBatch
@@ -18,7 +18,7 @@ def control_batch(key: bytes | None, value: bytes | None) -> bytearray:
 
 
 def read(batch: bytearray) -> ControlMarker | None:
-    return control_type(batch, scan(batch)[0])
+    return parse_control_marker(batch, scan(batch)[0])
 
 
 def test_commit_and_abort_are_told_apart() -> None:

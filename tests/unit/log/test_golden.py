@@ -17,7 +17,7 @@ from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record
 from offsite.log.rewrite import for_produce, needs_reencode, reencode_dense
 from offsite.log.stats import LogStats
-from offsite.log.transactions import TransactionIndexer, Undecided
+from offsite.log.transactions import TransactionIndexer, UndecidedTransaction
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -83,8 +83,8 @@ def test_visible_records_are_those_whose_producers_committed() -> None:
     visible = {record.value for h in headers if view.is_visible(h) for record in decode(h.view(data), h)}
     assert len(visible) == 52
     assert indexer.undecided == view.undecided == [
-        Undecided(producer_id=10, first_offset=109),
-        Undecided(producer_id=12, first_offset=117),
-        Undecided(producer_id=11, first_offset=119),
+        UndecidedTransaction(producer_id=10, first_offset=109),
+        UndecidedTransaction(producer_id=12, first_offset=117),
+        UndecidedTransaction(producer_id=11, first_offset=119),
     ]  # fmt: skip
     assert [marker.first_offset for marker in indexer.markers].count(-1) == 0

@@ -64,7 +64,7 @@ def offsets(fold: GroupFold) -> dict[GroupPartition, int]:
 def test_every_version_of_a_commit_is_read(version: int, key_version: int) -> None:
     parsed = parse_group_record(Record(3, 0, 0, key(version=key_version), value(42, version=version)))
     assert parsed is not None
-    assert (parsed.position, parsed.of) == (3, OF)
+    assert (parsed.position, parsed.group_partition) == (3, OF)
     assert parsed.committed() == CommittedOffset(7, 42, 5 if version >= 3 else -1, "m")
 
 

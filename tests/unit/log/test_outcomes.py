@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log import committed_view as outcomes_module
-from offsite.log.committed_view import Outcomes
+from offsite.log.committed_view import TransactionOutcomes
 from offsite.log.markers import Marker, Markers
 
 SPAN = 1 << 32
@@ -46,32 +46,32 @@ def test_every_batch_has_the_outcome_of_its_producers_next_marker(
         patch.setattr(outcomes_module, "_RECENT_MIN", settled_at)
         patch.setattr(outcomes_module, "_KNOWN_MAX", 2)
         patch.setattr(outcomes_module, "_BLOCK_CHANGES", 2)
-        outcomes = Outcomes(end_offset=end_offset)
-        outcomes.take(Markers(markers[: len(markers) // 2]))
+        outcomes = TransactionOutcomes(end_offset=end_offset)
+        outcomes.add(Markers(markers[: len(markers) // 2]))
         places = sorted({0, *(m.offset + step for m in markers for step in (-1, 1))})
         for place in places:  # what is asked before all markers are there must not be remembered wrongly
-            outcomes.of(1, place)
-        outcomes.take(Markers(markers[len(markers) // 2 :]))
+            outcomes.outcome_of(1, place)
+        outcomes.add(Markers(markers[len(markers) // 2 :]))
         for place in (*places, *reversed(places)):
             for producer_id in range(8):
                 expected = simply(markers, producer_id, place, end_offset=end_offset)
                 if all((m.offset, m.producer_id) != (place, producer_id) for m in markers):  # no data on a marker
-                    assert outcomes.of(producer_id, place) == expected
+                    assert outcomes.outcome_of(producer_id, place) == expected
 
 
 def test_what_is_aborted_again_and_again_takes_no_memory_of_its_own() -> None:
-    outcomes = Outcomes(end_offset=10_000)
-    outcomes.take(marker(offset, 7, committed=False) for offset in range(1, 10_000))
+    outcomes = TransactionOutcomes(end_offset=10_000)
+    outcomes.add(marker(offset, 7, committed=False) for offset in range(1, 10_000))
     assert outcomes._changes == {}
-    assert [outcomes.of(7, offset) for offset in (0, 5_000, 9_998, 9_999)] == [False, False, False, None]
+    assert [outcomes.outcome_of(7, offset) for offset in (0, 5_000, 9_998, 9_999)] == [False, False, False, None]
 
 
 def test_many_producers_are_found_again() -> None:
     count = 200_000
-    outcomes = Outcomes(end_offset=2 * count)
-    outcomes.take(marker(offset, offset * 37 % count, committed=offset % 3 > 0) for offset in range(count))
-    outcomes.take(marker(count + number, number, committed=True) for number in range(0, count, 1000))
+    outcomes = TransactionOutcomes(end_offset=2 * count)
+    outcomes.add(marker(offset, offset * 37 % count, committed=offset % 3 > 0) for offset in range(count))
+    outcomes.add(marker(count + number, number, committed=True) for number in range(0, count, 1000))
     for before, after in pairwise(range(0, count, 999)):
-        assert outcomes.of(after * 37 % count, before) == (after % 3 > 0)
-    assert outcomes.of(1000, count - 1) is True
-    assert outcomes.of(1001, count - 1) is None
+        assert outcomes.outcome_of(after * 37 % count, before) == (after % 3 > 0)
+    assert outcomes.outcome_of(1000, count - 1) is True
+    assert outcomes.outcome_of(1001, count - 1) is None

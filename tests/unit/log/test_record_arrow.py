@@ -11,7 +11,7 @@ from offsite.log.batch import scan
 from offsite.log.codecs.codec import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import LOG_APPEND_TIME, Record
-from offsite.log.records.record_arrow import MAX_TIME_MS, ArrowColumns, arrow_schema, with_known_times
+from offsite.log.records.record_arrow import MAX_TIME_MS, ArrowColumns, arrow_schema, null_out_of_range_times
 from offsite.model.errors import DamagedBatch
 
 _BLOBS = st.none() | st.binary(max_size=20)
@@ -108,7 +108,7 @@ def test_a_time_beyond_sparks_compares_as_the_last_or_first_that_it_has_and_beco
     taken = _taken([1_000, time_ms, time_ms])
     last = ((1 << 63) - 1) * (1 if time_ms > 0 else -1)
     assert [row["timestamp"] for row in _plain(taken)] == [1_000_000, last, last]
-    known, untouched = with_known_times(iter([taken, _taken([7])]))
+    known, untouched = null_out_of_range_times(iter([taken, _taken([7])]))
     assert known.column("timestamp").cast(pa.int64()).to_pylist() == [1_000_000, None, None]
     assert known.schema == taken.schema
     assert known.drop_columns(["timestamp"]) == taken.drop_columns(["timestamp"])
@@ -120,7 +120,7 @@ def test_a_time_beyond_sparks_compares_as_the_last_or_first_that_it_has_and_beco
 
 @pytest.mark.parametrize("time_ms", [MAX_TIME_MS, -MAX_TIME_MS])
 def test_the_last_and_the_first_time_that_spark_has_stay(time_ms: int) -> None:
-    (known,) = with_known_times(iter([_taken([time_ms, -1, 0])]))
+    (known,) = null_out_of_range_times(iter([_taken([time_ms, -1, 0])]))
     assert known.column("timestamp").cast(pa.int64()).to_pylist() == [time_ms * 1000, -1000, 0]
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from offsite.log.batch import scan, verify_crc
 from offsite.log.codecs.codec import NONE, ZSTD
-from offsite.log.records.batch_records import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, batches_of, decode
+from offsite.log.records.batch_records import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, decode, encode_batches
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 
@@ -44,7 +44,7 @@ def test_whatever_records_come_they_are_in_the_batches_in_order(
             offset += step
             records.append(Record(offset, time_ms, kind, key, value, tuple(headers)))
         made.append(records)
-    assert decoded(list(batches_of(made, codec=codec))) == [each for records in made for each in records]
+    assert decoded(list(encode_batches(made, codec=codec))) == [each for records in made for each in records]
 
 
 def test_records_of_one_append_time_share_a_batch_and_others_do_not() -> None:
@@ -55,22 +55,22 @@ def test_records_of_one_append_time_share_a_batch_and_others_do_not() -> None:
         record(3, 6, CREATE_TIME),
         record(4, 9, CREATE_TIME),
     ]
-    batches = list(batches_of([records], codec=NONE))
+    batches = list(encode_batches([records], codec=NONE))
     assert [scan(batch)[0].record_count for batch in batches] == [2, 1, 2]
     assert decoded(batches) == records
 
 
 def test_a_batch_ends_where_it_is_large_enough() -> None:
     large = [record(number, value=b"x" * (BATCH_BYTES_MAX // 2)) for number in range(3)]
-    assert len(list(batches_of([large], codec=NONE))) == 3
+    assert len(list(encode_batches([large], codec=NONE))) == 3
     small = [record(number) for number in range(BATCH_RECORDS_MAX + 1)]
-    assert [scan(batch)[0].record_count for batch in batches_of([small], codec=NONE)] == [BATCH_RECORDS_MAX, 1]
+    assert [scan(batch)[0].record_count for batch in encode_batches([small], codec=NONE)] == [BATCH_RECORDS_MAX, 1]
 
 
 def test_offsets_too_far_apart_for_one_batch_get_their_own() -> None:
     records = [record(0), record(1 << 40)]
-    assert decoded(list(batches_of([records], codec=NONE))) == records
+    assert decoded(list(encode_batches([records], codec=NONE))) == records
 
 
 def test_records_without_a_timestamp_type_become_create_time() -> None:
-    assert decoded(list(batches_of([[record(3, -1, -1)]], codec=NONE))) == [record(3, -1, CREATE_TIME)]
+    assert decoded(list(encode_batches([[record(3, -1, -1)]], codec=NONE))) == [record(3, -1, CREATE_TIME)]

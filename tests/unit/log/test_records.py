@@ -226,7 +226,7 @@ def test_records_come_one_by_one_however_many_they_are(monkeypatch: pytest.Monke
     finally:
         tracemalloc.stop()
     assert len(decode(batch, header)) == 100_000
-    monkeypatch.setattr(records_module, "MAX_LISTED_RECORDS", 99_999)
+    monkeypatch.setattr(records_module, "MAX_DECODED_RECORDS", 99_999)
     with pytest.raises(DamagedBatch, match="more than the 99999"):
         decode(batch, header)
     with pytest.raises(DamagedBatch, match="more than the 99999"):

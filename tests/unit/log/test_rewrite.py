@@ -8,7 +8,7 @@ from offsite.log.batch import CRC_START, HEADER_BYTES, BatchHeader, scan, verify
 from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
-from offsite.log.rewrite import for_produce, keep, needs_reencode, reencode_dense
+from offsite.log.rewrite import filter_records, for_produce, needs_reencode, reencode_dense
 from offsite.model.errors import Bug
 
 ODD_NAME = b"\xff\xfe".decode("utf-8", "surrogateescape")
@@ -122,12 +122,12 @@ def test_an_emptied_batch_cannot_be_reencoded() -> None:
 
 def test_keeping_every_record_keeps_the_very_batch() -> None:
     batch = source_batch()
-    assert keep(batch, only(batch), lambda _: True) is batch
+    assert filter_records(batch, only(batch), lambda _: True) is batch
 
 
 def test_keeping_some_records_keeps_their_offsets_times_and_codec() -> None:
     batch = source_batch()
-    kept = keep(batch, only(batch), lambda record: record.timestamp_ms >= 1000)
+    kept = filter_records(batch, only(batch), lambda record: record.timestamp_ms >= 1000)
     assert kept is not None
     assert decode(kept, only(kept)) == [RECORDS[0], RECORDS[2]]
     assert (only(kept).codec, only(kept).base_offset) == (3, 100)
@@ -135,4 +135,4 @@ def test_keeping_some_records_keeps_their_offsets_times_and_codec() -> None:
 
 def test_keeping_no_record_keeps_nothing() -> None:
     batch = source_batch()
-    assert keep(batch, only(batch), lambda _: False) is None
+    assert filter_records(batch, only(batch), lambda _: False) is None

@@ -15,10 +15,10 @@ def test_tails_of_stretches_fold_to_the_tail_of_all_whatever_is_folded_first() -
     for fold, marker in ((first, BEFORE), (second, BEHIND), (both, BEFORE), (both, BEHIND)):
         fold.add(StretchTail(markers=Markers([marker]), open=(OPEN,)))
     of_tails = TailFold()
-    of_tails.add(first.of_stretch())
-    of_tails.add(second.of_stretch())
+    of_tails.add(first.stretch_tail())
+    of_tails.add(second.stretch_tail())
     assert (
-        of_tails.of_stretch()
-        == both.of_stretch()
-        == StretchTail(markers=Markers([BEHIND]), open=(OPEN,), ended=frozenset({1}))
+        of_tails.stretch_tail()
+        == both.stretch_tail()
+        == StretchTail(markers=Markers([BEHIND]), open=(OPEN,), ended_producer_ids=frozenset({1}))
     )

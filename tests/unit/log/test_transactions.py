@@ -13,7 +13,7 @@ from offsite.log.batch import CONTROL_BIT, BatchHeader, scan
 from offsite.log.committed_view import CommittedView
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.log.transactions import Marker, TransactionIndexer, Undecided
+from offsite.log.transactions import Marker, TransactionIndexer, UndecidedTransaction
 
 Step = tuple[int, Literal["data", "commit", "abort", "plain"]]
 
@@ -82,7 +82,7 @@ def test_interleaved_transactions_each_get_their_own_marker() -> None:
         marker(9, 1, committed=False, first_offset=7),
         marker(10, 3, committed=False, first_offset=-1),
     ]
-    assert indexer.undecided == [Undecided(producer_id=1, first_offset=11)]
+    assert indexer.undecided == [UndecidedTransaction(producer_id=1, first_offset=11)]
 
 
 def test_only_committed_and_plain_data_is_visible() -> None:
@@ -100,8 +100,8 @@ def test_undecided_transactions_are_reported_with_their_first_offset() -> None:
     for header in reversed(headers[:6]):
         view.is_visible(header)
     assert view.undecided == [
-        Undecided(producer_id=1, first_offset=0),
-        Undecided(producer_id=2, first_offset=5),
+        UndecidedTransaction(producer_id=1, first_offset=0),
+        UndecidedTransaction(producer_id=2, first_offset=5),
     ]
 
 

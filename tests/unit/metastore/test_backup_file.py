@@ -9,9 +9,9 @@ from hypothesis import given
 
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.backup_file import BackupFile, load, sidecar_of
-from offsite.metastore.folder import exposed, list_backups, locked, make_folder
+from offsite.metastore.folder import exposure_warning, list_backups, locked, make_folder
 from offsite.metastore.names import BackupName, NameForm
-from offsite.metastore.reading import UNKNOWN, Problem, read_backup
+from offsite.metastore.reading import UNKNOWN, FileProblem, read_backup
 from offsite.metastore.sidecar import encode_entry, entry_of, first_chain
 from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BackupFileInUse, StoreFull, StoreUnavailable
 from tests.unit.metastore.commands import HEADER, command, commands
@@ -188,7 +188,7 @@ def test_each_damaged_byte_names_its_line_and_hides_no_other(made: Path) -> None
 def test_a_damaged_line_is_the_only_one_that_is_told(made: Path) -> None:
     damaged = made.read_bytes().replace(b"S1", b"S9")
     (problem,) = read_backup(damaged, sidecar_of(made).read_bytes()).problems
-    assert problem == Problem(1, "command 1 is not what was written")
+    assert problem == FileProblem(1, "command 1 is not what was written")
 
 
 def test_a_sidecar_of_a_newer_format_is_refused(made: Path) -> None:
@@ -237,9 +237,9 @@ def test_one_process_at_a_time_writes_the_files_of_a_topic(tmp_path: Path) -> No
 
 def test_a_place_that_others_can_read_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    assert "chmod go=" in exposed(tmp_path)
+    assert "chmod go=" in exposure_warning(tmp_path)
     tmp_path.chmod(0o700)
-    assert exposed(tmp_path) == ""
+    assert exposure_warning(tmp_path) == ""
 
 
 def test_a_folder_that_is_not_there_holds_no_backups(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given
 
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.backup_file import BackupFile, load, sidecar_of
-from offsite.metastore.comparison import Comparison, Seen
+from offsite.metastore.comparison import CommandComparison, CommandMatch
 from offsite.metastore.names import BackupName, NameForm, backups_of, parse_name, topic_of_service
 from offsite.metastore.reading import read_backup
-from offsite.services.metastore.compatibility import incompatible
+from offsite.services.metastore.compatibility import why_incompatible
 from tests.unit.metastore import ksqldb
 from tests.unit.metastore.commands import HEADER, command, commands
 from tests.unit.metastore.test_backup_file import described
@@ -76,16 +76,16 @@ def test_k5_a_null_in_the_topic_is_no_corruption_here() -> None:
     stored = ksqldb.read_records(lines)
     topic = [(each.key or b"", each.value) for each in (command(1), NULL, command(2))]
     assert ksqldb.is_corrupt(stored, topic)
-    comparison = Comparison(read_backup(lines, entries).commands)
-    assert [comparison.take(each) for each in (command(1), NULL, command(2))] == [Seen.KNOWN] * 3
-    of_ksqldb = Comparison(read_backup(lines, None).commands)
-    assert Seen.DIFFERENT not in [of_ksqldb.take(each) for each in (command(1), NULL, command(2))]
+    comparison = CommandComparison(read_backup(lines, entries).commands)
+    assert [comparison.take(each) for each in (command(1), NULL, command(2))] == [CommandMatch.KNOWN] * 3
+    of_ksqldb = CommandComparison(read_backup(lines, None).commands)
+    assert CommandMatch.DIFFERENT not in [of_ksqldb.take(each) for each in (command(1), NULL, command(2))]
 
 
 def test_k5_an_emptied_topic_is_seen_before_the_next_command() -> None:
     lines, entries = described([command(1)])
     assert not ksqldb.is_corrupt(ksqldb.read_records(lines), [])
-    assert Comparison(read_backup(lines, entries).commands).missing == 1
+    assert CommandComparison(read_backup(lines, entries).commands).missing == 1
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_k5_an_emptied_topic_is_seen_before_the_next_command() -> None:
     ],
 )
 def test_k8_what_a_restore_of_ksqldb_would_not_take(key: bytes | None, value: bytes | None, why: str) -> None:
-    found = incompatible(Record(0, 0, CREATE_TIME, key, value))
+    found = why_incompatible(Record(0, 0, CREATE_TIME, key, value))
     assert why in found
     assert bool(found) is bool(why)
 

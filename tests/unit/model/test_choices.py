@@ -8,12 +8,12 @@ from typing import get_args
 import pytest
 
 from offsite.model import choices
-from offsite.model.choices import Isolation, chosen
+from offsite.model.choices import Isolation, parse_choice
 from offsite.model.errors import BadOption
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.json_form import encode_canonical
 from offsite.services.restore.options import parse_restore
-from offsite.services.restore.request import remembered
+from offsite.services.restore.request import encode_request
 
 TEXTS = {
     choices.Isolation: choices.IsolationText,
@@ -33,16 +33,16 @@ def test_type_checkers_know_the_same_texts(choice: type[StrEnum], texts: object)
 
 
 def test_a_text_that_is_no_choice_is_refused_with_those_there_are() -> None:
-    assert chosen(Isolation, "read_uncommitted") is Isolation.READ_UNCOMMITTED
+    assert parse_choice(Isolation, "read_uncommitted") is Isolation.READ_UNCOMMITTED
     with pytest.raises(BadOption, match="'dirty' is none of read_committed, read_uncommitted"):
-        chosen(Isolation, "dirty")
+        parse_choice(Isolation, "dirty")
 
 
 def test_restores_are_remembered_by_the_texts_of_earlier_versions() -> None:
     """An unfinished restore is found again by them, whichever version began it."""
     asked = parse_restore({"topics": ["orders"], "repartition": ["2"], "keyless": "in-turn", "retention": "override"})
     assert asked.selection == parse_selection(["orders"])
-    assert remembered(asked) == (
+    assert encode_request(asked) == (
         ("isolation", "read_committed"),
         ("offsets", "auto"),
         ("repartition", "*=2,keyless in turn"),

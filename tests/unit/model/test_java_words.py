@@ -9,10 +9,10 @@ import pytest
 from offsite.model.untrusted.java_words import (
     DEFAULT_HINT,
     OPEN_FILES_MIN,
-    cause,
+    find_cause,
     folder_to_start_in,
     hint_for,
-    innermost,
+    innermost_exception,
 )
 
 NO_HOST = """\
@@ -45,17 +45,20 @@ REFUSED = "Error: Could not create the Java Virtual Machine.\nError: A fatal exc
     ],
 )
 def test_the_line_with_the_cause_is_told(written: str, words: str) -> None:
-    assert cause(written, exit_code=1) == words
+    assert find_cause(written, exit_code=1) == words
 
 
 @pytest.mark.parametrize("exit_code", [-9, 137])
 def test_a_java_that_was_killed_is_told_to_have_been(exit_code: int) -> None:
-    assert cause(NO_HOST, exit_code=exit_code) == "it was killed by SIGKILL"
+    assert find_cause(NO_HOST, exit_code=exit_code) == "it was killed by SIGKILL"
 
 
 def test_the_cause_is_that_of_the_last_exception() -> None:
-    assert innermost(f'{NO_HOST}Exception in thread "main" a.B: c\n\tat d\n') == 'Exception in thread "main" a.B: c'
-    assert innermost("no stack") == ""
+    assert (
+        innermost_exception(f'{NO_HOST}Exception in thread "main" a.B: c\n\tat d\n')
+        == 'Exception in thread "main" a.B: c'
+    )
+    assert innermost_exception("no stack") == ""
 
 
 @pytest.mark.parametrize(

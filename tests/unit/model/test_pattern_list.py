@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.pattern_list import join_patterns, split_all, split_patterns, stored_patterns, typed
+from offsite.model.selections.pattern_list import (
+    escape_pattern,
+    join_patterns,
+    split_all,
+    split_patterns,
+    stored_patterns,
+)
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import GroupPatterns, parse_groups, parse_selection
 from offsite.model.selections.topic_choices import parse_incarnations, parse_partition_counts
@@ -43,7 +49,7 @@ def test_a_comma_separates_but_not_inside_brackets(text: str, patterns: list[str
 
 @given(ODD)
 def test_whatever_a_pattern_is_a_command_line_holds_it(pattern: str) -> None:
-    assert split_patterns(typed(pattern)) == [pattern]
+    assert split_patterns(escape_pattern(pattern)) == [pattern]
 
 
 def test_patterns_in_one_text_are_the_same_again() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from offsite.model.uninterrupted import interrupt, told_of_interruption, uninterrupted
+from offsite.model.uninterrupted import interrupt, notify_interruption, uninterrupted
 
 
 def interrupted(block: Callable[[], object]) -> bool:
@@ -52,6 +52,6 @@ def test_an_error_of_the_block_comes_before_the_interruption() -> None:
 
 def test_somebody_is_told_before_the_block_has_ended() -> None:
     told: list[str] = []
-    with told_of_interruption(lambda: told.append("told")):
+    with notify_interruption(lambda: told.append("told")):
         assert interrupted(lambda: (interrupt(), told.append("ended")))
     assert told == ["told", "ended"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from offsite.participant.control import Opened, format_record
+from offsite.participant.control import OpenRecord, format_record
 from offsite.participant.core import Hooks, ParticipantCore
 from offsite.participant.errors import ControlUnavailable, NotCommitted
 from offsite.participant.membership import Membership
@@ -60,7 +60,7 @@ class World:
         )
 
     def open(self, number: int, form: Form = Form.MARKERS) -> None:
-        self.control.append(format_record(Opened(id=number, form=form)))
+        self.control.append(format_record(OpenRecord(id=number, form=form)))
 
     def record(self, offset: int, *, number: int = 0, where: TopicPartition = IN) -> Record:
         """Of a participant; its number was opened before."""
@@ -79,7 +79,7 @@ class World:
         return replace(given, key=MARKER_KEY, value=None)
 
     def _opened(self, number: int) -> None:
-        opened = format_record(Opened(id=number, form=Form.MARKERS)) if number else None
+        opened = format_record(OpenRecord(id=number, form=Form.MARKERS)) if number else None
         if opened and opened not in self.control:
             self.control.append(opened)
 

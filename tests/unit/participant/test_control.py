@@ -7,14 +7,14 @@ import json
 import pytest
 
 from offsite.participant.control import (
-    Acked,
+    AckRecord,
     ControlRecord,
     ControlState,
     Form,
-    Opened,
-    Presence,
+    OpenRecord,
     Session,
     Sign,
+    SignRecord,
     format_record,
     parse_record,
 )
@@ -23,16 +23,16 @@ from offsite.participant.errors import UnknownVersion, Unreadable
 PAYER, OTHER = Session("payer", "a1"), Session("payer", "b2")
 
 
-def sign(kind: Sign, session: Session = PAYER) -> Presence:
-    return Presence(sign=kind, session=session, lease_ms=1_000)
+def sign(kind: Sign, session: Session = PAYER) -> SignRecord:
+    return SignRecord(sign=kind, session=session, lease_ms=1_000)
 
 
-def opened(number: int, form: Form = Form.ACKS) -> Opened:
-    return Opened(id=number, form=form)
+def opened(number: int, form: Form = Form.ACKS) -> OpenRecord:
+    return OpenRecord(id=number, form=form)
 
 
-def acked(number: int) -> Acked:
-    return Acked(session=PAYER, id=number, lease_ms=1_000)
+def acked(number: int) -> AckRecord:
+    return AckRecord(session=PAYER, id=number, lease_ms=1_000)
 
 
 def after(*steps: tuple[int, ControlRecord]) -> ControlState:

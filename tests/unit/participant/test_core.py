@@ -18,7 +18,7 @@ from offsite.participant.number import (
     stamped,
 )
 from offsite.participant.ports import Committed
-from offsite.participant.writing import MAX_OUTPUTS, Writing
+from offsite.participant.writing import MAX_OUTPUTS, SentOutputs
 from tests.unit.participant.participant_world import ALSO_IN, CONTROL, IN, OUT, World
 
 
@@ -243,7 +243,7 @@ def test_more_outputs_than_can_be_named_are_any(world: World) -> None:
 
 
 def test_outputs_without_end_are_not_kept() -> None:
-    writing = Writing()
+    writing = SentOutputs()
     for each in range(3 * MAX_OUTPUTS):
         writing.delivered(TopicPartition(f"topic-{each}", 0), 1)
     assert writing.settle() is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.participant.control import Acked, ControlRecord, Presence, parse_record
+from offsite.participant.control import AckRecord, ControlRecord, SignRecord, parse_record
 from offsite.participant.core import Hooks
 from offsite.participant.errors import ControlUnavailable, LeaseLost, NotDelivered
 from offsite.participant.lease import Lease, beat_every_ms, delivery_timeout_ms
@@ -26,9 +26,9 @@ def said(world: World) -> list[str]:
 
 def short(record: ControlRecord | None) -> str:
     match record:
-        case Presence():
+        case SignRecord():
             return f"{record.sign} {record.session.id}"
-        case Acked():
+        case AckRecord():
             return f"ack {record.id} {record.session.id}"
     return f"open {record.id}" if record else "?"
 

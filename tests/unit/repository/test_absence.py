@@ -9,7 +9,7 @@ import pytest
 from offsite.model.errors import BackupNotFound, CommitLost, DamagedCommit, DamagedObject
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, RecordedHole
+from offsite.repository.commit import CommitChanges, RecordedHole
 from offsite.repository.repository import Repository
 from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import open_folder
@@ -67,9 +67,11 @@ def test_a_backup_that_lost_its_description_is_listed_and_not_opened(backup: Bac
 def test_what_was_removed_since_a_restore_point_is_a_hole_of_it(backup: Backup) -> None:
     first, second, third = backup.state().segments[PARTITIONS[0]][:3]
     merged = write_segment(backup.store, backup, PARTITIONS[0], first.start, second.end)
-    backup.commit(Changes(removed=(first.key, second.key), segments=(merged,)), base=backup.state(), writer="merges")
+    backup.commit(
+        CommitChanges(removed=(first.key, second.key), segments=(merged,)), base=backup.state(), writer="merges"
+    )
     assert backup.state_at(3).holes == ()
-    backup.commit(Changes(removed=(merged.key, third.key)), base=backup.state(), writer="removes")
+    backup.commit(CommitChanges(removed=(merged.key, third.key)), base=backup.state(), writer="removes")
     gone = [
         RecordedHole(partition_id=PARTITIONS[0], start=each.start, end=each.end, reason="removed")
         for each in (first, second, third, merged)

@@ -25,7 +25,7 @@ from offsite.model.errors import (
 )
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import UNFINISHED_AFTER_MS, Backup
-from offsite.repository.commit import Changes, Checkpoint, Position, RecordedHole
+from offsite.repository.commit import Checkpoint, CommitChanges, Position, RecordedHole
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import ROOT_KEY, BackupLayout
 from offsite.repository.replaced import collected_hint, note_collected
@@ -137,7 +137,9 @@ def test_a_run_continues_where_the_last_commit_ended(store: PosixStore) -> None:
 def test_topics_and_positions_are_committed_only_when_they_change(store: PosixStore) -> None:
     backup = new_backup(store)
     state = run_once(backup)
-    again = backup.commit(Changes(topics=SHAPES, positions=tuple(state.positions.values())), base=state, writer="w")
+    again = backup.commit(
+        CommitChanges(topics=SHAPES, positions=tuple(state.positions.values())), base=state, writer="w"
+    )
     stored = backup.log.get(again.seq)
     assert stored is not None
     assert (stored.commit.changes.topics, stored.commit.changes.positions) == ((), ())
@@ -171,7 +173,7 @@ def test_a_restore_point_is_served_by_segments_merged_later(store: PosixStore) -
     partition_id = PARTITIONS[0]
     merged = write_segment(store, backup, partition_id, 0, 2 * STEP)
     removed = tuple(segment.key for segment in state.segments[partition_id])
-    head = backup.commit(Changes(segments=(merged,), removed=removed), base=state, writer="w")
+    head = backup.commit(CommitChanges(segments=(merged,), removed=removed), base=state, writer="w")
     assert [s.key for s in head.segments[partition_id]] == [merged.key]
     first = backup.state_at(1)
     assert [s.key for s in first.segments[partition_id]] == [merged.key]
@@ -185,8 +187,8 @@ def test_holes_checkpoints_groups_and_forgotten_commits_are_kept(store: PosixSto
     taken = Checkpoint(id=7, taken_at_ms=5, ends=((PARTITIONS[0], 20),), classes=(("orders", "exact"),))
     key = backup.layout.groups_key(2, "0123abcd")
     store.put_if_absent(key, b"groups")
-    state = backup.commit(Changes(holes=(hole,), checkpoint=taken, groups=key), base=state, writer="w")
-    state = backup.commit(Changes(forgotten=((1, 2),)), base=state, writer="w")
+    state = backup.commit(CommitChanges(holes=(hole,), checkpoint=taken, groups=key), base=state, writer="w")
+    state = backup.commit(CommitChanges(forgotten=((1, 2),)), base=state, writer="w")
     assert backup.state() == state
     assert (state.holes, state.checkpoint(7), state.groups) == ((hole,), taken, key)
     assert [line.seq for line in state.history] == [2, 3]
@@ -200,8 +202,8 @@ def test_a_state_names_no_ends_of_a_checkpoint_that_are_all_those_of_its_commit(
     ends = tuple((known, position.end) for known, position in state.positions.items())
     assert len(ends) > 1
     whole, part = (Checkpoint(id=number, taken_at_ms=5, ends=ends[number:]) for number in (0, 1))
-    state = backup.commit(Changes(checkpoint=whole), base=state, writer="w")
-    state = backup.commit(Changes(checkpoint=part), base=state, writer="w")
+    state = backup.commit(CommitChanges(checkpoint=whole), base=state, writer="w")
+    state = backup.commit(CommitChanges(checkpoint=part), base=state, writer="w")
     assert backup.state() == state
     assert (state.checkpoint(0), state.checkpoint(1)) == (replace(whole, ends=()), part)
 
@@ -238,10 +240,10 @@ def test_a_segment_that_cannot_be_seen_is_not_committed(store: PosixStore) -> No
     segment = write_segment(store, backup, PARTITIONS[0], 0, STEP)
     longer = replace(segment, stored_bytes=segment.stored_bytes + 1)
     with pytest.raises(DamagedObject):
-        backup.commit(Changes(segments=(longer,)), base=backup.state(), writer="w")
+        backup.commit(CommitChanges(segments=(longer,)), base=backup.state(), writer="w")
     store.delete(segment.key)
     with pytest.raises(DamagedObject):
-        backup.commit(Changes(segments=(segment,)), base=backup.state(), writer="w")
+        backup.commit(CommitChanges(segments=(segment,)), base=backup.state(), writer="w")
     assert backup.state().seq == 0
 
 
@@ -249,7 +251,7 @@ def test_what_a_reader_would_refuse_is_not_committed(store: PosixStore) -> None:
     backup = new_backup(store)
     state = run_once(backup)
     over = write_segment(store, backup, PARTITIONS[0], 10, 40)
-    for changes in (Changes(segments=(over,)), Changes(removed=(over.key,))):
+    for changes in (CommitChanges(segments=(over,)), CommitChanges(removed=(over.key,))):
         with pytest.raises(Damaged):
             backup.commit(changes, base=state, writer="w")
     assert backup.state() == state

@@ -9,7 +9,7 @@ from offsite.model.errors import DamagedCommit, DamagedObject
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog
-from offsite.repository.commit import Changes, Checkpoint, RecordedHole, SnapshotRef
+from offsite.repository.commit import Checkpoint, CommitChanges, RecordedHole, SnapshotRef
 from offsite.repository.fold import fold
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -35,10 +35,10 @@ def backup(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> Backup:
     hole = RecordedHole(partition_id=PARTITIONS[0], start=20, end=30, reason="retention")
     taken = Checkpoint(id=3, taken_at_ms=5, ends=((PARTITIONS[0], 20),))
     state = backup.commit(
-        Changes(holes=(hole,), checkpoint=taken, forgotten=((1, 2),), metadata=SETTINGS), base=state, writer="w"
+        CommitChanges(holes=(hole,), checkpoint=taken, forgotten=((1, 2),), metadata=SETTINGS), base=state, writer="w"
     )
     removed = (state.segments[PARTITIONS[1]][0].key,)
-    backup.commit(Changes(removed=removed), base=state, writer="w")
+    backup.commit(CommitChanges(removed=removed), base=state, writer="w")
     for _ in range(COMMITS - 3):
         run_once(backup)
     return backup

@@ -16,9 +16,9 @@ from offsite.repository import catalog, commit_log, history
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs import segment_merge, segment_parts
 from offsite.repository.catalogs.parquet_form import from_parquet
-from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
+from offsite.repository.catalogs.segment_parts import CatalogPart, RowRange, StoredRows
 from offsite.repository.catalogs.segment_rows import table_of
-from offsite.repository.commit import Changes, Commit, PartitionId, StoredCommit
+from offsite.repository.commit import Commit, CommitChanges, PartitionId, StoredCommit
 from offsite.repository.fold import fold
 from offsite.repository.layout import parse_part_key
 from offsite.repository.repository import Repository
@@ -173,7 +173,7 @@ def test_figures_of_a_part_in_memory_are_those_of_its_segments(tmp_path: Path) -
     segments = tuple(state.all_segments())
     part = CatalogPart.of(table_of(segments))
     for low, high in ((0, len(segments)), (3, 4), (5, 9)):
-        listed = SegmentList(stored=StoredRows([Extent(part, low, high)], end=0))
+        listed = SegmentList(stored=StoredRows([RowRange(part, low, high)], end=0))
         assert listed.figures() == SegmentFigures.of(segments[low:high])
         assert listed.start == segments[low].start
     assert SegmentList().figures() == SegmentFigures()
@@ -351,7 +351,7 @@ def test_a_removed_segment_is_missed_in_the_list_of_its_topic_alone(tmp_path: Pa
     first = next(iter(state.segments.values()))[0]
     for removed in ((first.key, first.key), (first.key.replace("partition=0", "partition=9").replace("+0-", "+9-"),)):
         with pytest.raises(Exception, match="which is not there"):
-            backup.commit(Changes(removed=removed), base=state, writer="w")
+            backup.commit(CommitChanges(removed=removed), base=state, writer="w")
 
 
 def test_going_through_a_list_once_keeps_nothing_of_it() -> None:

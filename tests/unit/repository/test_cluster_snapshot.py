@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes
-from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans
+from offsite.repository.commit import CommitChanges
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans
 from offsite.repository.snapshots.cluster_snapshot import (
     decode_settings,
     encode_settings,
@@ -63,7 +63,7 @@ def backup(store: PosixStore) -> Backup:
 def commit(backup: Backup, found: ClusterSettings) -> BackupState:
     base = backup.state()
     return backup.commit(
-        Changes(metadata=put_cluster_snapshot(backup.store, base, found)), base=base, writer=str(base.seq)
+        CommitChanges(metadata=put_cluster_snapshot(backup.store, base, found)), base=base, writer=str(base.seq)
     )
 
 
@@ -103,5 +103,5 @@ def test_settings_that_no_commit_names_are_orphans_when_they_are_old(store: Posi
     lost = put_cluster_snapshot(store, backup.state(), ClusterSettings())
     assert find_orphans(backup) == ()
     for path in store.root.rglob("*"):
-        os.utime(path, (0, (store.now_ms() - LEFT_AFTER_MS) / 1000 - 5))
+        os.utime(path, (0, (store.now_ms() - LEFTOVER_AFTER_MS) / 1000 - 5))
     assert [each.info.key for each in find_orphans(backup)] == [lost.key]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position
+from offsite.repository.commit import CommitChanges, PartitionId, Position
 from offsite.repository.snapshots.commit_cut import (
     CommitCut,
     CutGroup,
@@ -102,7 +102,7 @@ def backup(store: PosixStore) -> Backup:
 def with_cut(backup: Backup, base: BackupState, cut: CommitCut, end: int) -> BackupState:
     moved = Position(partition_id=PARTITIONS[0], log_start=0, end=end)
     return backup.commit(
-        Changes(positions=(moved,), cut=put_commit_cut(backup.store, base, cut)), base=base, writer=str(end)
+        CommitChanges(positions=(moved,), cut=put_commit_cut(backup.store, base, cut)), base=base, writer=str(end)
     )
 
 
@@ -110,11 +110,11 @@ def test_a_cut_belongs_to_the_ends_it_was_made_for(backup: Backup) -> None:
     base = with_cut(backup, run_once(backup), CUT, 1000)
     assert base.cut is not None
     assert get_commit_cut(backup.store, base.cut) == CUT
-    upkeep = backup.commit(Changes(forgotten=((1, 2),)), base=base, writer="u")
+    upkeep = backup.commit(CommitChanges(forgotten=((1, 2),)), base=base, writer="u")
     assert upkeep.cut == base.cut, "a commit that moves no end has the cut of the one before"
     assert backup.state() == upkeep
     moved = Position(partition_id=PARTITIONS[0], log_start=0, end=2000)
-    beyond = backup.commit(Changes(positions=(moved,)), base=upkeep, writer="m")
+    beyond = backup.commit(CommitChanges(positions=(moved,)), base=upkeep, writer="m")
     assert beyond.cut is None, "ends without a cut of their own have none"
     assert backup.state_at(base.seq).cut == base.cut
 

@@ -12,9 +12,9 @@ from offsite.log.batch import LastBatch
 from offsite.model.errors import DamagedCommit, FormatTooNew
 from offsite.model.untrusted.digest import with_digest
 from offsite.repository.commit import (
-    Changes,
     Checkpoint,
     Commit,
+    CommitChanges,
     CompactedRange,
     CutBack,
     ExpiredRange,
@@ -114,7 +114,7 @@ commits = st.builds(
     writer=texts,
     committed_at_ms=clock_times,
     changes=st.builds(
-        Changes,
+        CommitChanges,
         segments=st.lists(segments(), max_size=3).map(tuple),
         removed=st.lists(texts, max_size=3).map(tuple),
         holes=st.lists(
@@ -247,7 +247,9 @@ def test_a_field_of_another_type_is_named(commit: Commit, data: st.DataObject) -
 
 @given(segments(), st.sampled_from(["topic", "partition", "start", "end", "first_offset", "compression", "records"]))
 def test_a_segment_that_contradicts_itself_is_damage(segment: Segment, name: str) -> None:
-    commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(segments=(segment,)))
+    commit = Commit(
+        backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=CommitChanges(segments=(segment,))
+    )
     found = undigested(commit)
     broken = {"topic": segment.topic + "x", "compression": "rar", "end": segment.start, "first_offset": -1}
     found["segments"][0][name] = broken.get(name, getattr(segment, name) if name in broken else 10**15)
@@ -311,7 +313,9 @@ def test_equal_commits_of_two_writers_differ() -> None:
 
 
 def commit_of(segment: Segment) -> Commit:
-    return Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(segments=(segment,)))
+    return Commit(
+        backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=CommitChanges(segments=(segment,))
+    )
 
 
 @given(segments())
@@ -333,19 +337,23 @@ def test_a_pack_of_another_place_is_damage(segment: Segment, pack: str) -> None:
 def test_a_commit_of_a_log_that_was_cut_back_is_refused_by_versions_that_would_mix_its_histories() -> None:
     known = PartitionId(topic="t", topic_id="i", partition=0)
     cut = CutBack(partition_id=known, at=5, end=9, epoch=0, leader_epoch=1)
-    commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(cut_back=(cut,)))
+    commit = Commit(
+        backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=CommitChanges(cut_back=(cut,))
+    )
     assert undigested(commit)["format"] == 2
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        Changes(expired=(ExpiredRange(partition_id=PARTITION, start=0, end=1),)),
-        Changes(compacted=(CompactedRange(partition_id=PARTITION, start=0, end=1),)),
-        Changes(pinned=(Pin(seq=1, reason="r"),)),
-        Changes(unpinned=(1,)),
+        CommitChanges(expired=(ExpiredRange(partition_id=PARTITION, start=0, end=1),)),
+        CommitChanges(compacted=(CompactedRange(partition_id=PARTITION, start=0, end=1),)),
+        CommitChanges(pinned=(Pin(seq=1, reason="r"),)),
+        CommitChanges(unpinned=(1,)),
     ],
 )
-def test_a_commit_that_takes_something_away_is_refused_by_versions_that_know_nothing_of_it(changes: Changes) -> None:
+def test_a_commit_that_takes_something_away_is_refused_by_versions_that_know_nothing_of_it(
+    changes: CommitChanges,
+) -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=changes)
     assert undigested(commit)["format"] == 3

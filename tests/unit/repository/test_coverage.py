@@ -13,8 +13,16 @@ from offsite.log.range import Span
 from offsite.model.errors import Bug
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import UNACCOUNTED, Changes, LeftBehind, PartitionId, Position, ProvenGap, RecordedHole
-from offsite.repository.coverage import frontier, unaccounted
+from offsite.repository.commit import (
+    UNACCOUNTED,
+    CommitChanges,
+    LeftBehindPartition,
+    PartitionId,
+    Position,
+    ProvenGap,
+    RecordedHole,
+)
+from offsite.repository.coverage import find_unaccounted, frontier
 from offsite.repository.repository import Repository
 from offsite.services.overview.status import read_status
 from offsite.services.verify.history import check_history
@@ -30,8 +38,8 @@ def backup(tmp_path: Path) -> Backup:
     return new_backup(open_folder(tmp_path / "repository"))
 
 
-def moved(start: int, end: int, *, holes: tuple[Span, ...] = (), gaps: tuple[Span, ...] = ()) -> Changes:
-    return Changes(
+def moved(start: int, end: int, *, holes: tuple[Span, ...] = (), gaps: tuple[Span, ...] = ()) -> CommitChanges:
+    return CommitChanges(
         positions=(Position(partition_id=WHERE, log_start=start, end=end),),
         holes=tuple(RecordedHole(partition_id=WHERE, start=low, end=high, reason="retention") for low, high in holes),
         gaps=tuple(gap(*span) for span in gaps),
@@ -44,8 +52,8 @@ def gap(start: int, end: int) -> ProvenGap:
     return ProvenGap(partition_id=WHERE, start=start, end=end, evidence="batch", seen_at=end)
 
 
-def left_over(changes: Changes, before: dict[PartitionId, int] | None = None) -> list[Span]:
-    return [(each.start, each.end) for each in unaccounted(changes, before or {})]
+def left_over(changes: CommitChanges, before: dict[PartitionId, int] | None = None) -> list[Span]:
+    return [(each.start, each.end) for each in find_unaccounted(changes, before or {})]
 
 
 def test_what_lies_between_holes_and_gaps_is_left_over() -> None:
@@ -60,11 +68,11 @@ def test_a_partition_goes_on_where_its_position_stood() -> None:
 def test_a_batch_that_reached_over_a_position_is_accounted_for(backup: Backup) -> None:
     """As earlier versions left it where a range failed that began inside a batch."""
     segment = replace(write_segment(backup.store, backup, WHERE, 0, 30), end=25)
-    changes = Changes(
+    changes = CommitChanges(
         segments=(segment,), positions=(Position(partition_id=WHERE, log_start=0, end=25),), topics=SHAPES
     )
     base = backup.commit(changes, base=backup.state(), writer="w")
-    assert base.reached() == {WHERE: 30}
+    assert base.accounted_ends() == {WHERE: 30}
     assert backup.commit(moved(0, 40, gaps=((30, 40),)), base=base, writer="w").seq == 2
     assert verify_quick(backup).ok
 
@@ -118,7 +126,7 @@ def test_a_catalog_does_not_forget_that_commits_account_for_all(
 
 def test_commits_of_earlier_versions_are_told_apart_and_stay_sound(backup: Backup) -> None:
     state = commit_next(backup, backup.state())
-    later = Changes(positions=(Position(partition_id=WHERE, log_start=0, end=50),))
+    later = CommitChanges(positions=(Position(partition_id=WHERE, log_start=0, end=50),))
     backup.commit(later, base=state, writer="w")
     passed_over = check_history(backup).passed_over
     assert [(each.start, each.end, promised) for each, promised in passed_over] == [(20, 50, False)]
@@ -135,7 +143,7 @@ def test_the_frontier_is_the_first_offset_that_is_left_over(spans: list[Span], s
 
 
 def test_a_partition_that_the_newest_run_left_behind_is_not_safe_until_a_run_takes_it(backup: Backup) -> None:
-    left = LeftBehind(partition_id=WHERE, error="OFF-1503")
+    left = LeftBehindPartition(partition_id=WHERE, error="OFF-1503")
     base = backup.commit(replace(moved(0, 30, gaps=((0, 30),)), left_behind=(left,)), base=backup.state(), writer="w")
     assert backup.state().left_behind == (left,)
     (status,) = read_status(Repository.open(backup.store)).backups

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.repository.leftovers import LEFT_AFTER_MS, find_unnamed_folders
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_unnamed_folders
 from offsite.repository.repository import Repository, strangers_around
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import ObjectInfo
@@ -35,7 +35,7 @@ def repository(store: PosixStore) -> Repository:
 def put_foreign(store: PosixStore, name: str) -> None:
     folder = store.root / "backups" / name
     folder.mkdir()
-    long_ago = 1 - LEFT_AFTER_MS / 1000
+    long_ago = 1 - LEFTOVER_AFTER_MS / 1000
     for file in ("backup.json", "x"):
         (folder / file).write_bytes(b"{}")
         os.utime(folder / file, (long_ago, long_ago))

@@ -17,8 +17,15 @@ from offsite.model.errors import (
     StoreUnavailable,
 )
 from offsite.repository.backup import Backup
-from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, decode_entry, encode_entry
-from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
+from offsite.repository.generations.entry import (
+    Founding,
+    GenerationEntry,
+    GenerationEntryKind,
+    Instance,
+    decode_entry,
+    encode_entry,
+)
+from offsite.repository.generations.generation_set import GenerationEntryNotAllowedError, GenerationPhase, GenerationSet
 from offsite.repository.generations.layout import SetLayout, parse_entry_key, set_of_backup
 from offsite.repository.generations.ledger import _FEW, Ledger, set_names
 from offsite.repository.generations.removal import KEPT_MS, SETTLED_MS, remove_backup, sweep, was_brought_back
@@ -41,15 +48,19 @@ class Book:
         self.ledger = Ledger(store=self.store, layout=SetLayout(name="pair"))
         self.state = GenerationSet(name="pair")
 
-    def enter(self, kind: Kind, instance: Instance = A, generation: int = 0, **more: object) -> GenerationSet:
+    def enter(
+        self, kind: GenerationEntryKind, instance: Instance = A, generation: int = 0, **more: object
+    ) -> GenerationSet:
         entry = self.entry(kind, instance, generation, **more)
         state = self.ledger.append(entry, to=self.state)
         assert state is not None
         self.state = state
         return state
 
-    def entry(self, kind: Kind, instance: Instance, generation: int = 0, **more: object) -> Entry:
-        entry = Entry(
+    def entry(
+        self, kind: GenerationEntryKind, instance: Instance, generation: int = 0, **more: object
+    ) -> GenerationEntry:
+        entry = GenerationEntry(
             seq=self.state.seq + 1,
             previous=self.state.head,
             kind=kind,
@@ -58,19 +69,19 @@ class Book:
             at_ms=self.store.now_ms(),
             generation=generation,
             partitions=2,
-            founding=FOUNDING if kind is Kind.FOUNDED else None,
+            founding=FOUNDING if kind is GenerationEntryKind.FOUNDED else None,
         )
         return replace(entry, **more)  # type: ignore[arg-type]
 
     def upto_switch(self) -> Book:
-        for kind in (Kind.FOUNDED, Kind.JOINED):
+        for kind in (GenerationEntryKind.FOUNDED, GenerationEntryKind.JOINED):
             self.enter(kind)
-        self.enter(Kind.JOINED, B)
-        self.enter(Kind.BEGUN, A, 1)
-        self.enter(Kind.COMPLETED, A, 1)
-        self.enter(Kind.ASKED, A, 1)
-        self.enter(Kind.BEGUN, B, 2)
-        self.enter(Kind.SWITCHED, B, 2)
+        self.enter(GenerationEntryKind.JOINED, B)
+        self.enter(GenerationEntryKind.BEGUN, A, 1)
+        self.enter(GenerationEntryKind.COMPLETED, A, 1)
+        self.enter(GenerationEntryKind.ASKED, A, 1)
+        self.enter(GenerationEntryKind.BEGUN, B, 2)
+        self.enter(GenerationEntryKind.SWITCHED, B, 2)
         return self
 
 
@@ -81,11 +92,14 @@ def book() -> Book:
 
 def test_the_state_of_a_cycle(book: Book) -> None:
     state = book.upto_switch().state
-    assert (state.active, [each.phase for each in state.generations]) == (2, [Phase.RETIRED, Phase.COMPLETE])
+    assert (state.active, [each.phase for each in state.generations]) == (
+        2,
+        [GenerationPhase.RETIRED, GenerationPhase.COMPLETE],
+    )
     assert state.restorable == state.generation(2)
-    book.enter(Kind.SEALED, B, 1)
-    book.enter(Kind.REMOVING, A, 1)
-    book.enter(Kind.REMOVED, A, 1)
+    book.enter(GenerationEntryKind.SEALED, B, 1)
+    book.enter(GenerationEntryKind.REMOVING, A, 1)
+    book.enter(GenerationEntryKind.REMOVED, A, 1)
     assert book.ledger.read() == book.state
     assert set_names(book.store) == ("pair",)
 
@@ -93,43 +107,45 @@ def test_the_state_of_a_cycle(book: Book) -> None:
 @pytest.mark.parametrize(
     ("kind", "instance", "generation"),
     [
-        (Kind.FOUNDED, A, 0),
-        (Kind.BEGUN, A, 3),  # its first one is not removed
-        (Kind.BEGUN, B, 3),  # nobody asked
-        (Kind.COMPLETED, B, 2),
-        (Kind.COMPLETED, A, 1),
-        (Kind.ASKED, A, 1),
-        (Kind.SWITCHED, A, 1),
-        (Kind.SWITCHED, B, 2),
-        (Kind.SEALED, A, 1),
-        (Kind.SEALED, B, 2),
-        (Kind.RELEASED, A, 2),
-        (Kind.REMOVING, A, 1),  # not sealed
-        (Kind.REMOVING, B, 2),
-        (Kind.REMOVED, A, 1),
+        (GenerationEntryKind.FOUNDED, A, 0),
+        (GenerationEntryKind.BEGUN, A, 3),  # its first one is not removed
+        (GenerationEntryKind.BEGUN, B, 3),  # nobody asked
+        (GenerationEntryKind.COMPLETED, B, 2),
+        (GenerationEntryKind.COMPLETED, A, 1),
+        (GenerationEntryKind.ASKED, A, 1),
+        (GenerationEntryKind.SWITCHED, A, 1),
+        (GenerationEntryKind.SWITCHED, B, 2),
+        (GenerationEntryKind.SEALED, A, 1),
+        (GenerationEntryKind.SEALED, B, 2),
+        (GenerationEntryKind.RELEASED, A, 2),
+        (GenerationEntryKind.REMOVING, A, 1),  # not sealed
+        (GenerationEntryKind.REMOVING, B, 2),
+        (GenerationEntryKind.REMOVED, A, 1),
     ],
 )
-def test_what_may_not_follow_a_switch(book: Book, kind: Kind, instance: Instance, generation: int) -> None:
+def test_what_may_not_follow_a_switch(
+    book: Book, kind: GenerationEntryKind, instance: Instance, generation: int
+) -> None:
     book.upto_switch()
-    with pytest.raises(NotAllowedError):
+    with pytest.raises(GenerationEntryNotAllowedError):
         book.enter(kind, instance, generation)
 
 
 def test_the_active_one_is_released_while_the_next_is_read(book: Book) -> None:
     """Not before: nobody can agree to what will be missing in a generation that has not begun."""
-    for kind in (Kind.FOUNDED, Kind.JOINED):
+    for kind in (GenerationEntryKind.FOUNDED, GenerationEntryKind.JOINED):
         book.enter(kind)
-    book.enter(Kind.JOINED, B)
-    book.enter(Kind.BEGUN, A, 1)
-    book.enter(Kind.COMPLETED, A, 1)
-    book.enter(Kind.ASKED, A, 1)
-    with pytest.raises(NotAllowedError, match="is read to replace"):
-        book.enter(Kind.RELEASED, A, 1)
-    book.enter(Kind.BEGUN, B, 2)
-    with pytest.raises(NotAllowedError):
-        book.enter(Kind.RELEASED, A, 2)
-    book.enter(Kind.RELEASED, A, 1)
-    state = book.enter(Kind.SWITCHED, B, 2)
+    book.enter(GenerationEntryKind.JOINED, B)
+    book.enter(GenerationEntryKind.BEGUN, A, 1)
+    book.enter(GenerationEntryKind.COMPLETED, A, 1)
+    book.enter(GenerationEntryKind.ASKED, A, 1)
+    with pytest.raises(GenerationEntryNotAllowedError, match="is read to replace"):
+        book.enter(GenerationEntryKind.RELEASED, A, 1)
+    book.enter(GenerationEntryKind.BEGUN, B, 2)
+    with pytest.raises(GenerationEntryNotAllowedError):
+        book.enter(GenerationEntryKind.RELEASED, A, 2)
+    book.enter(GenerationEntryKind.RELEASED, A, 1)
+    state = book.enter(GenerationEntryKind.SWITCHED, B, 2)
     assert [each.is_released for each in state.generations] == [True, False]
 
 
@@ -143,7 +159,7 @@ def test_the_active_one_is_released_while_the_next_is_read(book: Book) -> None:
     ],
 )
 def test_a_forged_founding_is_damage(book: Book, field: str, forged: object) -> None:
-    entry = book.entry(Kind.FOUNDED, A, founding=replace(FOUNDING, **{field: forged}))
+    entry = book.entry(GenerationEntryKind.FOUNDED, A, founding=replace(FOUNDING, **{field: forged}))
     book.store.put_if_absent(book.ledger.layout.entry_key(1), encode_entry(entry))
     with pytest.raises(DamagedObject, match=f"{book.ledger.layout.entry_key(1)}.*{field}"):
         book.ledger.read()
@@ -152,7 +168,7 @@ def test_a_forged_founding_is_damage(book: Book, field: str, forged: object) -> 
 def test_many_entries_are_read_side_by_side(book: Book) -> None:
     book.upto_switch()
     for number in range(_FEW):
-        book.enter(Kind.JOINED, A, word=f"word {number}")
+        book.enter(GenerationEntryKind.JOINED, A, word=f"word {number}")
     assert book.ledger.read() == book.state
     book.store.delete(book.ledger.layout.entry_key(200))
     with pytest.raises(DamagedObject, match=r"0200.json is missing"):
@@ -161,15 +177,15 @@ def test_many_entries_are_read_side_by_side(book: Book) -> None:
 
 def test_a_process_that_was_replaced_decides_nothing(book: Book) -> None:
     book.upto_switch()
-    book.enter(Kind.JOINED, B, word="another")
-    with pytest.raises(NotAllowedError, match="does not run instance b"):
-        book.enter(Kind.SEALED, B, 1)
-    book.enter(Kind.SEALED, B, 1, word="another")
+    book.enter(GenerationEntryKind.JOINED, B, word="another")
+    with pytest.raises(GenerationEntryNotAllowedError, match="does not run instance b"):
+        book.enter(GenerationEntryKind.SEALED, B, 1)
+    book.enter(GenerationEntryKind.SEALED, B, 1, word="another")
 
 
 def test_of_two_that_decide_at_once_one_is_told(book: Book) -> None:
     book.upto_switch()
-    mine, others = book.entry(Kind.SEALED, B, 1), book.entry(Kind.JOINED, A, word="new")
+    mine, others = book.entry(GenerationEntryKind.SEALED, B, 1), book.entry(GenerationEntryKind.JOINED, A, word="new")
     state = book.state
     assert book.ledger.append(others, to=state) is not None
     assert book.ledger.append(mine, to=state) is None
@@ -185,14 +201,14 @@ def test_a_missing_entry_is_damage_and_not_an_end(book: Book) -> None:
 
 def test_a_forged_entry_is_damage(book: Book) -> None:
     book.upto_switch()
-    forged = book.entry(Kind.REMOVING, A, 1)
+    forged = book.entry(GenerationEntryKind.REMOVING, A, 1)
     book.store.put_overwrite(book.ledger.layout.entry_key(forged.seq), encode_entry(forged))
     with pytest.raises(DamagedObject, match="generation 1 is not sealed"):
         book.ledger.read()
 
 
 def test_an_entry_reads_back_and_a_flipped_bit_shows(book: Book) -> None:
-    entry = book.entry(Kind.FOUNDED, A, by="process 1 of me")
+    entry = book.entry(GenerationEntryKind.FOUNDED, A, by="process 1 of me")
     data = encode_entry(entry)
     assert decode_entry(data, key="k").entry == entry
     for position in range(0, len(data), 7):
@@ -433,7 +449,7 @@ def test_a_backup_that_was_brought_back_beside_its_mark_goes_on(repository: Repo
 def test_files_of_others_beside_the_sets_are_none() -> None:
     store = MemoryStore()
     Ledger(store=store, layout=SetLayout(name="pair")).append(  # type: ignore[arg-type]
-        Book().entry(Kind.FOUNDED, A), to=GenerationSet(name="pair")
+        Book().entry(GenerationEntryKind.FOUNDED, A), to=GenerationSet(name="pair")
     )
     for key in ("generations/.DS_Store", "generations/README.txt", "generations/-/ledger/1", "generations/pair"):
         store.put_if_absent(key, b"")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets, offset_count, on_topics
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets, offset_count, restrict_to_topics
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.repository.layout import BackupLayout
 from offsite.repository.snapshots.group_snapshot import (
@@ -113,16 +113,16 @@ def test_a_snapshot_that_is_none_is_damage_and_a_newer_one_says_so() -> None:
 
 def test_only_offsets_on_the_topics_asked_for_are_kept() -> None:
     groups = one("b", "orders") | one("a", "orders") | one("c", "users")
-    kept = on_topics(groups, {"orders": "id", "empty": "x"})
+    kept = restrict_to_topics(groups, {"orders": "id", "empty": "x"})
     assert list(kept) == ["a", "b"]
     assert kept["a"].topics[0].topic_id == "id"
     assert offset_count(kept) == 2
 
 
 def test_offsets_on_another_topic_of_that_name_are_left_out() -> None:
-    known = on_topics(one("a", "orders"), {"orders": ""})
-    assert list(on_topics(known, {"orders": "id-new"})) == ["a"]  # nobody told which one they are on
-    assert on_topics(one("a", "orders"), {"orders": "id-new"}) == {}
+    known = restrict_to_topics(one("a", "orders"), {"orders": ""})
+    assert list(restrict_to_topics(known, {"orders": "id-new"})) == ["a"]  # nobody told which one they are on
+    assert restrict_to_topics(one("a", "orders"), {"orders": "id-new"}) == {}
 
 
 def test_columns_rise_by_partition_whatever_order_rows_come_in() -> None:

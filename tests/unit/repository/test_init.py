@@ -28,7 +28,7 @@ from offsite.repository.layout import ROOT_KEY
 from offsite.repository.repository import Repository
 from offsite.services.overview.contents import list_backups
 from offsite.services.overview.status import read_status
-from offsite.stores.looking_store import LookingStore
+from offsite.stores.looking_store import ClockFallbackStore
 from offsite.stores.object_errors import store_error
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
@@ -69,7 +69,7 @@ def test_no_repository_is_made_in_another_one(store: Store, name: str) -> None:
 @pytest.mark.parametrize("name", ["x", "backups", "backups/a/b"])
 def test_who_names_a_part_of_a_repository_is_told_which_one_that_is(store: Store, name: str) -> None:
     Repository.init(store)
-    for named in (below(store, name), LookingStore(below(store, name))):
+    for named in (below(store, name), ClockFallbackStore(below(store, name))):
         with pytest.raises(RepositoryNotFound) as told:
             Repository.open(named)
         assert told.value.hint == f"it lies in a repository, which is {store.url}: name that one"

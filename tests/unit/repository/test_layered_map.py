@@ -22,7 +22,7 @@ def test_it_says_what_a_dict_would_say_and_earlier_ones_never_change() -> None:
                 model[key] = step
                 building[key] = step
                 assert building.get(key) == step
-        found = building.built()
+        found = building.build()
         kept.append((found, dict(model)))
         assert len(found) == len(model)
         assert all(found.get(key) == model.get(key) and (key in found) == (key in model) for key in range(200))
@@ -33,9 +33,9 @@ def test_it_says_what_a_dict_would_say_and_earlier_ones_never_change() -> None:
 def test_entries_stand_in_the_order_in_which_they_first_came() -> None:
     building = LayeredMapBuilder(LayeredMap({"b": 1, "a": 1}))
     building["c"] = 1
-    once = building.built()
+    once = building.build()
     building["b"] = 2
-    assert (list(once), list(building.built()), once["b"]) == (["b", "a", "c"], ["b", "a", "c"], 1)
+    assert (list(once), list(building.build()), once["b"]) == (["b", "a", "c"], ["b", "a", "c"], 1)
 
 
 def test_a_change_costs_what_it_changes() -> None:
@@ -46,6 +46,6 @@ def test_a_change_costs_what_it_changes() -> None:
         building = LayeredMapBuilder(found)
         for key in range(4):
             building[key + step % 100] = step
-        found = building.built()
+        found = building.build()
         assert found._layers[0] is base
         assert len(found._layers) < 16

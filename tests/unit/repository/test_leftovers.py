@@ -9,9 +9,9 @@ import pytest
 from offsite.model.errors import StoreDenied
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, SnapshotRef
+from offsite.repository.commit import CommitChanges, SnapshotRef
 from offsite.repository.layout import index_key, parse_part_key
-from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans, find_quiet_restores, find_unnamed_folders
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans, find_quiet_restores, find_unnamed_folders
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
@@ -36,7 +36,7 @@ def days_pass(store: PosixStore, days: float = 1.1) -> None:
     """All that is there was written that much earlier."""
     for path in store.root.rglob("*"):
         if path.is_file():
-            then_s = path.stat().st_mtime - days * LEFT_AFTER_MS / 1000
+            then_s = path.stat().st_mtime - days * LEFTOVER_AFTER_MS / 1000
             os.utime(path, (then_s, then_s))
 
 
@@ -66,7 +66,7 @@ def test_a_whole_backup_has_none_however_old_it_is(backup: Backup, store: PosixS
     store.put_if_absent(cut, b"")
     run_once(backup)
     metadata, named_cut = (SnapshotRef(key=key, hash="blake3:00") for key in (settings, cut))
-    changes = Changes(groups=groups, metadata=metadata, cut=named_cut)
+    changes = CommitChanges(groups=groups, metadata=metadata, cut=named_cut)
     backup.commit(changes, base=backup.state(), writer="w")
     run_once(backup)
     days_pass(store, 400)
@@ -116,7 +116,7 @@ def test_what_a_run_wrote_that_another_one_overtook_is_found_while_a_third_is_wr
 def test_what_is_committed_while_one_looks_is_not_called_left_over(backup: Backup, store: PosixStore) -> None:
     class CommitsWhileListed(FaultyStore):
         def now_ms(self) -> int:
-            return super().now_ms() + 2 * LEFT_AFTER_MS
+            return super().now_ms() + 2 * LEFTOVER_AFTER_MS
 
         def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
             yield from super().list(prefix, start_after=start_after)
@@ -125,7 +125,7 @@ def test_what_is_committed_while_one_looks_is_not_called_left_over(backup: Backu
 
     run_once(backup)
     segment = write_segment(store, backup, PARTITIONS[0], 20, 40)
-    base, commit = backup.state(), lambda: backup.commit(Changes(segments=(segment,)), base=base, writer="w")
+    base, commit = backup.state(), lambda: backup.commit(CommitChanges(segments=(segment,)), base=base, writer="w")
     seen = Backup(store=CommitsWhileListed(store), descriptor=backup.descriptor)
     assert find_orphans(seen) == ()
 

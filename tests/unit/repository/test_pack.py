@@ -52,7 +52,7 @@ def test_each_segment_reads_as_it_was_written(store: PosixStore) -> None:
     with PackWriter(store, KEY) as pack:
         segments = {n: write(pack, n, *batches, end=6) for n, batches in written.items()}
         pack.close()
-        placed = {n: pack.placed(each) for n, each in segments.items()}
+        placed = {n: pack.with_places(each) for n, each in segments.items()}
     assert [info.key for info in store.list("")] == [KEY]
     for number, (segment,) in placed.items():
         assert stored(store, segment) == b"".join(written[number])
@@ -69,7 +69,7 @@ def test_what_was_given_up_is_passed_over(store: PosixStore) -> None:
         half.abort()
         segments = write(pack, 0, plain(0), end=3)
         pack.close()
-        (segment,) = pack.placed(segments)
+        (segment,) = pack.with_places(segments)
     assert (segment.position, stored(store, segment)) == (7, plain(0))
 
 
@@ -107,7 +107,7 @@ def test_a_pack_that_is_cut_is_told(store: PosixStore, tmp_path: Path, damage: b
         write(pack, 0, plain(0), end=3)
         segments = write(pack, 1, *transactional(0), end=3)
         pack.close()
-        (segment,) = pack.placed(segments)
+        (segment,) = pack.with_places(segments)
     assert segment.is_all_in(store.head(KEY))
     (tmp_path / "repo" / KEY).write_bytes(damage)
     assert not segment.is_all_in(store.head(KEY))

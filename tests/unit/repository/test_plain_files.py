@@ -14,7 +14,7 @@ import pytest
 
 from offsite.model.errors import DamagedObject
 from offsite.model.selections.selection import TopicSelection
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.repository.repository import Repository
 from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -147,7 +147,7 @@ def test_a_pipe_in_one_backup_is_named_and_hides_no_other(store: PosixStore, nam
     repository = Repository.init(store)
     for backup in ("sick", "sound"):
         made = repository.create_backup(backup, cluster_id="c", selection=TopicSelection(include=("*",)))
-        made.commit(Changes(), base=made.state(), writer="w")
+        made.commit(CommitChanges(), base=made.state(), writer="w")
     path = store.root / "backups" / "sick" / name
     path.unlink(missing_ok=True)
     path.parent.mkdir(exist_ok=True)

@@ -19,7 +19,7 @@ from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from tests.backups import new_backup
 
-MINE = ProcessIdentity.mine()
+MINE = ProcessIdentity.current()
 ELSEWHERE = replace(MINE, host="elsewhere", pid="7", user="ann")
 
 

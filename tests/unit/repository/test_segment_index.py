@@ -51,7 +51,7 @@ def test_markers_go_into_the_text_and_out_of_it_whatever_the_blocks(found: list[
     assert bytes(insert_markers(empty, Markers(found))) == text
     for wanted in (True, False):
         taken = MarkerText(blocks(text, size))
-        read = [marker for part in taken.markers(wanted=wanted) for marker in part]
+        read = [marker for part in taken.markers(with_markers=wanted) for marker in part]
         assert (read, taken.rest) == (found if wanted else [], empty)
 
 

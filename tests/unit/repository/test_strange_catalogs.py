@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from offsite.copy.incarnations import Wanted, find_incarnations
+from offsite.copy.incarnations import IncarnationCriteria, find_incarnations
 from offsite.model.errors import DamagedCommit, DamagedObject
 from offsite.model.untrusted.json_object import JsonObject
-from offsite.repository.catalogs.seal import HistoryRef, Seal, decode_seal, encode_seal
+from offsite.repository.catalogs.seal import CatalogSeal, HistoryRef, decode_seal, encode_seal
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.history import LINES_PER_CHUNK
 from offsite.repository.layout import BackupLayout
@@ -60,7 +60,9 @@ def test_figures_of_a_part_that_contradict_each_other_are_damage(figures: dict[s
 )
 def test_a_chunk_of_the_history_with_more_lines_than_it_can_have_is_damage(rows: int, first: int, last: int) -> None:
     ref = PartRef(key=LAYOUT.part_key(7, "90e5e29b"), hash="blake3:x", rows=rows)
-    seal = Seal(partitions="", tail="", segments=(), history=(HistoryRef(ref=ref, first=(first, 0), last=(last, 0)),))
+    seal = CatalogSeal(
+        partitions="", tail="", segments=(), history=(HistoryRef(ref=ref, first=(first, 0), last=(last, 0)),)
+    )
     with pytest.raises(DamagedObject):
         decode_seal(encode_seal(seal), key=LAYOUT.seal_key(7), layout=LAYOUT)
 
@@ -71,7 +73,7 @@ def test_an_incarnation_that_no_commit_saw_is_damage(tmp_path: Any) -> None:
         shape = replace(state.topics[next(iter(state.topics))], topic_id="strange")
         strange = replace(state, topics={**state.topics, shape.incarnation: shape})
         with pytest.raises(DamagedCommit, match="saw topic orders"):
-            find_incarnations(site.backup, strange, ["orders"], Wanted())
+            find_incarnations(site.backup, strange, ["orders"], IncarnationCriteria())
 
 
 def _backed_up(site: Site) -> Any:

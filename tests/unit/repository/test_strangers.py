@@ -213,7 +213,7 @@ def test_readers_and_writers_of_records_go_on_beside_them(place: Place) -> None:
     assert (check_records(backup).damaged, list(read_audit(store, layout))) == ((), [])
     assert (drill_keys(store, layout), list(try_open_changes(store, layout))) == ([], [])
     assert last_verify_record(store, layout, "quick", now_ms=now_ms) is None
-    assert CheckpointRecords(store=store, layout=layout).known() == {}
+    assert CheckpointRecords(store=store, layout=layout).events() == {}
     assert (list_jobs(store, most=9, now_ms=now_ms), declared_uids(store), set_names(store)) == ((), (), ())
     assert owner_of(store, "a") is None
     for lease in (
@@ -342,7 +342,7 @@ def test_the_names_of_a_set_are_those_of_its_layout() -> None:
 def test_who_holds_a_lease_is_ours_by_name() -> None:
     lease = RestoreLayout(backup=BackupLayout(backup="b"), restore="r").lease
     assert all(is_own_key(lease.key(term, "claim")) for term in (1, 99_999_999, 100_000_000))
-    assert ProcessIdentity.mine()
+    assert ProcessIdentity.current()
 
 
 @pytest.mark.parametrize("name", ["b//c", "./c", "b/../c"])

@@ -8,7 +8,7 @@ import pytest
 
 from offsite.model.errors import DamagedJar, JarsNotFetched
 from offsite.sandbox.jar_source import sources
-from offsite.sandbox.jars import cache_folder, ensure_jars, silent
+from offsite.sandbox.jars import cache_folder, ensure_jars, ignore_progress
 from offsite.sandbox.java import find_java
 from offsite.sandbox.versions import Jar, kafka_jars, verify
 
@@ -16,7 +16,7 @@ from offsite.sandbox.versions import Jar, kafka_jars, verify
 @pytest.fixture(scope="module")
 def real_jars() -> Path:
     """The user's cache, filled by the first test run on this machine."""
-    return ensure_jars(cache_folder(), sources(find_java()), silent)
+    return ensure_jars(cache_folder(), sources(find_java()), ignore_progress)
 
 
 class CopySource:
@@ -71,16 +71,16 @@ def test_jars_are_fetched_once_and_then_found(real_jars: Path, tmp_path: Path) -
 def test_of_two_at_once_one_fetches_and_the_other_waits(real_jars: Path, tmp_path: Path) -> None:
     source = CopySource(real_jars)
     with ThreadPoolExecutor(2) as both:
-        list(both.map(lambda _: ensure_jars(tmp_path / "jars", (source,), silent), range(2)))
+        list(both.map(lambda _: ensure_jars(tmp_path / "jars", (source,), ignore_progress), range(2)))
     assert source.downloads == 1
 
 
 def test_a_changed_bit_in_the_cache_is_found_and_the_hint_names_the_folder(real_jars: Path, tmp_path: Path) -> None:
-    folder = ensure_jars(tmp_path / "jars", (CopySource(real_jars),), silent)
+    folder = ensure_jars(tmp_path / "jars", (CopySource(real_jars),), ignore_progress)
     damaged = folder / kafka_jars()[0].file_name
     flip_a_bit(damaged)
     with pytest.raises(DamagedJar, match=damaged.name) as found:
-        ensure_jars(folder, (CopySource(real_jars),), silent)
+        ensure_jars(folder, (CopySource(real_jars),), ignore_progress)
     assert str(folder) in found.value.hint
 
 
@@ -88,7 +88,7 @@ def test_a_changed_bit_in_the_cache_is_found_and_the_hint_names_the_folder(real_
 def test_a_bad_download_never_becomes_the_cache(real_jars: Path, tmp_path: Path, fault: str) -> None:
     source = CopySource(real_jars, **{fault: "kafka-clients"})
     with pytest.raises(DamagedJar, match="kafka-clients"):
-        ensure_jars(tmp_path / "jars", (source,), silent)
+        ensure_jars(tmp_path / "jars", (source,), ignore_progress)
     assert [path.name for path in tmp_path.iterdir()] == ["jars.lock"]
 
 
@@ -100,13 +100,13 @@ def test_the_second_source_is_tried_when_the_first_fails(real_jars: Path, tmp_pa
 
 def test_no_source_at_all_is_an_error_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(JarsNotFetched) as failed:
-        ensure_jars(tmp_path / "jars", (), silent)
+        ensure_jars(tmp_path / "jars", (), ignore_progress)
     assert failed.value.hint
 
 
 def test_the_leftovers_of_a_crash_are_removed(real_jars: Path, tmp_path: Path) -> None:
     (tmp_path / ".jars-crashed").mkdir()
-    ensure_jars(tmp_path / "jars", (CopySource(real_jars),), silent)
+    ensure_jars(tmp_path / "jars", (CopySource(real_jars),), ignore_progress)
     assert not (tmp_path / ".jars-crashed").exists()
 
 
@@ -119,7 +119,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(JarsNotFetched, match="cannot be put into") as caught:
-        ensure_jars(cache_folder(), (), silent)
+        ensure_jars(cache_folder(), (), ignore_progress)
     assert "XDG_CACHE_HOME" in caught.value.hint
 
 

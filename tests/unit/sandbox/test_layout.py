@@ -6,17 +6,17 @@ import pytest
 
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox import Sandbox
-from offsite.sandbox.layout import Role, Shape, place_of, plan_nodes, read_shape, wanted_shape, write_shape
-from offsite.sandbox.settings import Security, Settings, server_properties
+from offsite.sandbox.layout import ClusterShape, NodeRole, choose_shape, place_of, plan_nodes, read_shape, write_shape
+from offsite.sandbox.settings import SandboxSettings, Security, server_properties
 
-DEFAULTS = Settings()
+DEFAULTS = SandboxSettings()
 
 
-def roles(shape: Shape, folder: Path) -> list[tuple[str, Role]]:
+def roles(shape: ClusterShape, folder: Path) -> list[tuple[str, NodeRole]]:
     return [(node.name, node.role) for node in plan_nodes(folder, shape, DEFAULTS)]
 
 
-def lines_of(shape: Shape, folder: Path, number: int, settings: Settings = DEFAULTS) -> dict[str, str]:
+def lines_of(shape: ClusterShape, folder: Path, number: int, settings: SandboxSettings = DEFAULTS) -> dict[str, str]:
     nodes = plan_nodes(folder, shape, settings)
     node = nodes[number]
     place = place_of(node, nodes, settings)
@@ -25,22 +25,25 @@ def lines_of(shape: Shape, folder: Path, number: int, settings: Settings = DEFAU
 
 
 def test_one_broker_is_its_own_controller_in_the_folder_itself(tmp_path: Path) -> None:
-    (node,) = plan_nodes(tmp_path, Shape(), DEFAULTS)
-    assert (node.role, node.folder) == (Role.ALONE, tmp_path)
+    (node,) = plan_nodes(tmp_path, ClusterShape(), DEFAULTS)
+    assert (node.role, node.folder) == (NodeRole.ALONE, tmp_path)
 
 
 def test_several_brokers_have_one_keeper_of_the_metadata(tmp_path: Path) -> None:
-    brokers = [(f"broker-{number}", Role.BROKER) for number in (1, 2, 3)]
-    assert roles(Shape(brokers=3), tmp_path) == [("controller", Role.CONTROLLER), *brokers]
-    assert roles(Shape(brokers=3, kafka_version="2.8.2"), tmp_path) == [("zookeeper", Role.ZOOKEEPER), *brokers]
+    brokers = [(f"broker-{number}", NodeRole.BROKER) for number in (1, 2, 3)]
+    assert roles(ClusterShape(brokers=3), tmp_path) == [("controller", NodeRole.CONTROLLER), *brokers]
+    assert roles(ClusterShape(brokers=3, kafka_version="2.8.2"), tmp_path) == [
+        ("zookeeper", NodeRole.ZOOKEEPER),
+        *brokers,
+    ]
 
 
 def test_a_version_that_needs_a_zookeeper_has_one_even_with_one_broker(tmp_path: Path) -> None:
-    assert len(roles(Shape(kafka_version="2.7.2"), tmp_path)) == 2
+    assert len(roles(ClusterShape(kafka_version="2.7.2"), tmp_path)) == 2
 
 
 def test_brokers_know_their_rack_and_keep_three_replicas(tmp_path: Path) -> None:
-    lines = lines_of(Shape(brokers=4), tmp_path, 2, Settings(min_insync=2))
+    lines = lines_of(ClusterShape(brokers=4), tmp_path, 2, SandboxSettings(min_insync=2))
     assert (lines["node.id"], lines["broker.rack"], lines["process.roles"]) == ("2", "rack-2", "broker")
     assert (lines["default.replication.factor"], lines["min.insync.replicas"]) == ("3", "2")
     assert lines["offsets.topic.replication.factor"] == "3"
@@ -48,33 +51,33 @@ def test_brokers_know_their_rack_and_keep_three_replicas(tmp_path: Path) -> None
 
 
 def test_a_broker_under_zookeeper_says_nothing_of_controllers_of_the_new_kind(tmp_path: Path) -> None:
-    lines = lines_of(Shape(kafka_version="2.7.2"), tmp_path, 1)
+    lines = lines_of(ClusterShape(kafka_version="2.7.2"), tmp_path, 1)
     assert lines["broker.id"] == "1"
     assert lines["zookeeper.connect"].startswith("127.0.0.1:")
     assert not {"process.roles", "node.id", "controller.quorum.voters"} & lines.keys()
 
 
 def test_a_folder_stays_what_it_was(tmp_path: Path) -> None:
-    write_shape(tmp_path, Shape(brokers=3, kafka_version="3.9.1"))
+    write_shape(tmp_path, ClusterShape(brokers=3, kafka_version="3.9.1"))
     before = read_shape(tmp_path)
-    assert wanted_shape(DEFAULTS, before) == before
+    assert choose_shape(DEFAULTS, before) == before
     with pytest.raises(BadOption, match=r"has 3 broker\(s\) of Kafka 3\.9\.1 already"):
-        wanted_shape(Settings(brokers=1), before)
+        choose_shape(SandboxSettings(brokers=1), before)
 
 
 def test_what_no_sandbox_can_be_is_refused() -> None:
     with pytest.raises(BadOption, match=r"no Kafka 0\.8"):
-        wanted_shape(Settings(kafka_version="0.8"), None)
+        choose_shape(SandboxSettings(kafka_version="0.8"), None)
     for brokers in (0, 10):
         with pytest.raises(BadOption, match="1 to 9 brokers"):
-            wanted_shape(Settings(brokers=brokers), None)
+            choose_shape(SandboxSettings(brokers=brokers), None)
     with pytest.raises(BadOption, match="users or TLS"):
-        wanted_shape(Settings(brokers=3, security=Security(users={})), None)
+        choose_shape(SandboxSettings(brokers=3, security=Security(users={})), None)
 
 
 @pytest.mark.parametrize("text", ["", "{}}", '{"more": 1}', "[" * 100_000, "[1]"])
 def test_a_shape_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
-    write_shape(tmp_path, Shape())
+    write_shape(tmp_path, ClusterShape())
     (path,) = tmp_path.iterdir()
     path.write_text(text)
     with pytest.raises(SandboxFailed, match=str(path)):

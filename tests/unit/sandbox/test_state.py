@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import SandboxFailed
-from offsite.sandbox.process import FILE_NAME, ProcessId, State, read_state, write_state
+from offsite.sandbox.process import FILE_NAME, NodeState, ProcessId, read_state, write_state
 
-STATE = State(ports={"PLAINTEXT": 1, "CONTROLLER": 2}, process=ProcessId(pid=3, started="4"))
+STATE = NodeState(ports={"PLAINTEXT": 1, "CONTROLLER": 2}, process=ProcessId(pid=3, started="4"))
 
 
 def test_the_last_state_written_is_read(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import typer
 
 from offsite.cli.app import app
 from offsite.model.errors import BadOption
-from offsite.sandbox.versions import KAFKA_VERSION, KNOWN_VERSIONS, kafka_jars, known_version
+from offsite.sandbox.versions import KAFKA_VERSION, KNOWN_VERSIONS, find_version, kafka_jars
 
 
 @pytest.mark.parametrize("version", KNOWN_VERSIONS)
@@ -14,12 +14,12 @@ def test_each_version_has_a_whole_list_of_jars(version: str) -> None:
     assert len({jar.file_name for jar in jars}) == len(jars)
     assert {len(jar.sha256) for jar in jars} == {64}
     assert {jar.version for jar in jars if jar.group == "org.apache.kafka"} == {version}
-    assert any(jar.artifact == "zookeeper" for jar in jars) or not known_version(version).needs_zookeeper
+    assert any(jar.artifact == "zookeeper" for jar in jars) or not find_version(version).needs_zookeeper
 
 
 def test_an_unknown_version_is_refused_with_those_there_are() -> None:
     with pytest.raises(BadOption, match=r"no Kafka 3\.3\.2") as refused:
-        known_version("3.3.2")
+        find_version("3.3.2")
     assert all(version in refused.value.hint for version in KNOWN_VERSIONS)
 
 

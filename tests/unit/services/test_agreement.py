@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from offsite.repository import catalog
-from offsite.repository.commit import LIVE, Changes, CompactedRange, ExpiredRange
+from offsite.repository.commit import LIVE, CommitChanges, CompactedRange, ExpiredRange
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.replaced import collected_hint
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
 from offsite.repository.state import BackupState
-from offsite.services.collect.agreement import InForce
-from offsite.services.collect.run import Collected, collect, plan_collection
-from offsite.services.let_go_memory import Look
+from offsite.services.collect.agreement import RetentionInForce
+from offsite.services.collect.run import CollectionResult, collect, plan_collection
+from offsite.services.let_go_memory import LastLook
 from offsite.services.overview.let_go import let_go_since
 from offsite.services.overview.status import BackupStatus, read_status
-from offsite.services.retention.apply import apply_retention, plan_retention, points_named, range_named
+from offsite.services.retention.apply import apply_retention, describe_points, describe_range, plan_retention
 from offsite.services.retention.policy import RetentionPolicy
 from tests.inline_runner import InlineRunner
 from tests.retained import DAY_MS, HOUR_MS, Retained, go_on, objects, twenty_days
@@ -41,8 +41,8 @@ def made() -> Retained:
 
 def collect_now(
     made: Retained, policy: RetentionPolicy | None = None, *, grace_ms: int = 0, accepted: int = 0
-) -> Collected:
-    in_force = InForce(policy=policy, accepted=accepted)
+) -> CollectionResult:
+    in_force = RetentionInForce(policy=policy, accepted=accepted)
     plan = plan_collection(made.backup, clock=made.clock, grace_ms=grace_ms, in_force=in_force)
     return collect(made.backup, plan, runner=InlineRunner())
 
@@ -63,10 +63,10 @@ def forge(made: Retained, *, lines: bool, writer: str = "forged", expires: bool 
     expired = (ExpiredRange(partition_id=known, start=0, end=last.start, branch=LIVE),) if expires else ()
     forgotten = ((1, base.seq),)
     if lines:
-        told = [Deletion(kind=POINTS, what=points_named(1, base.seq - 1), rule="mine")]
-        told += [Deletion(kind=RANGE, what=range_named(each), rule="mine") for each in expired]
+        told = [Deletion(kind=POINTS, what=describe_points(1, base.seq - 1), rule="mine")]
+        told += [Deletion(kind=RANGE, what=describe_range(each), rule="mine") for each in expired]
         note_deletions(made.store, made.backup.layout, told, by="retention", commit=base.seq, writer=writer)  # type: ignore[arg-type]
-    state = made.backup.commit(Changes(expired=expired, forgotten=forgotten), base=base, writer=writer)
+    state = made.backup.commit(CommitChanges(expired=expired, forgotten=forgotten), base=base, writer=writer)
     made.note(state)
     return state
 
@@ -130,7 +130,7 @@ def test_a_forged_compaction_deletes_nothing(made: Retained) -> None:
     known = made.partition("a")
     listed = base.segments[known].read()[:-1]
     done = CompactedRange(partition_id=known, start=0, end=listed[-1].end)
-    changes = Changes(removed=tuple(each.key for each in listed), compacted=(done,))
+    changes = CommitChanges(removed=tuple(each.key for each in listed), compacted=(done,))
     made.note(made.backup.commit(changes, base=base, writer="forged"))
     go_on(made)
     assert [each.why for each in collect_now(made, LONG).kept] == ["the audit has no line about it"]
@@ -248,7 +248,7 @@ def test_status_goes_on_telling_what_nobody_left_a_line_about(made: Retained) ->
 
 
 def test_metrics_count_what_goes(made: Retained) -> None:
-    look = Look.at(made.backup.state())
+    look = LastLook.at(made.backup.state())
     apply(made, WEEK)
     forge(made, lines=False)
     gone = let_go_since(made.backup, look, made.backup.state())

@@ -16,16 +16,16 @@ from offsite.archives.index_json import encode_index, parse_index
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_retention import IndexedRetention
 from offsite.archives.retention import RetentionLimits
-from offsite.kafka.log_bounds import FoundBounds, LogBounds
-from offsite.kafka.presence import Presence
+from offsite.kafka.log_bounds import ListedBounds, LogBounds
+from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, KafkaNotAuthorized, KafkaUnavailable, LeaderUnavailable, OffsiteError
 from offsite.model.untrusted.digest import DIGEST_KEY
-from offsite.services.archives.mirror import Mirroring
-from offsite.services.archives.retention import ArchiveRetentionPlan, ArchiveToShorten, carry_out, plan_retention
+from offsite.services.archives.mirror import MirrorSource
+from offsite.services.archives.retention import ArchiveRetentionPlan, RetentionTarget, carry_out, plan_retention
 from tests.archive_records import write_range
 from tests.memory_archive import MemoryArchive
 from tests.unit.services.test_archive_retention import NOW_MS, QUARTER_MS, FixedClock, age_of, made, records
@@ -65,12 +65,12 @@ class Archive:
         self.end = end
 
     @property
-    def target(self) -> ArchiveToShorten:
+    def target(self) -> RetentionTarget:
         archive = open_retention(self.format, self.files)
-        return ArchiveToShorten(format=self.format, files=self.files, archive=archive, collect_after_ms=0)
+        return RetentionTarget(format=self.format, files=self.files, archive=archive, collect_after_ms=0)
 
     def plan(self, cluster: Cluster | None = None, limits: RetentionLimits = NO_OTHER) -> ArchiveRetentionPlan:
-        return plan_retention(self.target, limits, clock=FixedClock(), mirroring=Mirroring(cluster=cluster))
+        return plan_retention(self.target, limits, clock=FixedClock(), mirroring=MirrorSource(cluster=cluster))
 
     @property
     def indexed(self) -> IndexedArchive:
@@ -90,12 +90,12 @@ class Cluster:
     configs: Mapping[str, str]
     log_start: int = END
     topic_id: UUID | None = THE_ID
-    is_there: Presence = Presence.THERE
+    is_there: PresenceState = PresenceState.THERE
     denied: OffsiteError | None = None
     failed: OffsiteError | None = None
     is_down: bool = False
 
-    def presence(self, names: Collection[str]) -> Mapping[str, Presence]:
+    def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]:
         if self.is_down:
             raise LeaderUnavailable("no broker answers")
         return dict.fromkeys(names, self.is_there)
@@ -112,11 +112,11 @@ class Cluster:
             return TopicConfigs(configs={}, denied=dict.fromkeys(names, self.denied))
         return TopicConfigs(configs=dict.fromkeys(names, self.configs))
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds:
+    def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds:
         if self.failed:
-            return FoundBounds(bounds={}, failed=dict.fromkeys(partitions, self.failed))
+            return ListedBounds(bounds={}, failed=dict.fromkeys(partitions, self.failed))
         bounds = LogBounds(start=self.log_start, end=100, leader_epoch=0)
-        return FoundBounds(bounds=dict.fromkeys(partitions, bounds), failed={})
+        return ListedBounds(bounds=dict.fromkeys(partitions, bounds), failed={})
 
 
 def starts(plan: ArchiveRetentionPlan) -> list[int]:
@@ -124,7 +124,7 @@ def starts(plan: ArchiveRetentionPlan) -> list[int]:
 
 
 def why_kept(plan: ArchiveRetentionPlan) -> str:
-    (kept,) = plan.kept
+    (kept,) = plan.kept_files
     return kept.why
 
 
@@ -192,7 +192,9 @@ def test_a_retention_that_is_shortened_at_the_source_does_not_empty_the_archive(
         assert starts(plan) == [0, 4]
         assert why_kept(plan) == "younger than retention.ms, 22 h 30 min, as it was when this was exported"
     archive.files.clock_ms += 4 * QUARTER_MS * 4  # and now what was exported before has come to its age
-    later = plan_retention(archive.target, RetentionLimits(), clock=_At(archive.files.clock_ms), mirroring=Mirroring())
+    later = plan_retention(
+        archive.target, RetentionLimits(), clock=_At(archive.files.clock_ms), mirroring=MirrorSource()
+    )
     assert starts(later) == [*range(0, 24, 4), 24, 28]
 
 
@@ -215,9 +217,9 @@ def test_what_was_promised_for_ever_stays(promised: Mapping[str, str]) -> None:
 UNREADABLE = KafkaNotAuthorized("no", hint="")
 SICK = LeaderUnavailable("partition 0 has no leader")
 DOUBTS: dict[str, tuple[Cluster, str]] = {
-    "deleted": (Cluster(OLD, is_there=Presence.DELETED), "no topic of that name any more"),
-    "denied": (Cluster(OLD, is_there=Presence.DENIED), "does not let its topic be described"),
-    "unclear": (Cluster(OLD, is_there=Presence.UNCLEAR), "do not agree"),
+    "deleted": (Cluster(OLD, is_there=PresenceState.DELETED), "no topic of that name any more"),
+    "denied": (Cluster(OLD, is_there=PresenceState.DENIED), "does not let its topic be described"),
+    "unclear": (Cluster(OLD, is_there=PresenceState.UNCLEAR), "do not agree"),
     "made anew": (Cluster(OLD, topic_id=OTHER_ID), "is another one"),
     "no ids": (Cluster(OLD, topic_id=None), "the cluster does not say which topic"),
     "settings": (Cluster(OLD, denied=UNREADABLE), "may not be read"),
@@ -282,7 +284,7 @@ def test_an_index_for_which_nothing_vouches_mirrors_nothing() -> None:
 @pytest.mark.parametrize("kind", ["kafka-backup", "osodevops"])
 def test_formats_that_do_not_say_what_they_hold_are_refused_by_name(kind: str) -> None:
     with pytest.raises(BadOption, match=f"--mirror means nothing to {kind} archives"):
-        plan_retention(made(kind).target, RetentionLimits(), clock=FixedClock(), mirroring=Mirroring())
+        plan_retention(made(kind).target, RetentionLimits(), clock=FixedClock(), mirroring=MirrorSource())
 
 
 def test_two_rules_for_age_contradict_each_other() -> None:

@@ -18,8 +18,8 @@ from offsite.archives.retention import (
     ExpiredObject,
     LastMessage,
     RetentionLimits,
-    aged_from_ms,
-    chosen,
+    choose_files,
+    find_age_reference_ms,
 )
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
@@ -37,9 +37,9 @@ from offsite.model.errors import (
 from offsite.model.untrusted.digest import check_digest
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.services.archives.retention import (
-    ArchiveRetentionDone,
     ArchiveRetentionPlan,
-    ArchiveToShorten,
+    ArchiveRetentionResult,
+    RetentionTarget,
     carry_out,
     plan_retention,
 )
@@ -81,9 +81,9 @@ class Archive:
         return open_reader(self.format, self.files)
 
     @property
-    def target(self) -> ArchiveToShorten:
+    def target(self) -> RetentionTarget:
         archive = open_retention(self.format, self.files)
-        return ArchiveToShorten(
+        return RetentionTarget(
             format=self.format, files=self.files, archive=archive, collect_after_ms=self.collect_after_ms
         )
 
@@ -97,7 +97,7 @@ class Archive:
         limits = RetentionLimits(keep_age_ms=keep_age_ms, max_bytes=max_bytes)
         return plan_retention(self.target, limits, clock=FixedClock())
 
-    def apply(self, plan: ArchiveRetentionPlan) -> ArchiveRetentionDone:
+    def apply(self, plan: ArchiveRetentionPlan) -> ArchiveRetentionResult:
         return carry_out(self.target, plan, clock=FixedClock())
 
     def offsets(self, partition: int = 0) -> list[int]:
@@ -189,7 +189,7 @@ def segments_in_index(archive: Archive) -> list[str]:
 
 
 def test_a_plan_says_what_stays_and_why(archive: Archive) -> None:
-    first, second = archive.plan(keep_age_ms=age_of(10)).kept
+    first, second = archive.plan(keep_age_ms=age_of(10)).kept_files
     assert (first.partition.partition, first.start, first.files) == (0, 8, 4)
     assert first.why.startswith("the last message of ")
     assert (second.partition.partition, second.files, second.why) == (1, 1, "the newest file of a partition stays")
@@ -220,17 +220,17 @@ def test_a_clock_that_is_ahead_or_a_silent_source_makes_no_file_older(archive: A
 def test_where_no_record_tells_the_time_nothing_goes_by_age(at_ms: int | None) -> None:
     times = {0: 1, 10: 2, 20: at_ms, 30: at_ms}
     files = [file(start, start + 10) for start in times]
-    from_ms = aged_from_ms([files], lambda each: LastMessage(at_ms=times[each.start]), now_ms=NOW_MS)
+    from_ms = find_age_reference_ms([files], lambda each: LastMessage(at_ms=times[each.start]), now_ms=NOW_MS)
     assert from_ms == 0
 
 
 def test_the_oldest_go_until_the_rest_is_small_enough(archive: Archive) -> None:
     sizes = [each.file.size_bytes for each in archive.plan(keep_age_ms=0).going]
-    total = sum(each.size_bytes for each in archive.plan(keep_age_ms=age_of(0)).kept)
+    total = sum(each.size_bytes for each in archive.plan(keep_age_ms=age_of(0)).kept_files)
     plan = archive.plan(max_bytes=total - sizes[0] - 1)
     assert [each.file.start for each in plan.going] == [0, 4]
     assert {each.why for each in plan.going} == {"beyond --max-bytes"}
-    assert sum(each.size_bytes for each in plan.kept) == total - sum(sizes[:2])
+    assert sum(each.size_bytes for each in plan.kept_files) == total - sum(sizes[:2])
     assert archive.plan(max_bytes=total).going == ()
     both = archive.plan(keep_age_ms=age_of(4), max_bytes=total - sum(sizes[:2]))
     assert [each.why for each in both.going] == ["older than 1 d 0 h", "beyond --max-bytes"]
@@ -413,7 +413,7 @@ def test_a_file_whose_last_message_has_no_known_time_stays_with_all_behind_it(ar
         fresh.files.objects = {key: (data, -1) for key, (data, _) in fresh.files.objects.items()}
     plan = fresh.plan(keep_age_ms=0)
     assert [each.file.start for each in plan.going] == [0]
-    assert plan.kept[0].why.endswith("it holds records without a time")
+    assert plan.kept_files[0].why.endswith("it holds records without a time")
 
 
 @pytest.mark.parametrize("format_name", ["osodevops", "kafka-backup"])
@@ -425,7 +425,7 @@ def test_a_damaged_file_of_a_format_that_must_be_read_stays(format_name: str) ->
     archive.files.objects[name] = (data[:-9], -1)
     plan = archive.plan(keep_age_ms=0)
     assert [each.file.start for each in plan.going] == [0]
-    assert "nobody knows its last message" in plan.kept[0].why
+    assert "nobody knows its last message" in plan.kept_files[0].why
 
 
 @pytest.mark.parametrize("format_name", ["avro", "parquet", "jsonl"])
@@ -447,7 +447,7 @@ def test_without_a_digest_the_time_that_is_kept_with_the_object_counts(format_na
     archive.files.objects = {key: (data, -1) for key, (data, _) in archive.files.objects.items()}
     plan = archive.plan(keep_age_ms=age_of(10))
     assert plan.going == ()
-    assert "the index has no digest" in plan.kept[0].why
+    assert "the index has no digest" in plan.kept_files[0].why
 
 
 @pytest.mark.parametrize("format_name", FORMATS[:-1])
@@ -640,7 +640,7 @@ def file(start: int, end: int) -> ArchiveFile:
 
 def going(files: Sequence[ArchiveFile], *, read_end: int = 0) -> list[int]:
     limits = RetentionLimits(keep_age_ms=1)
-    gone, _ = chosen([files], lambda _: LastMessage(at_ms=0, end=read_end), limits, from_ms=10)
+    gone, _ = choose_files([files], lambda _: LastMessage(at_ms=0, end=read_end), limits, from_ms=10)
     return [each.file.start for each in gone]
 
 

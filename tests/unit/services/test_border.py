@@ -13,9 +13,9 @@ from offsite.log.batch import BatchHeader, scan
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TopicReplaced
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.state import BackupState
-from offsite.services.backup.log_truncation import made_anew
+from offsite.services.backup.log_truncation import find_recreated
 from offsite.stores.posix_store import open_folder
 from tests.backups import new_backup, write_segment
 from tests.batches import make_batch
@@ -46,13 +46,13 @@ def backed_up(backup: Backup) -> BackupState:
     """To offset 40, the last batch at 30."""
     segment = write_segment(backup.store, backup, WHERE, 0, 40)
     position = Position(partition_id=WHERE, log_start=0, end=40)
-    changes = Changes(segments=(segment,), positions=(position,), topics=(SHAPE,))
+    changes = CommitChanges(segments=(segment,), positions=(position,), topics=(SHAPE,))
     return backup.commit(changes, base=backup.state(), writer="w")
 
 
 def found(backup: Backup, batch: bytes | None, bounds: PartitionBounds = BOUNDS) -> tuple[list[str], list[int]]:
     admin: Any = FakeAdmin(batch)
-    sick = made_anew(admin, backup.store, backed_up(backup), [bounds])
+    sick = find_recreated(admin, backup.store, backed_up(backup), [bounds])
     return [each.error.id for each in sick], admin.asked
 
 

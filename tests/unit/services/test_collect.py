@@ -15,8 +15,8 @@ from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject,
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (
-    Changes,
     Commit,
+    CommitChanges,
     CompactedRange,
     CutBack,
     ExpiredRange,
@@ -26,7 +26,7 @@ from offsite.repository.commit import (
 )
 from offsite.repository.commit_json import encode_commit
 from offsite.repository.json_form import encode_object
-from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.replaced import collected_hint, note_collected
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
@@ -36,9 +36,9 @@ from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.collect import plan as collect_plan
-from offsite.services.collect.agreement import InForce
+from offsite.services.collect.agreement import RetentionInForce
 from offsite.services.collect.plan import CollectableObject, CollectionPlan
-from offsite.services.collect.run import Collected, collect, plan_collection, steps
+from offsite.services.collect.run import CollectionResult, collect, collection_steps, plan_collection
 from offsite.services.follow.collecting import REST_S, RETRY_S, Collecting
 from offsite.services.leftovers import find_leftovers
 from offsite.services.verify import run
@@ -85,11 +85,11 @@ def firsts(backup: Backup, count: int, partitions: Sequence[PartitionId]) -> lis
 
 def plan_now(backup: Backup, *, grace_ms: int = 0) -> CollectionPlan:
     """What commits let go is believed: see `test_agreement` for what is not."""
-    in_force = InForce(accepted=1_000_000)
+    in_force = RetentionInForce(accepted=1_000_000)
     return plan_collection(backup, clock=SystemClock(), grace_ms=grace_ms, in_force=in_force)
 
 
-def collect_now(backup: Backup, *, grace_ms: int = 0) -> Collected:
+def collect_now(backup: Backup, *, grace_ms: int = 0) -> CollectionResult:
     return collect(backup, plan_now(backup, grace_ms=grace_ms), runner=InlineRunner())
 
 
@@ -112,7 +112,7 @@ def test_what_was_replaced_goes_and_every_restore_point_stays(backup: Backup, st
     planned = plan_now(backup)
     assert {each.key for each in planned.objects} == old
     assert planned.bytes == sum(len(store.objects[key]) for key in old)
-    assert collect_now(backup) == Collected(objects=len(old), bytes=planned.bytes, upto=5, is_last=True)
+    assert collect_now(backup) == CollectionResult(objects=len(old), bytes=planned.bytes, upto=5, is_last=True)
     assert not old & bodies(store)
     assert contents(backup)[:4] == before
     assert verify_deep(backup, InlineRunner()).ok
@@ -156,9 +156,9 @@ def test_a_note_that_may_be_true_deletes_nothing(backup: Backup) -> None:
 def test_nothing_goes_within_the_grace_time_by_the_clock_of_the_store(backup: Backup) -> None:
     roll_up(backup)
     run_once(backup)
-    assert plan_now(backup, grace_ms=LEFT_AFTER_MS).objects == ()
-    aged = replace(backup, store=_Later(backup.store, LEFT_AFTER_MS))  # type: ignore[arg-type]
-    assert plan_now(aged, grace_ms=LEFT_AFTER_MS).objects
+    assert plan_now(backup, grace_ms=LEFTOVER_AFTER_MS).objects == ()
+    aged = replace(backup, store=_Later(backup.store, LEFTOVER_AFTER_MS))  # type: ignore[arg-type]
+    assert plan_now(aged, grace_ms=LEFTOVER_AFTER_MS).objects
 
 
 class _Later:
@@ -178,9 +178,9 @@ def test_a_commit_that_says_it_is_older_than_its_object_is_young(backup: Backup,
     """As in a copy of a repository, and as somebody may claim."""
     state = roll_up(backup)
     run_once(backup)
-    aged = replace(backup, store=_Later(store, LEFT_AFTER_MS))  # type: ignore[arg-type]
+    aged = replace(backup, store=_Later(store, LEFTOVER_AFTER_MS))  # type: ignore[arg-type]
     store._times[backup.layout.commit_key(state.seq)] = aged.store.now_ms()
-    assert plan_now(aged, grace_ms=LEFT_AFTER_MS).objects == ()
+    assert plan_now(aged, grace_ms=LEFTOVER_AFTER_MS).objects == ()
 
 
 def test_one_damaged_commit_cannot_bring_a_state_back_that_needs_what_is_gone(
@@ -212,7 +212,7 @@ def test_a_restore_under_way_keeps_what_was_live_when_it_began(backup: Backup, s
     assert plan_now(backup).objects == ()
     for key in store.objects:
         if key.startswith(layout.prefix):
-            store._times[key] -= 2 * LEFT_AFTER_MS
+            store._times[key] -= 2 * LEFTOVER_AFTER_MS
     assert plan_now(backup).objects, "one that wrote nothing for a day is not under way"
 
 
@@ -235,7 +235,7 @@ def test_a_pack_goes_with_the_last_segment_in_it(backup: Backup, store: MemorySt
 def test_a_pack_of_which_something_was_removed_and_not_replaced_stays(backup: Backup, store: MemoryStore) -> None:
     state = roll_up(backup, alone=False)
     lost = state.segments[ORDERS][0]
-    backup.commit(Changes(removed=(lost.key,)), base=state, writer="w")
+    backup.commit(CommitChanges(removed=(lost.key,)), base=state, writer="w")
     run_once(backup)
     roll_up(backup, count=2, partitions=PARTITIONS[1:])
     run_once(backup)
@@ -264,7 +264,7 @@ def test_the_segments_of_a_pack_that_later_commits_of_its_run_listed_count_too(
     both = roll_ups.rolled_up(backup, firsts(backup, 4, PARTITIONS), alone=False).segments
     for n, segment in enumerate(both):
         old = tuple(each.key for each in state.segments[PARTITIONS[n]])
-        changes = Changes(segments=(segment,), removed=old, incomplete=n < len(both) - 1)
+        changes = CommitChanges(segments=(segment,), removed=old, incomplete=n < len(both) - 1)
         state = backup.commit(changes, base=state, writer=f"w{n}")
     run_once(backup)
     roll_up(backup, count=2, partitions=PARTITIONS[:1])
@@ -300,8 +300,8 @@ def test_what_the_newest_state_needs_is_spared_whatever_was_planned(backup: Back
     planned = plan_now(backup)
     assert first.key in {each.key for each in planned.objects}
     state = backup.state()
-    backup.commit(Changes(removed=(made.key,)), base=state, writer="w")
-    backup.commit(Changes(segments=(first,)), base=backup.state(), writer="w2")
+    backup.commit(CommitChanges(removed=(made.key,)), base=state, writer="w")
+    backup.commit(CommitChanges(segments=(first,)), base=backup.state(), writer="w2")
     collect(backup, planned, runner=InlineRunner())
     assert first.key in store.objects
 
@@ -323,7 +323,7 @@ def test_a_history_that_ends_before_the_plan_ends_the_collection(backup: Backup,
 def test_what_was_removed_and_not_replaced_stays(backup: Backup, store: MemoryStore) -> None:
     before = bodies(store)
     first = backup.state().segments[ORDERS][0]
-    backup.commit(Changes(removed=(first.key,)), base=backup.state(), writer="w")
+    backup.commit(CommitChanges(removed=(first.key,)), base=backup.state(), writer="w")
     run_once(backup)
     assert plan_now(backup).objects == ()
     assert bodies(store) >= before
@@ -335,7 +335,7 @@ def test_what_only_seems_to_replace_stays(backup: Backup, store: MemoryStore) ->
     old = state.segments[ORDERS][:2]
     less = write_segment(backup.store, backup, ORDERS, 0, 40)
     less = replace(less, records=less.records - 1)
-    backup.commit(Changes(segments=(less,), removed=tuple(each.key for each in old)), base=state, writer="w")
+    backup.commit(CommitChanges(segments=(less,), removed=tuple(each.key for each in old)), base=state, writer="w")
     run_once(backup)
     assert plan_now(backup).objects == ()
 
@@ -344,7 +344,7 @@ def test_a_branch_keeps_what_it_needs(backup: Backup, store: MemoryStore) -> Non
     """The log was cut back behind what is rolled up: the old history needs the rest."""
     state = backup.state()
     cut = CutBack(partition_id=ORDERS, at=40, end=80, epoch=0, leader_epoch=1)
-    backup.commit(Changes(cut_back=(cut,)), base=state, writer="w")
+    backup.commit(CommitChanges(cut_back=(cut,)), base=state, writer="w")
     run_once(backup)
     before = contents(backup)
     roll_up(backup, count=2)
@@ -359,7 +359,7 @@ def test_what_was_replaced_before_the_log_was_cut_back_is_held_by_the_branch(
     old = keys(backup.state().segments[ORDERS])
     state = roll_up(backup)
     cut = CutBack(partition_id=ORDERS, at=0, end=80, epoch=0, leader_epoch=1)
-    backup.commit(Changes(cut_back=(cut,)), base=state, writer="w")
+    backup.commit(CommitChanges(cut_back=(cut,)), base=state, writer="w")
     run_once(backup)
     before = contents(backup)
     collect_now(backup)
@@ -392,7 +392,7 @@ def test_a_commit_that_names_what_is_not_of_this_backup_deletes_nothing_of_it(
         previous=state.head_hash,
         writer="w",
         committed_at_ms=state.committed_at_ms,
-        changes=Changes(segments=(victim,), positions=(position,)),
+        changes=CommitChanges(segments=(victim,), positions=(position,)),
     )
     store.put_if_absent(backup.layout.commit_key(5), encode_commit(forged))
     with pytest.raises(DamagedCommit, match=r"which is no (pack|segment) of backup b"):
@@ -417,9 +417,11 @@ def test_a_key_that_two_incarnations_of_a_topic_list_is_no_statement(backup: Bac
     forged = PartitionId(topic="orders", topic_id="id-forged", partition=0)
     shape = TopicShape(topic="orders", topic_id="id-forged", partitions=1, replication_factor=1)
     position = Position(partition_id=forged, log_start=0, end=live.end)
-    state = backup.commit(Changes(segments=(fake,), positions=(position,), topics=(shape,)), base=state, writer="w")
+    state = backup.commit(
+        CommitChanges(segments=(fake,), positions=(position,), topics=(shape,)), base=state, writer="w"
+    )
     made = replace(write_segment(backup.store, backup, ORDERS, live.start, live.end), topic_id="id-forged")
-    backup.commit(Changes(segments=(made,), removed=(live.key,)), base=state, writer="w2")
+    backup.commit(CommitChanges(segments=(made,), removed=(live.key,)), base=state, writer="w2")
     run_once(backup)
     assert live.key not in {each.key for each in plan_now(backup).objects}
 
@@ -454,8 +456,8 @@ def test_two_at_once_delete_the_same(backup: Backup, store: MemoryStore) -> None
     before = contents(backup)
     roll_up(backup)
     run_once(backup)
-    one = steps(backup, runner=InlineRunner(), clock=SystemClock(), grace_ms=0)
-    other = steps(backup, runner=InlineRunner(), clock=SystemClock(), grace_ms=0)
+    one = collection_steps(backup, runner=InlineRunner(), clock=SystemClock(), grace_ms=0)
+    other = collection_steps(backup, runner=InlineRunner(), clock=SystemClock(), grace_ms=0)
     running = [one, other]
     while running:
         for each in tuple(running):
@@ -476,7 +478,9 @@ def test_a_replacement_that_another_process_has_collected_meanwhile_is_no_damage
     roll_up(backup, count=3)
     run_once(backup)
     collect_now(backup)
-    assert collect(backup, planned, runner=InlineRunner()) == Collected(objects=0, bytes=0, upto=0, is_last=False)
+    assert collect(backup, planned, runner=InlineRunner()) == CollectionResult(
+        objects=0, bytes=0, upto=0, is_last=False
+    )
 
 
 def test_a_plan_that_is_full_is_gone_on_with(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -623,7 +627,7 @@ def test_what_does_not_mend_itself_is_not_read_again_every_few_minutes(
 def let_go(backup: Backup, *ranges: tuple[int, int, int], known: PartitionId = ORDERS) -> None:
     """One commit that lets go of ranges of a partition: start, end, branch."""
     expired = tuple(ExpiredRange(partition_id=known, start=low, end=high, branch=of) for low, high, of in ranges)
-    backup.commit(Changes(expired=expired), base=backup.state(), writer="w")
+    backup.commit(CommitChanges(expired=expired), base=backup.state(), writer="w")
 
 
 def test_what_retention_let_go_is_collected(backup: Backup, store: MemoryStore) -> None:
@@ -667,7 +671,7 @@ def test_what_an_old_history_needs_stays_until_that_lets_it_go_too(backup: Backu
     found = part_segment(parted, at, backup.store)
     parts = {"below": found.below, "above": found.above}
     cut = CutBack(partition_id=ORDERS, at=at, end=80, epoch=0, leader_epoch=1, **parts)
-    backup.commit(Changes(cut_back=(cut,)), base=backup.state(), writer="w")
+    backup.commit(CommitChanges(cut_back=(cut,)), base=backup.state(), writer="w")
     run_once(backup)
     let_go(backup, (0, at, 0))
     run_once(backup)
@@ -694,11 +698,11 @@ def test_a_range_without_batches_on_one_side_of_a_cut_holds_no_pack_back(
     key = made.key.replace(f"{made.start:020}", f"{80:020}")
     made = replace(made, key=key, start=80, end=end, pack=pack, index_key=None, index_hash=None)
     position = replace(backup.state().positions[ORDERS], end=end, last_batch=None)
-    changes = Changes(segments=(made,), positions=(position,))
+    changes = CommitChanges(segments=(made,), positions=(position,))
     backup.commit(changes, base=backup.state(), writer="w")
     parts = part_segment(made, at, store)
     cut = CutBack(partition_id=ORDERS, at=at, end=end, epoch=0, leader_epoch=1, below=parts.below, above=parts.above)
-    backup.commit(Changes(cut_back=(cut,)), base=backup.state(), writer="w")
+    backup.commit(CommitChanges(cut_back=(cut,)), base=backup.state(), writer="w")
     let_go(backup, *([(0, at, 0)] if is_below else [(0, 80, 0), (at, end, 1)]))
     run_once(backup)
     collect_now(backup)
@@ -712,7 +716,7 @@ def test_what_a_compaction_replaced_is_collected_after_what_is_left_was_read(
     old = backup.state().segments[ORDERS][:2]
     left = write_segment(backup.store, backup, ORDERS, 10, 30)
     done = CompactedRange(partition_id=ORDERS, start=0, end=40)
-    changes = Changes(segments=(left,), removed=tuple(each.key for each in old), compacted=(done,))
+    changes = CommitChanges(segments=(left,), removed=tuple(each.key for each in old), compacted=(done,))
     backup.commit(changes, base=backup.state(), writer="w")
     run_once(backup)
     planned = plan_now(backup)

@@ -12,15 +12,15 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import ClocksDiffer, CommitsGone, DamagedCommit, DamagedObject, StoreDenied
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs.seal import Seal, decode_seal
-from offsite.repository.commit import Changes, PartitionId
+from offsite.repository.catalogs.seal import CatalogSeal, decode_seal
+from offsite.repository.commit import CommitChanges, PartitionId
 from offsite.repository.layout import index_key, parse_part_key
-from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans
 from offsite.repository.segments.segment import Segment
 from offsite.services.collect import leftovers_run
 from offsite.services.collect.leftovers_plan import MARGIN_MS, LeftoversPlan
 from offsite.services.collect.leftovers_run import (
-    LeftoversCollected,
+    LeftoversResult,
     collect_leftovers,
     leftover_steps,
     plan_leftovers,
@@ -83,7 +83,7 @@ def plan(backup: Backup, **options: int) -> LeftoversPlan:
     return plan_leftovers(backup, clock=StoreClock(backup), **options)
 
 
-def collect(backup: Backup, planned: LeftoversPlan | None = None) -> LeftoversCollected:
+def collect(backup: Backup, planned: LeftoversPlan | None = None) -> LeftoversResult:
     return collect_leftovers(backup, planned or plan(backup), clock=StoreClock(backup))
 
 
@@ -119,7 +119,7 @@ def test_what_a_killed_run_left_goes_and_every_restore_point_stays(backup: Backu
     assert keys(planned) == wanted
     assert planned.bytes == sum(len(store.objects[key]) for key in wanted)
     assert set(store.objects) > wanted, "a plan deletes nothing"
-    assert collect(backup, planned) == LeftoversCollected(objects=4, bytes=planned.bytes)
+    assert collect(backup, planned) == LeftoversResult(objects=4, bytes=planned.bytes)
     assert not wanted & set(store.objects)
     told = list(audit_reports(backup))
     assert {(each.by, each.kind, each.what) for each in told} == {("leftovers", "object", key) for key in wanted}
@@ -127,15 +127,15 @@ def test_what_a_killed_run_left_goes_and_every_restore_point_stays(backup: Backu
     assert contents(backup) == before
     assert verify_deep(backup, InlineRunner()).ok
     assert find_orphans(backup) == ()
-    assert collect(backup) == LeftoversCollected()
+    assert collect(backup) == LeftoversResult()
 
 
 def test_what_no_complete_commit_has_passed_over_stays_however_old_it_is(backup: Backup, store: MemoryStore) -> None:
     leave(backup)
     pass_time(store, 400 * DAY_MS)
     planned = plan(backup)
-    assert (keys(planned), len(planned.kept)) == (set(), 2), "a run that goes on may still commit it"
-    backup.commit(Changes(incomplete=True), base=backup.state(), writer="goes-on")
+    assert (keys(planned), len(planned.undecided)) == (set(), 2), "a run that goes on may still commit it"
+    backup.commit(CommitChanges(incomplete=True), base=backup.state(), writer="goes-on")
     pass_time(store, 400 * DAY_MS)
     assert keys(plan(backup)) == set(), "nor does a commit say otherwise whose run goes on"
     run_once(backup)
@@ -156,7 +156,7 @@ def test_a_grace_time_below_a_day_is_a_day(backup: Backup, store: MemoryStore) -
     leave(backup)
     pass_time(store, 4 * HOUR_MS)
     run_once(backup)
-    pass_time(store, LEFT_AFTER_MS - 2 * HOUR_MS)
+    pass_time(store, LEFTOVER_AFTER_MS - 2 * HOUR_MS)
     assert len(find_orphans(backup)) == 2
     assert keys(plan(backup, grace_ms=0)) == set()
     pass_time(store, 4 * HOUR_MS)
@@ -169,7 +169,7 @@ def test_what_commits_named_is_never_a_leftover(backup: Backup, store: MemorySto
     run_once(backup)
     first, second = (tuple(backup.state().segments[each]) for each in PARTITIONS[:2])
     roll_ups.roll_up(backup, [first], alone=True)
-    backup.commit(Changes(removed=(second[0].key,)), base=backup.state(), writer="takes-away")
+    backup.commit(CommitChanges(removed=(second[0].key,)), base=backup.state(), writer="takes-away")
     pass_time(store, HOUR_MS)
     run_once(backup)
     pass_time(store, 5 * DAY_MS)
@@ -185,8 +185,8 @@ def test_what_is_committed_after_the_plan_stays(backup: Backup, store: MemorySto
     planned = plan(backup)
     assert segments[0].key in keys(planned)
     store.delete(index_key(segments[0].key))
-    state = backup.commit(Changes(segments=tuple(segments)), base=backup.state(), writer="came-back")
-    backup.commit(Changes(removed=(segments[0].key,)), base=state, writer="takes-away")
+    state = backup.commit(CommitChanges(segments=tuple(segments)), base=backup.state(), writer="came-back")
+    backup.commit(CommitChanges(removed=(segments[0].key,)), base=state, writer="takes-away")
     collect(backup, planned)
     assert segments[0].key in store.objects
 
@@ -203,7 +203,7 @@ def test_what_is_committed_between_two_deletions_stays(
         next(steps)
     back = next(each for each in segments if each.key in store.objects)
     body = store.objects[back.key]
-    backup.commit(Changes(segments=(back,)), base=backup.state(), writer="came-back")
+    backup.commit(CommitChanges(segments=(back,)), base=backup.state(), writer="came-back")
     for _ in steps:
         pass
     assert store.objects.get(back.key) == body
@@ -224,7 +224,7 @@ def test_a_run_that_comes_back_fails_loudly(backup: Backup, store: MemoryStore) 
     base = backup.state()
     collect(backup)
     with pytest.raises(DamagedObject, match="is missing"):
-        backup.commit(Changes(segments=tuple(segments)), base=base, writer="came-back")
+        backup.commit(CommitChanges(segments=tuple(segments)), base=base, writer="came-back")
 
 
 def test_the_body_goes_before_its_index_and_a_pass_may_die_anywhere(backup: Backup, store: MemoryStore) -> None:
@@ -329,7 +329,7 @@ def test_a_part_that_another_catalog_shares_stays(backup: Backup, store: MemoryS
     pass_time(store, 3 * DAY_MS)
     planned = plan(backup)
     assert keys(planned) == {backup.layout.history_key(shared), backup.layout.catalog_key(shared)}
-    assert any(parse_part_key(each.info.key) == shared for each in planned.kept)
+    assert any(parse_part_key(each.info.key) == shared for each in planned.undecided)
 
 
 def named_by_seals(backup: Backup) -> dict[str, set[int]]:
@@ -338,7 +338,7 @@ def named_by_seals(backup: Backup) -> dict[str, set[int]]:
     for seq in backup.catalog.sealed(after=0):
         key = backup.layout.seal_key(seq)
         seal = decode_seal(backup.store.get(key) or b"", key=key, layout=backup.layout)
-        assert isinstance(seal, Seal)
+        assert isinstance(seal, CatalogSeal)
         for ref in (*seal.segments, *(chunk.ref for chunk in seal.history)):
             found.setdefault(ref.key, set()).add(seq)
     return found
@@ -401,4 +401,4 @@ def test_it_pauses_and_sweeps_unfinished_uploads(backup: Backup, store: MemorySt
             break
     assert (done.objects, done.unfinished) == (2, 7)
     assert pauses >= 2
-    assert asked[0] <= store._now_ms - LEFT_AFTER_MS
+    assert asked[0] <= store._now_ms - LEFTOVER_AFTER_MS

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from offsite.copy.backup import BackupReceipt
-from offsite.copy.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition, plan_copy, without
-from offsite.log.chunk import Evidence, Gap, Hole
+from offsite.copy.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition, plan_copy, without_partitions
+from offsite.log.chunk import Gap, GapEvidence, Hole
 from offsite.model.errors import LeaderUnavailable, StoreUnreachable, TopicReplaced
 from offsite.repository.segments.segment import Segment
-from offsite.services.backup.committable import NOT_JOINED, Committable, find_committable
+from offsite.services.backup.committable import SOURCE_TRUNCATED_ID, Committable, find_committable
 from offsite.spark.runner import Done, Failed
 from tests.unit.copy.test_restore_plan import partition, segment
 
@@ -36,7 +36,9 @@ def receipt(
         value=BackupReceipt(
             segments=tuple(segment(partition("a", 0), start, end) for start, end in spans),
             holes=tuple(Hole(**where, start=start, end=end, reason="retention") for start, end in holes),
-            gaps=tuple(Gap(**where, start=start, end=end, evidence=Evidence.BATCH, seen_at=end) for start, end in gaps),
+            gaps=tuple(
+                Gap(**where, start=start, end=end, evidence=GapEvidence.BATCH, seen_at=end) for start, end in gaps
+            ),
         )
     )
 
@@ -144,7 +146,9 @@ def test_a_batch_over_the_border_that_was_read_before_it_was_deleted_is_no_hole(
 
 def test_a_sick_partition_is_listed_and_keeps_its_position() -> None:
     plan = plan_copy([bounds("a"), bounds("b")], {}, slots=1)
-    left = without(plan, [SickPartition(topic="b", partition=0, error=LeaderUnavailable("no leader", hint="look"))])
+    left = without_partitions(
+        plan, [SickPartition(topic="b", partition=0, error=LeaderUnavailable("no leader", hint="look"))]
+    )
     settled = find_committable(left, [copied(task) for task in left.tasks])
     assert [p.partition_id.topic for p in settled.positions] == ["a"]
     assert [(f.topic, f.start, f.error, f.hint) for f in settled.failed] == [("b", -1, "OFF-1503", "look")]
@@ -162,7 +166,7 @@ def test_where_every_partition_is_sick_the_error_itself_is_raised() -> None:
     plan = plan_copy([bounds("a")], {}, slots=1)
     with pytest.raises(LeaderUnavailable):
         find_committable(
-            without(plan, [SickPartition(topic="a", partition=0, error=LeaderUnavailable("no leader"))]), []
+            without_partitions(plan, [SickPartition(topic="a", partition=0, error=LeaderUnavailable("no leader"))]), []
         )
 
 
@@ -177,4 +181,4 @@ def test_ranges_that_two_leaders_served_from_different_logs_are_not_joined() -> 
     ]
     found = find_committable(plan, outcomes)
     assert [each.leader_epochs for each in found.segments] == [(5,)]
-    assert [each.error for each in found.failed] == [NOT_JOINED]
+    assert [each.error for each in found.failed] == [SOURCE_TRUNCATED_ID]

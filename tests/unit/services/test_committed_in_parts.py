@@ -8,23 +8,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from offsite.copy.backup import BackupReceipt
-from offsite.copy.bundle import bundled
+from offsite.copy.bundle import bundle_copies
 from offsite.copy.plan import CopyPlan, CopyTask
 from offsite.log.batch import LastBatch
-from offsite.log.chunk import Evidence, Gap, Hole
+from offsite.log.chunk import Gap, GapEvidence, Hole
 from offsite.log.range import LogRange
 from offsite.model.clock import SystemClock
 from offsite.model.errors import LeaderUnavailable
 from offsite.repository.state import BackupState
-from offsite.services.backup.committable import Committable, Outcome, find_committable
-from offsite.services.backup.copy_pass import CommitEvery, CopyPass
-from offsite.services.backup.whole_pass import WholePass
+from offsite.services.backup.committable import BackupOutcome, Committable, find_committable
+from offsite.services.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.services.backup.whole_pass import PassSummary
 from offsite.spark.runner import Done, Failed
 from tests.unit.copy.test_restore_plan import partition, segment
 from tests.unit.services.test_committable import bounds
 
 TASKS, STEP = 5, 8
-NEVER = CommitEvery(bytes=1 << 60, segments=1 << 60, seconds=1e9)
+NEVER = CommitThresholds(bytes=1 << 60, segments=1 << 60, seconds=1e9)
 
 
 def plan() -> CopyPlan:
@@ -61,7 +61,7 @@ def outcomes_of(draw: st.DrawFn, number: int) -> Done[BackupReceipt] | Failed:
             case "h":
                 holes.append(Hole(**where, start=at, end=end, reason="retention"))
             case "g":
-                gaps.append(Gap(**where, start=at, end=end, evidence=Evidence.BATCH, seen_at=end))
+                gaps.append(Gap(**where, start=at, end=end, evidence=GapEvidence.BATCH, seen_at=end))
             case _:
                 end = at if draw(st.integers(0, 3)) else end  # mostly nothing is missing
         at = max(end, at + (end == at and draw(st.booleans())))
@@ -73,7 +73,7 @@ def outcomes_of(draw: st.DrawFn, number: int) -> Done[BackupReceipt] | Failed:
 class Again:
     """Looks at all that has ended, each time, and knows what it has committed by keys and values."""
 
-    outcomes: list[Outcome] = field(default_factory=lambda: [None] * len(PLAN.tasks))
+    outcomes: list[BackupOutcome] = field(default_factory=lambda: [None] * len(PLAN.tasks))
     committed: list[Committable] = field(default_factory=list)
 
     def new(self) -> Committable:
@@ -86,8 +86,8 @@ class Again:
             segments=tuple(each for each in found.segments if each.key not in keys),
             holes=tuple(each for each in found.holes if each not in holes),
             gaps=tuple(each for each in found.gaps if each not in gaps),
-            reached={},
-            settled=(),
+            progress={},
+            completed_tasks=(),
         )
 
 
@@ -97,16 +97,16 @@ def test_parts_are_what_looking_at_everything_again_finds(data: st.DataObject) -
     found = [data.draw(outcomes_of(number)) for number in range(len(PLAN.tasks))]
     assume(any(isinstance(each, Done) for each in found))  # else the error itself is raised
     order = data.draw(st.permutations(range(len(found))))
-    made, again, wholes = list[Committable](), Again(), list[WholePass]()
+    made, again, wholes = list[Committable](), Again(), list[PassSummary]()
 
-    def commit(new: Committable, base: BackupState, whole: WholePass | None) -> BackupState:
-        made.append(replace(new, reached={}, settled=()))
+    def commit(new: Committable, base: BackupState, whole: PassSummary | None) -> BackupState:
+        made.append(replace(new, progress={}, completed_tasks=()))
         wholes.extend([whole] if whole is not None else [])
         return base
 
-    bundles = bundled(PLAN.tasks, slots=1, packed_from=1000)
+    bundles = bundle_copies(PLAN.tasks, slots=1, packed_from=1000)
     base = BackupState(backup="b")
-    copying = CopyPass(copy=PLAN, bundles=bundles, base=base, commit=commit, every=NEVER, clock=SystemClock())
+    copying = CopyPass(copy=PLAN, bundles=bundles, base=base, commit=commit, thresholds=NEVER, clock=SystemClock())
     for number in order:
         again.outcomes[number] = found[number]
         outcome = found[number]
@@ -132,11 +132,11 @@ def test_parts_are_what_looking_at_everything_again_finds(data: st.DataObject) -
 def test_a_range_of_which_a_part_is_committed_is_looked_at_again() -> None:
     """What lies between was not accounted for; another range tells of it."""
     written = [replace(segment(partition("a", 0), start, end), key=str(start)) for start, end in ((8, 12), (14, 16))]
-    gap = Gap(topic="a", partition=0, start=12, end=2 * STEP + 1, evidence=Evidence.BATCH, seen_at=2 * STEP + 1)
-    outcomes: list[Outcome] = [None] * len(PLAN.tasks)
+    gap = Gap(topic="a", partition=0, start=12, end=2 * STEP + 1, evidence=GapEvidence.BATCH, seen_at=2 * STEP + 1)
+    outcomes: list[BackupOutcome] = [None] * len(PLAN.tasks)
     outcomes[0] = Done(value=BackupReceipt(segments=tuple(written), holes=()))
     first = find_committable(PLAN, outcomes)
-    assert ([each.key for each in first.segments], first.settled) == (["8"], ())
+    assert ([each.key for each in first.segments], first.completed_tasks) == (["8"], ())
     outcomes[2] = Done(value=BackupReceipt(segments=(), holes=(), gaps=(gap,)))
-    second = find_committable(PLAN, outcomes, first.reached)
-    assert ([each.key for each in second.segments], second.settled) == (["8", "14"], (0, 2))
+    second = find_committable(PLAN, outcomes, first.progress)
+    assert ([each.key for each in second.segments], second.completed_tasks) == (["8", "14"], (0, 2))

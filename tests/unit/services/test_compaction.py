@@ -21,7 +21,7 @@ from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Checkpoint, CutBack, Position, RecordedHole
+from offsite.repository.commit import Checkpoint, CommitChanges, CutBack, Position, RecordedHole
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.repository.segments.part import part_segment
@@ -30,8 +30,8 @@ from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
-from offsite.services.compaction.run import Compacted, compact
-from offsite.services.compare.left_out import compacted_one
+from offsite.services.compaction.run import CompactionResult, compact
+from offsite.services.compare.left_out import leave_out_as_compacted
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.verify.run import verify_deep
 from offsite.table.latest import by_partition, latest_arrow
@@ -74,7 +74,7 @@ def backup(store: MemoryStore) -> Backup:
     return new_backup(store)  # type: ignore[arg-type]
 
 
-def compacted(backup: Backup, request: CompactionRequest = ALWAYS) -> Compacted:
+def compacted(backup: Backup, request: CompactionRequest = ALWAYS) -> CompactionResult:
     return compact(backup, plan_compaction(backup, request), runner=InlineRunner())
 
 
@@ -83,7 +83,7 @@ def test_each_kept_point_keeps_the_latest_of_each_key(
     backup: Backup, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": rng.choice((1, 2000, 1 << 30))})
+    monkeypatch.setattr(regions.make_parts, "__kwdefaults__", {"part_bytes": rng.choice((1, 2000, 1 << 30))})
     log = CompactedLog(rng)
     shape = compacted_shape(rng.choice(("compact", "compact,delete")), delete_retention_ms="0")
     ends: dict[int, int] = {}
@@ -208,7 +208,7 @@ def test_a_step_takes_some_of_what_is_due_and_one_region_at_least(backup: Backup
     log = grown(backup)
     base = backup.state()
     hole = RecordedHole(partition_id=TOPIC, start=log.end, end=log.end + 1, reason="retention")
-    backup.commit(Changes(holes=(hole,)), base=base, writer="hole")
+    backup.commit(CommitChanges(holes=(hole,)), base=base, writer="hole")
     log.end += 1
     commit_log(backup, log.grow(20), log.end, compacted_shape())
     forget(backup, [1, 2, 3, 4, 5])
@@ -372,7 +372,7 @@ def test_what_would_hardly_become_smaller_is_not_written_again_and_not_looked_at
     assert list(state.compacted.values()) == [((0, 30),)]
     with pytest.raises(NoSuchRestorePoint, match="cannot be told for certain"):
         found(backup, before={TOPIC.topic_partition: 10})
-    assert "may hold less" in str(compacted_one(next(iter(state.topics.values()))))
+    assert "may hold less" in str(leave_out_as_compacted(next(iter(state.topics.values()))))
 
 
 def test_what_was_replaced_is_collected(backup: Backup, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +416,7 @@ def test_a_moment_inside_of_what_was_compacted_is_refused(backup: Backup) -> Non
 @pytest.mark.parametrize("seed", range(6))
 def test_a_moment_that_is_not_refused_is_exact(backup: Backup, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": rng.choice((1, 1000, 1 << 30))})
+    monkeypatch.setattr(regions.make_parts, "__kwdefaults__", {"part_bytes": rng.choice((1, 1000, 1 << 30))})
     log = CompactedLog(rng)
     ends: dict[int, int] = {}
     for _ in range(6):
@@ -442,7 +442,7 @@ def test_a_moment_in_front_of_what_replaced_a_record_is_refused(
     backup: Backup, monkeypatch: pytest.MonkeyPatch, at_ms: int
 ) -> None:
     """By a broker's times whole segments are later, and leave the point: what replaced the record is in one of them."""
-    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": 1})
+    monkeypatch.setattr(regions.make_parts, "__kwdefaults__", {"part_bytes": 1})
     written = ((b"k", 0), (b"m", 1), (b"k", 100))
     records = [
         Record(n, FIRST_TIME_MS + after, 1, key, b"v" * (200 - 50 * n)) for n, (key, after) in enumerate(written)
@@ -480,7 +480,7 @@ def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:
     taken = Checkpoint(id=1, taken_at_ms=1, ends=((TOPIC, middle + 3),))
     position = Position(partition_id=TOPIC, log_start=0, end=log.end, leader_epoch=3)
     segments = tuple(segments_of(backup, data, middle, log.end, 2))
-    backup.commit(Changes(segments=segments, positions=(position,), checkpoint=taken), base=base, writer="w")
+    backup.commit(CommitChanges(segments=segments, positions=(position,), checkpoint=taken), base=base, writer="w")
     forget(backup, [1])
     (region,) = plan_compaction(backup, ALWAYS).regions
     assert region.cuts == (middle + 3,)
@@ -556,4 +556,4 @@ def cut_back(backup: Backup, at: int, end: int) -> None:
     found = part_segment(over, at, backup.store) if over else None
     parts = {"below": found.below, "above": found.above} if found else {}
     cut = CutBack(partition_id=TOPIC, at=at, end=end, epoch=3, leader_epoch=4, **parts)
-    backup.commit(Changes(cut_back=(cut,)), base=backup.state(), writer="cut")
+    backup.commit(CommitChanges(cut_back=(cut,)), base=backup.state(), writer="cut")

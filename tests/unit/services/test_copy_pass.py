@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from offsite.copy.backup import BackupReceipt
-from offsite.copy.bundle import bundled
+from offsite.copy.bundle import bundle_copies
 from offsite.copy.plan import TASK_BYTES_MAX, PartitionBounds, plan_copy
 from offsite.model.errors import KafkaUnreachable, SparkFailed, StoreUnreachable
 from offsite.repository.state import BackupState
 from offsite.services.backup import copy_pass
 from offsite.services.backup.committable import Committable, find_committable
-from offsite.services.backup.copy_pass import CommitEvery, CopyPass
-from offsite.services.backup.run import Ended, carry_out, make_backup
+from offsite.services.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.services.backup.run import PassResult, carry_out, make_backup
 from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
 from offsite.spark.runner import Done, Failed
@@ -27,7 +27,7 @@ from tests.inline_runner import InlineRunner
 from tests.unit.copy.test_restore_plan import partition as of_partition
 from tests.unit.copy.test_restore_plan import segment
 
-AT_ONCE = CommitEvery(bytes=1, times_longer=0)
+AT_ONCE = CommitThresholds(bytes=1, times_longer=0)
 
 
 @dataclass
@@ -64,7 +64,9 @@ def three(site: Site) -> Site:
     return site
 
 
-def run(site: Site, *topics: str, runner: Any = None, every: CommitEvery | None = None, **options: Any) -> Ended:
+def run(
+    site: Site, *topics: str, runner: Any = None, every: CommitThresholds | None = None, **options: Any
+) -> PassResult:
     plan, runner = site.plan_backup(*topics), runner or InlineRunner()
     return carry_out(
         plan,
@@ -72,7 +74,7 @@ def run(site: Site, *topics: str, runner: Any = None, every: CommitEvery | None 
         repository=site.repository,
         kafka=site.source.config,
         runner=runner,
-        every=every,
+        thresholds=every,
         **options,
     )
 
@@ -100,7 +102,7 @@ def test_a_short_run_makes_one_commit(three: Site) -> None:
 
 
 def test_time_is_a_reason_too(three: Site) -> None:
-    ended = run(three, "orders", every=CommitEvery(seconds=0, times_longer=0))
+    ended = run(three, "orders", every=CommitThresholds(seconds=0, times_longer=0))
     assert ended.result is not None
     assert ended.result.commits == 4
 
@@ -124,10 +126,10 @@ def test_commits_for_which_much_is_searched_are_few(three: Site, monkeypatch: py
 
     copying = CopyPass(
         copy=copy,
-        bundles=bundled(copy.tasks, slots=1, packed_from=1000),
+        bundles=bundle_copies(copy.tasks, slots=1, packed_from=1000),
         base=three.plan_backup("orders").base,
         commit=commit,
-        every=CommitEvery(bytes=1),
+        thresholds=CommitThresholds(bytes=1),
         clock=clock,
     )
     for index, task in enumerate(copy.tasks):

@@ -12,7 +12,7 @@ from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedCommit, SourceTruncated
 from offsite.repository import catalog
-from offsite.repository.commit import Changes, PartitionId
+from offsite.repository.commit import CommitChanges, PartitionId
 from offsite.repository.fold import fold
 from offsite.repository.leftovers import find_orphans
 from offsite.repository.segments.reader import SegmentReader
@@ -253,7 +253,7 @@ def test_no_segment_may_be_merged_over_a_cut(site: Site) -> None:
     merged = write_segment(site.repository.store, site.backup, known, 0, 3)
     keys = tuple(segment.key for segment in state.segments[known])
     with pytest.raises(DamagedCommit, match="lies over the cut at 2"):
-        site.backup.commit(Changes(segments=(merged,), removed=keys), base=state, writer="w")
+        site.backup.commit(CommitChanges(segments=(merged,), removed=keys), base=state, writer="w")
 
 
 def test_offsets_of_the_old_history_are_kept_in_a_restore_that_preserves_them(site: Site) -> None:

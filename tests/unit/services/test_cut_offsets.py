@@ -3,7 +3,7 @@ from __future__ import annotations
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CutGroup
-from offsite.services.groups.cut_offsets import as_of_cut
+from offsite.services.groups.cut_offsets import apply_cut_offsets
 
 ORDERS = TopicOffsets.of(
     "orders", [CommittedOffset(0, 10, 3, "mine"), CommittedOffset(1, 20, 3, "mine")], topic_id="id"
@@ -23,7 +23,9 @@ def _rows(group: GroupOffsets) -> list[tuple[str, str, CommittedOffset]]:
 
 
 def test_offsets_of_the_cut_take_the_place_of_the_commits_own() -> None:
-    found = as_of_cut(GROUPS, [_entry("pay", 1, 15), _entry("pay", 2, 0), _entry("new", 0, 4, topic="a", topic_id="")])
+    found = apply_cut_offsets(
+        GROUPS, [_entry("pay", 1, 15), _entry("pay", 2, 0), _entry("new", 0, 4, topic="a", topic_id="")]
+    )
     assert list(found) == ["new", "pay"]
     assert _rows(found["pay"]) == [
         ("orders", "id", CommittedOffset(0, 10, 3, "mine")),
@@ -35,7 +37,9 @@ def test_offsets_of_the_cut_take_the_place_of_the_commits_own() -> None:
 
 
 def test_an_offset_brings_the_metadata_of_its_own_commit() -> None:
-    found = as_of_cut(GROUPS, [_entry("pay", 0, 10, metadata="stream time 7"), _entry("pay", 1, 15, metadata="at-15")])
+    found = apply_cut_offsets(
+        GROUPS, [_entry("pay", 0, 10, metadata="stream time 7"), _entry("pay", 1, 15, metadata="at-15")]
+    )
     assert _rows(found["pay"]) == [
         ("orders", "id", CommittedOffset(0, 10, metadata="stream time 7")),
         ("orders", "id", CommittedOffset(1, 15, metadata="at-15")),
@@ -43,16 +47,16 @@ def test_an_offset_brings_the_metadata_of_its_own_commit() -> None:
 
 
 def test_offsets_without_an_entry_stay_as_they_are() -> None:
-    found = as_of_cut(GROUPS, [_entry("pay", 1, 15)])
+    found = apply_cut_offsets(GROUPS, [_entry("pay", 1, 15)])
     assert _rows(found["pay"])[0] == ("orders", "id", CommittedOffset(0, 10, 3, "mine"))
 
 
 def test_a_group_without_any_offset_is_gone() -> None:
-    assert as_of_cut(GROUPS, [_entry("pay", 0, -1), _entry("pay", 1, -1), _entry("other", 0, -1)]) == {}
+    assert apply_cut_offsets(GROUPS, [_entry("pay", 0, -1), _entry("pay", 1, -1), _entry("other", 0, -1)]) == {}
 
 
 def test_other_incarnations_keep_theirs() -> None:
-    found = as_of_cut(GROUPS, [_entry("pay", 0, 1, topic_id="other")])
+    found = apply_cut_offsets(GROUPS, [_entry("pay", 0, 1, topic_id="other")])
     assert [(topic_id, row.offset) for _, topic_id, row in _rows(found["pay"])] == [
         ("id", 10),
         ("id", 20),

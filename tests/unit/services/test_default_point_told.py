@@ -9,14 +9,14 @@ from rich.console import Console
 
 from offsite.cli.commands.repository import _render_detail
 from offsite.model.time import format_time
-from offsite.operator.decide.wanted import Place
+from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.services.overview.contents import show_backup
-from offsite.services.overview.newest_commit import told_commits
+from offsite.services.overview.newest_commit import describe_new_commits
 from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
@@ -67,19 +67,21 @@ def test_show_says_where_a_restore_goes_without_a_commit(backup: Backup) -> None
 
 
 def test_a_declared_backup_is_restorable_to_where_a_restore_goes(backup: Backup) -> None:
-    found = RepositoryFacts().of(Place(account="", repository=""), backup.store, "b")
+    found = RepositoryFacts().read(RepositoryPlace(account="", repository=""), backup.store, "b")
     assert (found.latest_commit, found.is_whole) == (CUT, True)
 
 
 def test_a_run_that_was_stopped_says_what_its_last_commit_is(backup: Backup) -> None:
     state = backup.state()
-    assert told_commits(_repository(backup), "b", since=0) == (
+    assert describe_new_commits(_repository(backup), "b", since=0) == (
         f"3 commits, the newest is commit {NEWEST} of {format_time(state.committed_at_ms)}, made amid a run, without a "
         f"consistent cut: a restore goes to commit {CUT}, which has one"
     )
-    assert told_commits(_repository(backup), "b", since=NEWEST) == "no commit was made"
-    assert told_commits(_repository(backup), "elsewhere", since=0) == "no commit was made"
+    assert describe_new_commits(_repository(backup), "b", since=NEWEST) == "no commit was made"
+    assert describe_new_commits(_repository(backup), "elsewhere", since=0) == "no commit was made"
     commit_cut(backup, CommitCut())
-    assert told_commits(_repository(backup), "b", since=NEWEST).endswith(", with its consistent cut")
-    backup.commit(Changes(), base=run_once(backup), writer="w")
-    assert told_commits(_repository(backup), "b", since=NEWEST).startswith("3 commits, the newest is commit 6 of ")
+    assert describe_new_commits(_repository(backup), "b", since=NEWEST).endswith(", with its consistent cut")
+    backup.commit(CommitChanges(), base=run_once(backup), writer="w")
+    assert describe_new_commits(_repository(backup), "b", since=NEWEST).startswith(
+        "3 commits, the newest is commit 6 of "
+    )

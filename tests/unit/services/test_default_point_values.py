@@ -8,9 +8,9 @@ import pytest
 
 from offsite.copy.point_cut import default_point
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Pin
+from offsite.repository.commit import CommitChanges, Pin
 from offsite.repository.snapshots.commit_cut import CommitCut
-from offsite.services.cut.former_cut import FormerCut
+from offsite.services.cut.former_cut import PreviousCut
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
 from tests.cuts import commit_amid, commit_cut
@@ -54,7 +54,7 @@ def test_exactly_once_groups_are_remembered_over_a_commit_without_a_cut(backup: 
     run_once(backup)
     commit_cut(backup, CommitCut(exactly_once=("payers",)))
     amid = commit_amid(backup)
-    assert FormerCut().exactly_once(backup, amid) == {"payers"}
+    assert PreviousCut().exactly_once(backup, amid) == {"payers"}
 
 
 def test_a_pin_three_hours_later_has_at_most_three_hours_more(backup: Backup, clock: StoreClock) -> None:
@@ -63,7 +63,7 @@ def test_a_pin_three_hours_later_has_at_most_three_hours_more(backup: Backup, cl
     clock.now_ms += 1200
     amid = commit_amid(backup)
     clock.now_ms += 3 * HOUR_MS
-    backup.commit(Changes(pinned=(Pin(seq=amid.seq, reason="keep"),)), base=backup.state(), writer="pin")
+    backup.commit(CommitChanges(pinned=(Pin(seq=amid.seq, reason="keep"),)), base=backup.state(), writer="pin")
     newer = default_point(backup.store, backup.sound_state()).newer
     assert newer is not None
     assert "has up to 3 h 00 min more" in str(newer)

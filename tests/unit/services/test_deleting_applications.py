@@ -9,7 +9,7 @@ import pytest
 from offsite.model.errors import KafkaUnreachable, StoreDenied
 from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.repository.commit import CONSUMED
-from offsite.services.backup.planned import plan_backup, planning_again
+from offsite.services.backup.planned import make_replan, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
 from offsite.services.overview.status import read_status
@@ -175,7 +175,7 @@ def test_an_error_between_both_passes_leaves_no_alarm_for_ever(site: Site) -> No
         raise KafkaUnreachable("down for a moment")
 
     with pytest.raises(KafkaUnreachable):
-        run_backup(plan, repository=site.repository, kafka=site.source.config, runner=InlineRunner(), again=again)
+        run_backup(plan, repository=site.repository, kafka=site.source.config, runner=InlineRunner(), replan=again)
     assert site.backup.sound_state().incomplete, "the early commit"
     site.back_up()
     assert not problems(site)
@@ -311,7 +311,7 @@ def test_the_hint_after_a_refusal_sends_nobody_else_back(site: Site) -> None:
 
 def test_a_declared_topic_is_caught_as_well(site: Site) -> None:
     """With --groups of a pattern no hole is called consumed: then each run needs two passes, and no checkpoint ends."""
-    from offsite.services.backup.planned import _emptied_lately, find_known
+    from offsite.services.backup.planned import _emptied_lately, open_existing_backup
 
     site.source.make_topic("work", retention_ms="-1")
     site.source.write("work", VALUES)
@@ -332,7 +332,7 @@ def test_a_declared_topic_is_caught_as_well(site: Site) -> None:
     back_up()
     state = site.backup.sound_state()
     assert [hole.reason for hole in state.holes] == ["declared"]
-    assert _emptied_lately(find_known(site.repository, BACKUP))
+    assert _emptied_lately(open_existing_backup(site.repository, BACKUP))
 
 
 def test_a_stopped_run_counts_its_commits_where_a_cut_is_of_a_newer_version(
@@ -340,7 +340,7 @@ def test_a_stopped_run_counts_its_commits_where_a_cut_is_of_a_newer_version(
 ) -> None:
     from offsite.copy import point_cut
     from offsite.model.errors import FormatTooNew
-    from offsite.services.overview.newest_commit import told_commits
+    from offsite.services.overview.newest_commit import describe_new_commits
 
     site.source.make_topic("work", retention_ms="-1")
     site.source.write("work", VALUES)
@@ -350,7 +350,7 @@ def test_a_stopped_run_counts_its_commits_where_a_cut_is_of_a_newer_version(
         raise FormatTooNew("cuts/…: format 9")
 
     monkeypatch.setattr(point_cut, "get_commit_cut", newer)
-    assert told_commits(site.repository, BACKUP, since=0) != "no commit was made"
+    assert describe_new_commits(site.repository, BACKUP, since=0) != "no commit was made"
 
 
 def test_groups_apply_without_a_restore_refuses_the_same(site: Site) -> None:
@@ -415,8 +415,8 @@ def test_a_topic_made_anew_is_told_as_deleted_also_by_a_run_of_two_passes(site: 
     site.source.commit_group("g", "work", [15])
     delete(site, 15)
     request = BackupRequest(backup=BACKUP, selection=None)
-    again = planning_again(site.repository, site.source.admin, request, slots=2)
-    result = run_backup(plan, repository=site.repository, kafka=site.source.config, runner=InlineRunner(), again=again)
+    again = make_replan(site.repository, site.source.admin, request, slots=2)
+    result = run_backup(plan, repository=site.repository, kafka=site.source.config, runner=InlineRunner(), replan=again)
     assert result.commits == 2
     others = [shape for shape in site.backup.sound_state().topics.values() if shape.topic == "other"]
     assert [shape.is_deleted for shape in others] == [True, False]

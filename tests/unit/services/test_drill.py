@@ -116,7 +116,7 @@ def test_a_made_up_record_does_not_take_away_the_topics_of_a_drill_under_way(sit
     begun = site.plan_restore(rename=[f"orders={name}"])
     store, layout = site.backup.store, begun.layout
     put_record(store, layout, begun.record)
-    other = replace(ProcessIdentity.mine(), host="elsewhere")
+    other = replace(ProcessIdentity.current(), host="elsewhere")
     LeaseTerms(store=store, lease=layout.lease).claim(other, "word", take_over=False)
     site.target.make_topic(name)
     forged = replace(begun.record, restore="20991231-000000-0123abcd")

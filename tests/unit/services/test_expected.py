@@ -7,7 +7,7 @@ from dataclasses import replace
 from offsite.copy.chain import PartitionChain
 from offsite.log.range import LogRange, TopicPartition
 from offsite.repository.commit import PartitionId
-from offsite.services.compare.expected import Check, ExpectedBounds, ExpectedTopic, Extent, checks
+from offsite.services.compare.expected import BackupExtent, ExpectedBounds, ExpectedTopic, PartitionCheck, plan_checks
 from tests.unit.copy.test_restore_plan import segment
 
 SOURCE = PartitionId(topic="orders", topic_id="id-1", partition=0)
@@ -15,7 +15,7 @@ TARGET = TopicPartition(topic="orders", partition=0)
 HOLE = LogRange(topic="orders", partition=0, start=40, end=60)
 
 
-def topic(extent: Extent | None, *segments: tuple[int, int]) -> ExpectedTopic:
+def topic(extent: BackupExtent | None, *segments: tuple[int, int]) -> ExpectedTopic:
     """The very topic that was backed up, with one partition."""
     held = tuple(segment(SOURCE, start, end) for start, end in segments)
     end = extent.end if extent is not None else max(end for _, end in segments)
@@ -33,35 +33,35 @@ def topic(extent: Extent | None, *segments: tuple[int, int]) -> ExpectedTopic:
     )
 
 
-def check(expected: ExpectedTopic, start: int, end: int, *, exact: bool = False) -> Check:
-    (found,) = checks(expected, {TARGET: ExpectedBounds(start=start, end=end)}, exact=exact)
+def check(expected: ExpectedTopic, start: int, end: int, *, exact: bool = False) -> PartitionCheck:
+    (found,) = plan_checks(expected, {TARGET: ExpectedBounds(start=start, end=end)}, exact=exact)
     return found
 
 
 def test_all_below_the_committed_position_is_compared_and_only_the_rest_was_written_since() -> None:
-    found = check(topic(Extent(start=0, end=100), (0, 90)), 0, 134)
+    found = check(topic(BackupExtent(start=0, end=100), (0, 90)), 0, 134)
     assert found.task is not None
     assert (found.target.start, found.target.end, found.task.bounded) == (0, 100, True)
     assert found.later_offsets(-1) == 34
-    assert check(topic(Extent(start=0, end=100), (0, 90)), 0, 100).later_offsets(-1) == 0
+    assert check(topic(BackupExtent(start=0, end=100), (0, 90)), 0, 100).later_offsets(-1) == 0
 
 
 def test_a_log_that_ends_below_the_position_is_truncated() -> None:
-    found = check(topic(Extent(start=0, end=100), (0, 90)), 0, 95)
+    found = check(topic(BackupExtent(start=0, end=100), (0, 90)), 0, 95)
     assert (found.truncated, found.later_offsets(-1)) == ("its log ends at 95, the backup holds up to 100", 0)
     assert found.task is not None
     assert not found.task.goes_on
 
 
 def test_a_partition_that_is_empty_in_the_backup_is_looked_at_up_to_its_position() -> None:
-    found = check(topic(Extent(start=0, end=50)), 0, 80)
+    found = check(topic(BackupExtent(start=0, end=50)), 0, 80)
     assert found.task is not None
     assert (len(found.target), found.task.bounded, found.later_offsets(-1)) == (50, True, 30)
-    assert check(topic(Extent(start=0, end=0)), 0, 80).task is None
+    assert check(topic(BackupExtent(start=0, end=0)), 0, 80).task is None
 
 
 def test_recorded_holes_are_passed_over_and_counted_as_far_as_they_are_compared() -> None:
-    expected = topic(Extent(start=0, end=100, holes=(HOLE,)), (0, 40), (60, 100))
+    expected = topic(BackupExtent(start=0, end=100, holes=(HOLE,)), (0, 40), (60, 100))
     found = check(expected, 0, 100)
     assert found.task is not None
     assert (found.task.holes, found.hole_offsets) == ((HOLE,), 20)
@@ -70,7 +70,7 @@ def test_recorded_holes_are_passed_over_and_counted_as_far_as_they_are_compared(
 
 
 def test_what_the_cluster_deleted_is_neither_read_from_the_backup_nor_more_than_that_held() -> None:
-    expected = topic(Extent(start=0, end=100), (0, 50), (50, 100))
+    expected = topic(BackupExtent(start=0, end=100), (0, 50), (50, 100))
     found = check(expected, 70, 200)
     assert found.task is not None
     assert [each.start for each in found.task.partition.segments] == [50]
@@ -80,7 +80,7 @@ def test_what_the_cluster_deleted_is_neither_read_from_the_backup_nor_more_than_
 
 
 def test_a_log_whose_start_went_back_is_compared_from_where_its_backup_began() -> None:
-    found = check(topic(Extent(start=30, end=100), (30, 100)), 0, 100)
+    found = check(topic(BackupExtent(start=30, end=100), (30, 100)), 0, 100)
     assert (found.target.start, found.target.end) == (30, 100)
 
 
@@ -92,10 +92,10 @@ def test_a_copy_without_the_offsets_is_compared_to_its_end() -> None:
 
 
 def test_exactly_means_the_whole_log() -> None:
-    found = check(topic(Extent(start=0, end=100), (0, 90)), 0, 134, exact=True)
+    found = check(topic(BackupExtent(start=0, end=100), (0, 90)), 0, 134, exact=True)
     assert (found.target.start, found.target.end) == (0, 134)
 
 
 def test_a_partition_without_bounds_is_left_to_others() -> None:
-    expected = replace(topic(Extent(start=0, end=100), (0, 90)), partitions=2)
-    assert len(list(checks(expected, {TARGET: ExpectedBounds(start=0, end=100)}, exact=False))) == 1
+    expected = replace(topic(BackupExtent(start=0, end=100), (0, 90)), partitions=2)
+    assert len(list(plan_checks(expected, {TARGET: ExpectedBounds(start=0, end=100)}, exact=False))) == 1

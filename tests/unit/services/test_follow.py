@@ -16,7 +16,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, CompactedRange
+from offsite.repository.commit import CommitChanges, CompactedRange
 from offsite.repository.state import BackupState
 from offsite.services.backup import roll_up
 from offsite.services.backup.planned import plan_backup
@@ -24,7 +24,7 @@ from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
 from offsite.services.follow import follower
 from offsite.services.follow.compacting import Compacting
-from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
+from offsite.services.follow.follower import HEARTBEAT_S, Follower, FollowSettings, Round
 from offsite.services.follow.tidying import Tidying
 from offsite.services.outages import Outage, Outages
 from offsite.services.retention.pins import pin_point, unpin_point
@@ -66,7 +66,7 @@ def follow(
     rounds: list[Round] = []
     told: list[Outage | None] = []
     clock = parts.get("clock") or Script(*steps)
-    following = Follow(
+    following = FollowSettings(
         repository=parts.get("repository", site.repository),
         cluster=site.source.connected,
         runner=parts.get("runner", InlineRunner()),
@@ -233,13 +233,13 @@ def take_pin_off(site: Site) -> None:
 
 def retain(site: Site) -> None:
     head = site.backup.state()
-    site.backup.commit(Changes(forgotten=((1, 2),)), base=head, writer="w")
+    site.backup.commit(CommitChanges(forgotten=((1, 2),)), base=head, writer="w")
 
 
 def compact(site: Site) -> None:
     head = site.backup.state()
     ranges = (CompactedRange(partition_id=next(iter(head.positions)), start=0, end=1),)
-    site.backup.commit(Changes(compacted=ranges), base=head, writer="w")
+    site.backup.commit(CommitChanges(compacted=ranges), base=head, writer="w")
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_upkeep_that_was_first_is_told_as_what_it_is(
     """It comes between the plan of a round and its commit."""
     plan = follower.plan_backup
 
-    def plan_and_lose(*arguments: Any, known: Any, **options: Any) -> Any:
-        found = plan(*arguments, known=known, **options)
-        if known is not None and not lost:
+    def plan_and_lose(*arguments: Any, opened: Any, **options: Any) -> Any:
+        found = plan(*arguments, opened=opened, **options)
+        if opened is not None and not lost:
             lost.append(True)
             made(orders)
         return found

@@ -13,7 +13,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.selections.selection import parse_selection
 from offsite.services.backup.request import BackupRequest
-from offsite.services.follow.follower import Follow, Follower
+from offsite.services.follow.follower import Follower, FollowSettings
 from offsite.services.follow.watch import FollowWatch
 from offsite.services.monitor.store_requests import StoreRequests, counted
 from offsite.services.monitor.view import FollowState, FollowView, TopicView
@@ -55,7 +55,7 @@ def watched(site: Site, *steps: Callable[[], object], requests: StoreRequests | 
         show=shown.append,
         store_requests=requests,
     )
-    following = Follow(
+    following = FollowSettings(
         repository=site.repository,
         cluster=site.source.connected,
         runner=InlineRunner(),

@@ -17,7 +17,7 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets, get_targets, put_record, put_targets
-from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, put_aside
+from offsite.repository.restores.topic_settings import SetAsideSettings, TargetTopicSettings, put_aside
 from offsite.services.overview.status import read_status
 from offsite.services.retention.plan import points_in_use
 from tests.fake_cluster.site import Site
@@ -40,7 +40,7 @@ def backed_up(site: Site) -> Site:
 
 def forge(site: Site, **changed: object) -> RestoreRecord:
     """A record of the very request that the next restore will ask for, with a topic that is there."""
-    harm = TopicSettings(
+    harm = TargetTopicSettings(
         topic="precious", create=False, partitions=1, replication_factor=1, at_end=(("retention.ms", "1"),)
     )
     planned = site.plan_restore()
@@ -126,7 +126,7 @@ def test_originals_that_a_stranger_wrote_down_are_not_given_to_topics(backed_up:
     """Another unfinished restore says what the topic had before: it is believed where this machine wrote that."""
     site = backed_up
     site.target.make_topic("orders", **{"retention.ms": "-1"})
-    aside = TopicAside(topic="orders", meanwhile=(("retention.ms", "-1"),), originals=(("retention.ms", "1"),))
+    aside = SetAsideSettings(topic="orders", meanwhile=(("retention.ms", "-1"),), originals=(("retention.ms", "1"),))
     record = forge(site, settings=(), request=(("selection", "orders"),), created=())
     put_aside(site.backup.store, layout_of(site, record), (aside,))
     (told,) = [note for note in read_status(site.repository).backups[0].notes if FORGED in note]
@@ -152,7 +152,7 @@ def test_it_ends_restores_while_a_process_has_it_in_hand(backed_up: Site) -> Non
     """Then it may write into the same topics, and nobody knows."""
     store, layout = backed_up.backup.store, RestoreLayout(backup=backed_up.backup.layout, restore="x")
     store.put_if_absent(layout.record_key, b"junk")
-    other = replace(ProcessIdentity.mine(), host="elsewhere")
+    other = replace(ProcessIdentity.current(), host="elsewhere")
     claim = LeaseTerms(store=store, lease=layout.lease).claim(other, "word", take_over=False)
     with pytest.raises(RestoreRunning, match="restore x"):
         backed_up.restore()

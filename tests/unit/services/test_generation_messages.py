@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from offsite.model.errors import BadOption
 from offsite.repository.generations.entry import Instance
-from offsite.services.generations.decision import Send, Told
+from offsite.services.generations.decision import Announcement, Send
 from offsite.services.generations.message import (
     CANONICAL_SCHEMA,
     FINGERPRINT,
+    CoordinationMessage,
     Event,
-    Message,
     crc_64_avro,
     decode_message,
     encode_message,
 )
 from offsite.services.generations.messages_told import Addresses
-from offsite.services.generations.options import GivenGenerations, parse_generations, read_properties
+from offsite.services.generations.options import GenerationInput, parse_generations, read_properties
 
 SCHEMA = {
     "namespace": "ch.tbd.kafka.backuprestore.model.avro",
@@ -41,7 +41,7 @@ SCHEMA = {
     ],
 }
 MESSAGES = st.builds(
-    Message,
+    CoordinationMessage,
     event=st.sampled_from(list(Event)),
     connector=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40),
     topic=st.from_regex(r"[a-z]{1,20}", fullmatch=True),
@@ -60,7 +60,7 @@ def test_the_fingerprint_is_that_of_the_published_schema() -> None:
 
 
 @given(MESSAGES)
-def test_it_is_read_by_others_and_by_us(message: Message) -> None:
+def test_it_is_read_by_others_and_by_us(message: CoordinationMessage) -> None:
     data = encode_message(message)
     assert data[:10] == b"\xc3\x01" + FINGERPRINT
     assert fastavro.schemaless_reader(io.BytesIO(data[10:]), SCHEMA, None) == {
@@ -77,7 +77,7 @@ def test_it_is_read_by_others_and_by_us(message: Message) -> None:
 
 
 @given(MESSAGES, st.data())
-def test_a_cut_or_altered_message_is_none_or_another_one(message: Message, data: st.DataObject) -> None:
+def test_a_cut_or_altered_message_is_none_or_another_one(message: CoordinationMessage, data: st.DataObject) -> None:
     encoded = bytearray(encode_message(message))
     assert decode_message(message.key, bytes(encoded[: data.draw(st.integers(0, len(encoded) - 1))])) is None
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= data.draw(st.integers(1, 255))
@@ -96,7 +96,9 @@ def test_one_message_for_each_number_of_a_partition() -> None:
     sent = list(Addresses(name="pair", fallback="*").messages(send, held))
     assert [(each.topic, each.partition, each.offset) for each in sent] == [("a", 0, 4), ("b", 1, 9), ("a", 2, 0)]
     assert {each.connector for each in sent} == {"pair-passivate"}
-    assert Told(event=Event.ACTIVATE, to=Instance.B, at_ms=5) == Told(event=send.event, to=send.to, at_ms=sent[0].at_ms)
+    assert Announcement(event=Event.ACTIVATE, to=Instance.B, at_ms=5) == Announcement(
+        event=send.event, to=send.to, at_ms=sent[0].at_ms
+    )
 
 
 def test_the_properties_of_the_tool(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_the_properties_of_the_tool(tmp_path: Path) -> None:
         "name=customers-passivate\ntopics=customers\ncompacted.log.backup.length.days=1.5\n"
         "compacted.log.backup.initial.status=PASSIVATE\ns3.bucket.name=b\n"
     )
-    request = parse_generations(GivenGenerations(), {}, path)
+    request = parse_generations(GenerationInput(), {}, path)
     assert (request.name, request.instance, request.is_first, request.length_ms) == (
         "customers",
         Instance.B,
@@ -114,7 +116,7 @@ def test_the_properties_of_the_tool(tmp_path: Path) -> None:
     )
     assert request.backup.selection is not None
     assert request.backup.selection.include == ("customers",)
-    given = GivenGenerations(name="other", instance=Instance.A, length="2h", first=True)
+    given = GenerationInput(name="other", instance=Instance.A, length="2h", first=True)
     request = parse_generations(given, {"topics": ["orders"]}, path)
     assert (request.name, request.instance, request.is_first, request.length_ms) == (
         "other",
@@ -144,4 +146,4 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, told: str) -> N
     path = tmp_path / "connector.properties"
     path.write_text(text)
     with pytest.raises(BadOption, match=told):
-        parse_generations(GivenGenerations(), {}, path)
+        parse_generations(GenerationInput(), {}, path)

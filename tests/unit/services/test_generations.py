@@ -25,9 +25,9 @@ from offsite.model.errors import (
     StoreFull,
 )
 from offsite.model.selections.selection import parse_selection
-from offsite.repository.commit import LIVE, Changes, ExpiredRange
-from offsite.repository.generations.entry import Entry, Instance, Kind
-from offsite.repository.generations.generation_set import GenerationSet, Phase
+from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
+from offsite.repository.generations.entry import GenerationEntry, GenerationEntryKind, Instance
+from offsite.repository.generations.generation_set import GenerationPhase, GenerationSet
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.restores.layout import RestoreLayout
@@ -41,9 +41,9 @@ from offsite.services.generations.assembly import Workshop, open_instance
 from offsite.services.generations.backup_target import BackupTarget
 from offsite.services.generations.coordination import CoordinationTopic
 from offsite.services.generations.decision import Rest
-from offsite.services.generations.instance import Happened, RunningInstance
-from offsite.services.generations.message import TOPIC, Event, Message, decode_message, encode_message
-from offsite.services.generations.removals import Removal
+from offsite.services.generations.instance import CompletedEffect, RunningInstance
+from offsite.services.generations.message import TOPIC, CoordinationMessage, Event, decode_message, encode_message
+from offsite.services.generations.removals import GenerationRemoval
 from offsite.services.generations.report import line_of
 from offsite.services.generations.request import GenerationsRequest
 from offsite.services.generations.status import (
@@ -53,7 +53,7 @@ from offsite.services.generations.status import (
     report_sets,
     restores_elsewhere,
 )
-from offsite.services.heads import SeenHead
+from offsite.services.heads import RememberedHead
 from offsite.services.outages import Outages
 from offsite.services.overview.status import read_status
 from offsite.services.restore.options import RestoreWords, parse_restore
@@ -103,7 +103,7 @@ class Pair:
             clock=self.clock,
             collect_after_s=24 * 3600,
             on_round=lambda _: None,
-            on_happened=lambda _: None,
+            on_effect=lambda _: None,
         )
         return open_instance(request, workshop)
 
@@ -251,7 +251,7 @@ def test_what_came_back_goes_with_a_line_of_its_own(pair: Pair, monkeypatch: pyt
     assert told[1:] == [("pair.gen-1", "it came back after it was removed", 5)]
 
 
-def removals_of(pair: Pair) -> tuple[Removal, ...]:
+def removals_of(pair: Pair) -> tuple[GenerationRemoval, ...]:
     (found,) = report_sets(pair.site.repository)
     return found.removals
 
@@ -296,7 +296,7 @@ def test_a_strangers_message_changes_nothing(pair: Pair) -> None:
     b.step()
     for event, to in ((Event.PASSIVATE, "pair-activate"), (Event.ACTIVATE, "pair-passivate")):
         for partition in range(2):
-            message = Message(
+            message = CoordinationMessage(
                 event=event,
                 connector=to,
                 topic="customers",
@@ -318,15 +318,15 @@ def test_a_ledger_alone_removes_no_generation(pair: Pair) -> None:
     a.step()
     store = pair.site.repository.store
     for kind, instance_, generation in (
-        (Kind.JOINED, Instance.B, 0),
-        (Kind.ASKED, Instance.A, 1),
-        (Kind.BEGUN, Instance.B, 2),
-        (Kind.SWITCHED, Instance.B, 2),
-        (Kind.SEALED, Instance.B, 1),
-        (Kind.REMOVING, Instance.A, 1),
+        (GenerationEntryKind.JOINED, Instance.B, 0),
+        (GenerationEntryKind.ASKED, Instance.A, 1),
+        (GenerationEntryKind.BEGUN, Instance.B, 2),
+        (GenerationEntryKind.SWITCHED, Instance.B, 2),
+        (GenerationEntryKind.SEALED, Instance.B, 1),
+        (GenerationEntryKind.REMOVING, Instance.A, 1),
     ):
         state = pair.state
-        entry = Entry(
+        entry = GenerationEntry(
             seq=state.seq + 1,
             previous=state.head,
             kind=kind,
@@ -410,7 +410,7 @@ def test_a_generation_that_alone_holds_a_deleted_topic_stays(pair: Pair) -> None
         a.step()
         b.step()
     assert pair.phases() == ["sealed", "complete"]
-    assert pair.state.generations[0].phase is Phase.SEALED
+    assert pair.state.generations[0].phase is GenerationPhase.SEALED
 
 
 def test_a_deleted_topic_goes_with_its_generation_when_somebody_agrees(pair: Pair) -> None:
@@ -452,8 +452,8 @@ def test_what_a_forged_commit_let_go_of_a_generation_is_compared_all_the_same(pa
         ExpiredRange(partition_id=known, start=0, end=listed.read()[-1].end, branch=LIVE)
         for known, listed in base.segments.items()
     )
-    older.commit(Changes(expired=expired), base=base, writer="forged")
-    a._with.target.held = lambda _: {}  # type: ignore[method-assign]  # but for the comparison of ends
+    older.commit(CommitChanges(expired=expired), base=base, writer="forged")
+    a._with.target.ends = lambda _: {}  # type: ignore[method-assign]  # but for the comparison of ends
     for _ in range(3):
         a.step()
         b.step()
@@ -469,7 +469,7 @@ def test_a_pin_that_a_stranger_took_off_a_generation_holds(pair: Pair) -> None:
     pin_point(older, older.state().seq, reason="legal hold")
     until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
     base = older.state()
-    older.commit(Changes(unpinned=(base.pins[0].seq,)), base=base, writer="forged")
+    older.commit(CommitChanges(unpinned=(base.pins[0].seq,)), base=base, writer="forged")
     for _ in range(3):
         effect = a.step()
         b.step()
@@ -491,9 +491,9 @@ def test_a_forged_removal_takes_no_generation_away(pair: Pair, tmp_path: Path, *
     del pair.site.source.topics["old"]
     until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
     ledger = Ledger(store=pair.site.repository.store, layout=SetLayout(name="pair"))
-    for kind in (Kind.REMOVING, Kind.REMOVED):
+    for kind in (GenerationEntryKind.REMOVING, GenerationEntryKind.REMOVED):
         state = ledger.read()
-        entry = Entry(
+        entry = GenerationEntry(
             seq=state.seq + 1,
             previous=state.head,
             kind=kind,
@@ -505,7 +505,7 @@ def test_a_forged_removal_takes_no_generation_away(pair: Pair, tmp_path: Path, *
         assert ledger.append(entry, to=state) is not None
     a._sweep()
     assert a._with.target.is_there(1)
-    assert a._with.target.held(1)
+    assert a._with.target.ends(1)
 
 
 def test_a_forged_release_makes_nobody_take_over(pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -562,7 +562,7 @@ def test_what_hinders_the_cycle_does_not_hinder_the_backup(pair: Pair, monkeypat
     until(pair, lambda: bool(pair.state.asked_ms), a)
     pair.site.source.write("customers", [b"4"])
     hindered = KafkaNotAuthorized(f"may not read {TOPIC}")
-    monkeypatch.setattr(CoordinationTopic, "told", lambda *_: raised(hindered))
+    monkeypatch.setattr(CoordinationTopic, "announcements", lambda *_: raised(hindered))
     with pytest.raises(KafkaNotAuthorized):
         a.step()
     assert pair.restored() == [b"1", b"2", b"3", b"4"]
@@ -623,7 +623,7 @@ def test_no_alarm_about_a_generation_that_was_removed(pair: Pair) -> None:
     """Also on a machine that saw it, and did not remove it."""
     a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
     a.step()
-    seen = SeenHead(repository=pair.site.repository, backup="pair.gen-1")
+    seen = RememberedHead(repository=pair.site.repository, backup="pair.gen-1")
     head = seen.get()
     assert head is not None
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
@@ -688,7 +688,7 @@ def test_the_instance_says_why_it_does_not_take_over(pair: Pair, caplog: pytest.
     a.step()
     empty(pair)
     until(pair, lambda: pair.phases() == ["complete", "filling"], a, b)
-    line = line_of(Happened(effect=b.step(), state=pair.state))
+    line = line_of(CompletedEffect(effect=b.step(), state=pair.state))
     assert line is not None
     assert line.text.startswith("generation 2 is read, and does not take over: generation 2 lacks customers/0: 1 key")
     assert "its log starts at 3 by now: somebody, or its retention, has emptied it" in line.text

@@ -11,10 +11,17 @@ import pytest
 
 from offsite.model.errors import DamagedObject
 from offsite.repository.generations import generation_set, ledger
-from offsite.repository.generations.entry import Entry, Instance, Kind, StoredEntry, encode_entry, entry_hash
-from offsite.repository.generations.generation_set import GenerationSet, Phase
+from offsite.repository.generations.entry import (
+    GenerationEntry,
+    GenerationEntryKind,
+    Instance,
+    StoredEntry,
+    encode_entry,
+    entry_hash,
+)
+from offsite.repository.generations.generation_set import GenerationPhase, GenerationSet
 from offsite.services.generations import decision, instance, removals
-from offsite.services.generations.decision import Append, Facts, Me, Remove
+from offsite.services.generations.decision import AppendEntry, GenerationFacts, InstanceView, RemoveGeneration
 from offsite.services.generations.message import Event
 from tests.generations import world
 from tests.generations.judge import BrokenPromise
@@ -59,9 +66,9 @@ def guard_before_the_log_is_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def ledger_is_overwritten(patch: pytest.MonkeyPatch) -> None:
-    def append(self: ledger.Ledger, entry: Entry, *, to: GenerationSet) -> GenerationSet:
+    def append(self: ledger.Ledger, entry: GenerationEntry, *, to: GenerationSet) -> GenerationSet:
         data = encode_entry(entry)
-        state = generation_set.after(to, StoredEntry(entry=entry, hash=entry_hash(data)))
+        state = generation_set.apply_entry(to, StoredEntry(entry=entry, hash=entry_hash(data)))
         self.store.delete(self.layout.entry_key(entry.seq))
         self.store.put_if_absent(self.layout.entry_key(entry.seq), data)
         return state
@@ -72,8 +79,8 @@ def ledger_is_overwritten(patch: pytest.MonkeyPatch) -> None:
 def removed_before_it_is_entered(patch: pytest.MonkeyPatch) -> None:
     right = instance.RunningInstance._append
 
-    def append(self: Any, effect: Append) -> None:
-        if effect.kind is Kind.REMOVING:
+    def append(self: Any, effect: AppendEntry) -> None:
+        if effect.kind is GenerationEntryKind.REMOVING:
             self._with.target.remove(effect.generation, lambda _: None)
         right(self, effect)
 
@@ -83,14 +90,14 @@ def removed_before_it_is_entered(patch: pytest.MonkeyPatch) -> None:
 def removed_because_a_message_says_so(patch: pytest.MonkeyPatch) -> None:
     right = decision.decide
 
-    def decide(state: GenerationSet, me: Me, facts: Facts) -> Any:
+    def decide(state: GenerationSet, me: InstanceView, facts: GenerationFacts) -> Any:
         effect, active = right(state, me, facts), state.active_generation
-        told = facts.told or ()
-        if active is not None and active.instance is me.instance and active.phase is Phase.COMPLETE:
-            if facts.told is None:
-                return decision.Look()
+        told = facts.announcements or ()
+        if active is not None and active.instance is me.instance and active.phase is GenerationPhase.COMPLETE:
+            if facts.announcements is None:
+                return decision.ReadTopic()
             if any(each.to is me.instance and each.event is Event.PASSIVATE for each in told):
-                return Remove(generation=active.number)
+                return RemoveGeneration(generation=active.number)
         return effect
 
     patch.setattr(instance, "decide", decide)

@@ -11,7 +11,7 @@ from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffse
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.selections.rename import parse_renames
-from offsite.services.groups.missing_records import HeldRecords
+from offsite.services.groups.missing_records import AvailableRecords
 from offsite.services.groups.plan import GroupPlan, OffsetMove, plan_groups
 from offsite.services.groups.translation import SameOffsets, translate
 
@@ -31,7 +31,7 @@ class Shifted:
     """Source offsets of partition N are N lower on the target; maps are counted as they are read."""
 
     read: int = 0
-    held: HeldRecords | None = None
+    available: AvailableRecords | None = None
 
     def target(self, topic: str) -> str | None:
         return None if topic == "absent" else f"{topic}-back"

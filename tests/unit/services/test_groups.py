@@ -27,7 +27,7 @@ from offsite.services.groups.report import report_groups, show_groups
 from offsite.services.groups.restore_groups import restore_groups
 from offsite.services.groups.restored_offsets import map_offset
 from offsite.services.groups.run import (
-    GroupsApplied,
+    AppliedGroups,
     GroupsRequest,
     PlannedGroups,
     apply_groups,
@@ -57,7 +57,7 @@ def planned(site: Site, **request: Any) -> PlannedGroups:
     return prepare_groups(site.backup, site.target.admin, GroupsRequest(**request))
 
 
-def applied(site: Site, **request: Any) -> GroupsApplied:
+def applied(site: Site, **request: Any) -> AppliedGroups:
     return apply_groups(planned(site, **request), site.target.admin)
 
 

@@ -14,7 +14,7 @@ from offsite.kafka.groups.committed_offsets import FetchedGroups
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, TopicIncarnation, TopicShape
+from offsite.repository.commit import CommitChanges, TopicIncarnation, TopicShape
 from offsite.repository.repository import Repository
 from offsite.services.groups.snapshots import save_groups
 from offsite.services.groups.source import GroupsAsOf, groups_as_of
@@ -69,7 +69,9 @@ class World:
         fetched = FetchedGroups(groups=_groups(table), failed=())
         key, _ = save_groups(backup, base, fetched, shapes, patterns=ALL_GROUPS)
         marked = [replace(_shape(each), deleted_ms=backup.store.now_ms()) for each in deleted]
-        changes = Changes(topics=(*shapes, *sorted(marked, key=lambda each: each.topic_id)), groups=key, accounted=True)
+        changes = CommitChanges(
+            topics=(*shapes, *sorted(marked, key=lambda each: each.topic_id)), groups=key, accounted=True
+        )
         backup.commit(changes, base=base, writer=f"writer-{base.seq}")
 
     def expected(self, commit: int) -> dict[Pair, int]:

@@ -22,21 +22,21 @@ from offsite.model.errors import DamagedObject, LeaderUnavailable, NoSuchRestore
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.model.time import format_time
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import find_record, get_targets, put_record, put_targets
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, get_commit_cut, put_commit_cut
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot, put_group_snapshot
 from offsite.services.archives.export_job import open_target
 from offsite.services.archives.export_plan import ExportRequest, plan_export
-from offsite.services.collect.leftovers_plan import planned_leftovers
+from offsite.services.collect.leftovers_plan import leftovers_plan_steps
 from offsite.services.groups import snapshots
 from offsite.services.groups.report import report_groups, show_groups
-from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+from offsite.services.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
 from offsite.services.groups.snapshots import read_groups, save_groups
 from offsite.services.groups.source import GoneSince
 from offsite.services.restore.plan_report import report_plan
-from offsite.services.steps import ended
+from offsite.services.steps import run_to_end
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.site import Site
 from tests.unit.log.test_group_records import key, value
@@ -81,7 +81,7 @@ def deleted_beside_a_living_group(site: Site) -> Site:
     return site
 
 
-def applied(site: Site, *, to: FakeCluster | None = None, **request: Any) -> GroupsApplied:
+def applied(site: Site, *, to: FakeCluster | None = None, **request: Any) -> AppliedGroups:
     admin = (to or site.target).admin
     return apply_groups(prepare_groups(site.backup, admin, GroupsRequest(**request)), admin)
 
@@ -151,10 +151,10 @@ def test_groups_are_known_however_much_later_and_whatever_retention_lets_go(begu
         site.source.commit_group("shipping", "users", [6 + number])
         site.back_up()
     head = site.backup.state()
-    site.backup.commit(head.carried_over(Changes(forgotten=((1, 5),))), base=head, writer="retention")
+    site.backup.commit(head.carry_over(CommitChanges(forgotten=((1, 5),))), base=head, writer="retention")
     state = site.backup.state()
     assert [line.seq for line in state.history] == [5, 6]
-    plan = ended(planned_leftovers(site.backup, clock=SystemClock(), grace_ms=-(10**9)))
+    plan = run_to_end(leftovers_plan_steps(site.backup, clock=SystemClock(), grace_ms=-(10**9)))
     assert not [each for each in plan.objects if each.kind == "groups"]
     result = site.restore(topics=["orders"], groups=["all"])
     assert site.target.committed("billing", "orders") == {0: 3}
@@ -168,7 +168,7 @@ def test_a_mark_that_no_time_leads_to_is_found_by_what_commits_say(begun: Site) 
     head = site.backup.state()
     (shape,) = (shape for shape in head.topics.values() if shape.is_deleted)
     state = site.backup.commit(
-        head.carried_over(Changes(topics=(replace(shape, deleted_ms=1),))), base=head, writer="strange"
+        head.carry_over(CommitChanges(topics=(replace(shape, deleted_ms=1),))), base=head, writer="strange"
     )
     assert state.seq == 3
     assert [each.commit for each in show_groups(site.backup, groups=ALL_GROUPS).earlier] == [1]
@@ -264,7 +264,7 @@ def _cut(site: Site) -> CommitCut:
 def _commit_cut(site: Site, cut: CommitCut) -> None:
     head = site.backup.state()
     ref = put_commit_cut(site.backup.store, head, cut)
-    site.backup.commit(head.carried_over(Changes(cut=ref, accounted=True)), base=head, writer="cut")
+    site.backup.commit(head.carry_over(CommitChanges(cut=ref, accounted=True)), base=head, writer="cut")
 
 
 def test_a_time_after_the_deletion_has_them_as_well(begun: Site) -> None:
@@ -328,7 +328,7 @@ def test_a_group_that_no_commit_with_a_cut_knew_is_taken_from_the_last_that_did(
     head = backup.state()
     site.source.commit_group("late", "orders", [2])
     key, _ = save_groups(backup, head, read_groups(site.source.admin.groups, ALL_GROUPS), head.topics.values())
-    backup.commit(head.carried_over(Changes(groups=key, accounted=True)), base=head, writer="amid a run")
+    backup.commit(head.carry_over(CommitChanges(groups=key, accounted=True)), base=head, writer="amid a run")
     del site.source.groups["late"]
     site.back_up()
     assert [each.group for each in show_groups(backup, groups=ALL_GROUPS).gone] == ["late"]
@@ -544,7 +544,7 @@ def test_a_stranger_who_says_that_groups_are_gone_stops_nobody(begun: Site, sinc
     groups = site.backup.store, site.backup.layout
     assert head.groups is not None
     key = put_group_snapshot(*groups, 2, get_group_snapshot(site.backup.store, head.groups), [forged])
-    site.backup.commit(head.carried_over(Changes(groups=key, accounted=True)), base=head, writer="forged")
+    site.backup.commit(head.carry_over(CommitChanges(groups=key, accounted=True)), base=head, writer="forged")
     result = site.restore(topics=["orders"], groups=["forged", "billing"], commit=2).groups
     assert result is not None
     assert result.offsets_set == 1

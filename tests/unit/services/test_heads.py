@@ -13,7 +13,7 @@ from offsite.model.errors import BadOption, CommitsGone
 from offsite.model.head import Head, parse_head
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.heads import SeenHead, check_to_read, head_of, memory_folder, missing
+from offsite.services.heads import RememberedHead, check_to_read, head_of, memory_folder, why_missing
 from offsite.services.overview.status import read_status
 from offsite.services.records.find import RecordsRequest, plan_records
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -41,8 +41,8 @@ def backup(store: PosixStore) -> Backup:
 
 
 @pytest.fixture
-def seen(store: PosixStore, backup: Backup) -> SeenHead:
-    return SeenHead(repository=Repository.open(store), backup="b")
+def seen(store: PosixStore, backup: Backup) -> RememberedHead:
+    return RememberedHead(repository=Repository.open(store), backup="b")
 
 
 def put_back(store: PosixStore, backup: Backup, *, to: int) -> None:
@@ -62,16 +62,16 @@ def test_what_is_no_head_is_refused(text: str) -> None:
         parse_head(text)
 
 
-def test_a_head_stays_part_of_what_grows_from_it(backup: Backup, seen: SeenHead) -> None:
+def test_a_head_stays_part_of_what_grows_from_it(backup: Backup, seen: RememberedHead) -> None:
     kept = head_of(backup.state())
     seen.check(backup, backup.state())
     run_once(backup)
-    assert missing(backup, backup.state(), kept) == ""
+    assert why_missing(backup, backup.state(), kept) == ""
     seen.check(backup, backup.state())
     assert seen.get() == head_of(backup.state())
 
 
-def test_a_store_that_was_put_back_is_noticed(store: PosixStore, backup: Backup, seen: SeenHead) -> None:
+def test_a_store_that_was_put_back_is_noticed(store: PosixStore, backup: Backup, seen: RememberedHead) -> None:
     seen.check(backup, backup.state())
     put_back(store, backup, to=2)
     with pytest.raises(CommitsGone, match=r"commit 4 .* was there and is gone: its newest is 2"):
@@ -81,7 +81,7 @@ def test_a_store_that_was_put_back_is_noticed(store: PosixStore, backup: Backup,
     seen.check(backup, backup.state())
 
 
-def test_a_history_that_went_on_another_way_is_noticed(store: PosixStore, backup: Backup, seen: SeenHead) -> None:
+def test_a_history_that_went_on_another_way_is_noticed(store: PosixStore, backup: Backup, seen: RememberedHead) -> None:
     seen.check(backup, backup.state())
     put_back(store, backup, to=3)
     for _ in range(3):
@@ -90,21 +90,21 @@ def test_a_history_that_went_on_another_way_is_noticed(store: PosixStore, backup
         seen.check(backup, backup.state())
 
 
-def test_a_damaged_commit_is_not_said_to_be_gone(store: PosixStore, backup: Backup, seen: SeenHead) -> None:
+def test_a_damaged_commit_is_not_said_to_be_gone(store: PosixStore, backup: Backup, seen: RememberedHead) -> None:
     seen.check(backup, backup.state())
     (store.root / backup.layout.commit_key(4)).write_bytes(b"garbage")
     assert seen.problem(backup, backup.sound_state()) == ""
     assert seen.get() == Head(commit=4, hash=seen.get().hash)  # type: ignore[union-attr]
 
 
-def test_a_commit_made_since_the_state_was_read_is_not_gone(backup: Backup, seen: SeenHead) -> None:
+def test_a_commit_made_since_the_state_was_read_is_not_gone(backup: Backup, seen: RememberedHead) -> None:
     before = backup.state()
     run_once(backup)
     seen.remember(head_of(backup.state()))
     assert seen.problem(backup, before) == ""
 
 
-def test_a_backup_that_is_gone_as_a_whole_is_noticed(backup: Backup, seen: SeenHead) -> None:
+def test_a_backup_that_is_gone_as_a_whole_is_noticed(backup: Backup, seen: RememberedHead) -> None:
     seen.check_absent()
     seen.check(backup, backup.state())
     with pytest.raises(CommitsGone, match="is gone"):
@@ -112,7 +112,7 @@ def test_a_backup_that_is_gone_as_a_whole_is_noticed(backup: Backup, seen: SeenH
 
 
 def test_the_status_tells_of_a_backup_that_is_gone_as_a_whole(
-    store: PosixStore, backup: Backup, seen: SeenHead
+    store: PosixStore, backup: Backup, seen: RememberedHead
 ) -> None:
     seen.check(backup, backup.state())
     assert len(read_status(seen.repository).backups) == 1
@@ -125,22 +125,26 @@ def test_the_status_tells_of_a_backup_that_is_gone_as_a_whole(
     assert read_status(seen.repository).backups == ()
 
 
-def test_nothing_is_remembered_of_a_backup_without_commits(store: PosixStore, backup: Backup, seen: SeenHead) -> None:
+def test_nothing_is_remembered_of_a_backup_without_commits(
+    store: PosixStore, backup: Backup, seen: RememberedHead
+) -> None:
     seen.check(backup, backup.state())
     seen.remember(Head(commit=0, hash=""))
     assert seen.get() is None
     seen.check(backup, backup.state())
 
 
-def test_another_place_is_another_memory(tmp_path: Path, store: PosixStore, backup: Backup, seen: SeenHead) -> None:
+def test_another_place_is_another_memory(
+    tmp_path: Path, store: PosixStore, backup: Backup, seen: RememberedHead
+) -> None:
     seen.check(backup, backup.state())
     (tmp_path / "copy").symlink_to(store.root)
     copy = Repository.open(open_folder(tmp_path / "copy"))
-    assert SeenHead(repository=copy, backup="b").get() is None or copy.store.url == store.url
+    assert RememberedHead(repository=copy, backup="b").get() is None or copy.store.url == store.url
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"format":9}', b"\xff" * 100])
-def test_a_memory_that_cannot_be_read_is_none(states: Path, backup: Backup, seen: SeenHead, data: bytes) -> None:
+def test_a_memory_that_cannot_be_read_is_none(states: Path, backup: Backup, seen: RememberedHead, data: bytes) -> None:
     seen.check(backup, backup.state())
     (file,) = (path for path in states.rglob("*") if path.is_file())
     file.write_bytes(data)
@@ -150,7 +154,7 @@ def test_a_memory_that_cannot_be_read_is_none(states: Path, backup: Backup, seen
 
 
 def test_a_memory_is_kept_from_others_and_missed_by_nobody(
-    states: Path, backup: Backup, seen: SeenHead, monkeypatch: pytest.MonkeyPatch
+    states: Path, backup: Backup, seen: RememberedHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen.check(backup, backup.state())
     assert {path.stat().st_mode & 0o077 for path in (states / "offsite").rglob("*")} == {0}
@@ -160,7 +164,7 @@ def test_a_memory_is_kept_from_others_and_missed_by_nobody(
 
 
 @pytest.fixture
-def rolled_back(store: PosixStore, backup: Backup, seen: SeenHead) -> Backup:
+def rolled_back(store: PosixStore, backup: Backup, seen: RememberedHead) -> Backup:
     """Seen with four commits, and put back to two."""
     seen.check(backup, backup.state())
     put_back(store, backup, to=2)
@@ -168,7 +172,7 @@ def rolled_back(store: PosixStore, backup: Backup, seen: SeenHead) -> Backup:
 
 
 def test_nothing_is_read_out_of_a_store_that_was_put_back_unless_that_is_accepted(
-    rolled_back: Backup, seen: SeenHead
+    rolled_back: Backup, seen: RememberedHead
 ) -> None:
     for point, expected in ((PointRequest(), CommitsGone), (PointRequest(accept_rollback=True), None)):
         with pytest.raises(expected) if expected else nullcontext():

@@ -9,11 +9,11 @@ import pytest
 
 from offsite.model.errors import DamagedObject
 from offsite.repository import catalog
-from offsite.repository.commit import Changes, Pin
-from offsite.repository.history import History
+from offsite.repository.commit import CommitChanges, Pin
+from offsite.repository.history import CommitHistory
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.services.collect.agreement import InForce
-from offsite.services.collect.run import Collected, collect, plan_collection
+from offsite.services.collect.agreement import RetentionInForce
+from offsite.services.collect.run import CollectionResult, collect, plan_collection
 from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import RetentionPolicy
@@ -36,8 +36,8 @@ def made() -> Retained:
     return twenty_days()
 
 
-def collect_now(made: Retained, policy: RetentionPolicy = LONG) -> Collected:
-    plan = plan_collection(made.backup, clock=made.clock, grace_ms=0, in_force=InForce(policy=policy))
+def collect_now(made: Retained, policy: RetentionPolicy = LONG) -> CollectionResult:
+    plan = plan_collection(made.backup, clock=made.clock, grace_ms=0, in_force=RetentionInForce(policy=policy))
     return collect(made.backup, plan, runner=InlineRunner())
 
 
@@ -52,8 +52,8 @@ def test_a_forged_catalog_lets_nothing_go(made: Retained, *, is_collected_first:
     if is_collected_first:
         collect_now(made)
     before, head = objects(made), made.backup.state()
-    forged = replace(head, history=History(head.history.between(head.seq, head.seq)))
-    made.note(made.backup.commit(Changes(seal=True), base=forged, writer="forged"))
+    forged = replace(head, history=CommitHistory(head.history.between(head.seq, head.seq)))
+    made.note(made.backup.commit(CommitChanges(seal=True), base=forged, writer="forged"))
     go_on(made)
     apply(made)
     go_on(made)
@@ -80,8 +80,10 @@ def test_a_strangers_line_of_the_audit_hides_no_other(made: Retained) -> None:
     assert collect_now(made, WEEK).objects > 0
 
 
-@pytest.mark.parametrize("changes", [Changes(unpinned=(3,)), Changes(pinned=(Pin(seq=3, reason="law", until_ms=1),))])
-def test_a_pin_that_a_stranger_took_off_keeps_the_data(made: Retained, changes: Changes) -> None:
+@pytest.mark.parametrize(
+    "changes", [CommitChanges(unpinned=(3,)), CommitChanges(pinned=(Pin(seq=3, reason="law", until_ms=1),))]
+)
+def test_a_pin_that_a_stranger_took_off_keeps_the_data(made: Retained, changes: CommitChanges) -> None:
     """The backup's own retention lets the point go then."""
     made.note(pin_point(made.backup, 3, reason="law"))
     pinned = made.restored(3)

@@ -10,7 +10,7 @@ import pytest
 
 from offsite.archives.formats import ReadOptions
 from offsite.model.errors import UnfitArchive
-from offsite.repository.commit import Changes, RecordedHole
+from offsite.repository.commit import CommitChanges, RecordedHole
 from offsite.services.archives.inspection import open_source
 from offsite.services.archives.run_import import ImportRequest, ImportResult, plan_import, run_import
 from tests.fake_cluster.site import Site
@@ -79,6 +79,6 @@ def test_what_was_let_go_says_nothing_of_the_archive(site: Site, tmp_path: Path)
     (known,) = state.positions
     oldest = next(iter(state.all_segments()))
     hole = RecordedHole(partition_id=known, start=0, end=10, reason="removed")
-    backup.commit(Changes(removed=(oldest.key,), holes=(hole,)), base=state, writer="somebody")
+    backup.commit(CommitChanges(removed=(oldest.key,), holes=(hole,)), base=state, writer="somebody")
     lines(tmp_path, 20, 30)
     assert bring_in(site, tmp_path).records == 10

@@ -21,7 +21,7 @@ from offsite.repository.snapshots.verify_record import VerifyRecord, last_verify
 from offsite.services.monitor.repository_view import read_repository_view
 from offsite.services.overview.last_checks import CheckMemory, LastChecks, read_last_checks, remember_check
 from offsite.services.overview.status import BackupStatus, read_status
-from offsite.services.overview.status_page import told_checks
+from offsite.services.overview.status_page import describe_checks
 from offsite.services.verify.run import verify_quick
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
@@ -267,7 +267,7 @@ def test_what_this_installation_did_not_check_is_claimed_and_clears_nothing(back
     seen = read_repository_view(backup, backup.state(), now_ms=backup.store.now_ms())
     assert (seen.verified_ms, seen.damaged, seen.drilled_ms) == ({"deep": mine.verified_at_ms}, 1, -1)
     assert (seen.claimed_ms, seen.claimed_drill_ms) == ({"deep": forged.verified_at_ms}, 1_767_398_410_000)
-    shown = dict(told_checks(found.checks))
+    shown = dict(describe_checks(found.checks))
     assert shown["Last deep check"].endswith("DAMAGE")
     assert "not made here" in shown["Claimed deep check"]
     assert shown["Last proven by a drill"] == "never here"

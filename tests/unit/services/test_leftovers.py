@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.repository.backup import Backup
-from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
@@ -37,7 +37,7 @@ def leave(store: PosixStore) -> Backup:
         put_record(store, layout, record(name, target))
     store.put_if_absent(f"backups/unborn/topics/t/partition=0/t+0-{1:020}-0123abcd.log", b"12345")
     for path in store.root.rglob("*"):
-        then_s = path.stat().st_mtime - 2 * LEFT_AFTER_MS / 1000
+        then_s = path.stat().st_mtime - 2 * LEFTOVER_AFTER_MS / 1000
         os.utime(path, (then_s, then_s))
     return backup
 

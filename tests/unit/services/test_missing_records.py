@@ -7,7 +7,7 @@ from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.repository.commit import CONSUMED, PartitionId, Position, RecordedHole
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, decode_cut, encode_cut
 from offsite.repository.state import BackupState
-from offsite.services.groups.missing_records import HeldRecords, held_records
+from offsite.services.groups.missing_records import AvailableRecords, find_available_records
 from offsite.services.groups.plan import GroupPlan, plan_groups
 from offsite.services.groups.translation import translate
 
@@ -17,8 +17,8 @@ WORK = PartitionId(topic="work", topic_id="id", partition=0)
 class Restored:
     """`work` with its offsets from 100 to 200."""
 
-    def __init__(self, held: HeldRecords | None) -> None:
-        self.held = held
+    def __init__(self, available: AvailableRecords | None) -> None:
+        self.available = available
 
     def target(self, topic: str) -> str | None:
         return topic
@@ -41,7 +41,7 @@ def hole(end: int) -> RecordedHole:
     return RecordedHole(partition_id=WORK, start=0, end=end, reason=CONSUMED)
 
 
-def plan(held: HeldRecords | None, **offsets: int) -> GroupPlan:
+def plan(held: AvailableRecords | None, **offsets: int) -> GroupPlan:
     groups = {
         name: GroupOffsets(group=name, topics=(TopicOffsets.of("work", [CommittedOffset(0, at)], topic_id="id"),))
         for name, at in offsets.items()
@@ -51,7 +51,7 @@ def plan(held: HeldRecords | None, **offsets: int) -> GroupPlan:
 
 
 def test_a_group_below_records_that_are_missing_is_refused_by_name() -> None:
-    planned = plan(held_records(point(hole(150)), [WORK], None), late=120, there=150)
+    planned = plan(find_available_records(point(hole(150)), [WORK], None), late=120, there=150)
     assert [(each.group, each.offset, each.why) for each in planned.refused] == [
         ("late", 120, "30 offsets that it had not read are missing, from 120 to 149")
     ]
@@ -60,13 +60,13 @@ def test_a_group_below_records_that_are_missing_is_refused_by_name() -> None:
 
 
 def test_so_is_one_below_where_the_backup_begins() -> None:
-    planned = plan(held_records(point(log_start=130), [WORK], None), late=120)
+    planned = plan(find_available_records(point(log_start=130), [WORK], None), late=120)
     assert [each.why for each in planned.refused] == ["10 offsets that it had not read are missing, from 120 to 129"]
 
 
 def test_one_that_the_source_itself_had_left_behind_is_not() -> None:
     cut = CommitCut(behind=(CutGroup(group="idle", partition_id=WORK, offset=120),))
-    planned = plan(held_records(point(hole(150)), [WORK], cut), idle=120, other=120)
+    planned = plan(find_available_records(point(hole(150)), [WORK], cut), idle=120, other=120)
     assert [each.group for each in planned.refused] == ["other"]
     assert planned.counts().behind == 1
     assert [row.how for move in planned.groups for topic in move.topics for row in topic.rows()] == [
@@ -77,7 +77,7 @@ def test_one_that_the_source_itself_had_left_behind_is_not() -> None:
 
 def test_an_exactly_once_group_is_not_moved_back_and_a_plain_one_is() -> None:
     cut = CommitCut(exactly_once=("payers",))
-    planned = plan(held_records(point(), [WORK], cut), payers=250, plain=250)
+    planned = plan(find_available_records(point(), [WORK], cut), payers=250, plain=250)
     assert [(each.group, each.offset) for each in planned.refused] == [("payers", 250)]
     assert planned.counts().clamped == 1
 

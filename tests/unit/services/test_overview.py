@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.repository.commit import Changes, RecordedHole
+from offsite.repository.commit import CommitChanges, RecordedHole
 from offsite.repository.repository import Repository
 from offsite.services.overview.contents import show_backup
 from offsite.services.overview.judgement import problems_of
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> PosixStore:
 def status_of_commit(store: PosixStore, *, ahead_s: int) -> BackupStatus:
     """With a newest commit that is dated `ahead_s` in the future."""
     backup = new_backup(store)
-    append_unchecked(backup, run_once(backup), Changes(), committed_at_ms=store.now_ms() + ahead_s * 1000)
+    append_unchecked(backup, run_once(backup), CommitChanges(), committed_at_ms=store.now_ms() + ahead_s * 1000)
     (status,) = read_status(Repository.open(store)).backups
     return status
 
@@ -83,7 +83,7 @@ def test_what_an_older_restore_point_has_lost_since_is_not_shown(store: PosixSto
     for _ in range(3):
         state = run_once(backup)
     first, *others = state.segments[PARTITIONS[0]]
-    state = backup.commit(Changes(removed=(first.key,)), base=state, writer="w")
+    state = backup.commit(CommitChanges(removed=(first.key,)), base=state, writer="w")
     roll_up(backup, [others], alone=True)
     (shown, *_) = show_backup(backup, commit=2).topics[0].partitions
     assert (shown.start, shown.end) == (20, 40)

@@ -14,12 +14,12 @@ from offsite.copy.compare.partitions import PartitionProof, ProofEnds
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
-from offsite.log.difference import Difference
+from offsite.log.difference import RecordDifference
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedBatch, DamagedObject, KafkaTimeout, LeaderUnavailable, OffsiteError
 from offsite.repository.commit import PartitionId
 from offsite.services.compare.bounds import find_bounds
-from offsite.services.compare.expected import ExpectedTopic, Extent
+from offsite.services.compare.expected import BackupExtent, ExpectedTopic
 from offsite.services.compare.partitions import prove
 from offsite.services.compare.result import Proof
 from offsite.spark.runner import Done, Failed
@@ -30,7 +30,7 @@ from tests.unit.kafka.test_backoff import StepClock
 
 ENDS = ProofEnds(kafka=KafkaConfig(bootstrap=parse_bootstrap("nowhere:1")), store=cast("Store", None), exact=False)
 AWAY = KafkaTimeout("the broker did not answer", hint="look at it")
-MISSING = Difference(kind="missing", fields=(), source_offset=3, target_offset=-1, records=7, detail="7 records")
+MISSING = RecordDifference(kind="missing", fields=(), source_offset=3, target_offset=-1, records=7, detail="7 records")
 
 Outcome = PartitionProof | OffsiteError
 
@@ -123,7 +123,7 @@ def orders(ends: Mapping[int, int]) -> ExpectedTopic:
         starts=None,
         read_committed=False,
         same_offsets=True,
-        extents={number: Extent(start=0, end=end) for number, end in ends.items()},
+        extents={number: BackupExtent(start=0, end=end) for number, end in ends.items()},
         whole_log=True,
     )
 

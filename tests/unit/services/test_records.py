@@ -25,10 +25,10 @@ from offsite.services.records.find import (
     search_records,
 )
 from offsite.services.records.schema_registry import SchemaRegistry
-from offsite.services.records.shown_record import Shown, ShownRecord, show_record
+from offsite.services.records.shown_record import ShownBytes, ShownRecord, show_record
 from offsite.services.restore.request import RestoreRequest
 from offsite.stores.open_store import open_store
-from offsite.table.find import FoundRecord, RecordMatch
+from offsite.table.find import MatchingRecord, RecordMatch
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table
@@ -67,7 +67,7 @@ def search(backup: Backup, topics: str = "*", *, limit: int | None = None, **mat
     return [(each.topic, each.offset) for each in search_records(matching, InlineRunner())]
 
 
-def value_of(backup: Backup, value: bytes | None) -> Shown | None:
+def value_of(backup: Backup, value: bytes | None) -> ShownBytes | None:
     commit_batches(backup, {ORDERS: [bytes(encode([Record(0, 5, 0, None, value)]))]})
     (record,) = shown(backup)
     return record.value
@@ -109,18 +109,18 @@ def test_raw_values_are_the_bytes_of_the_records_that_have_any(backup: Backup) -
     ("value", "expected"),
     [
         (None, None),
-        (b"", Shown(encoding="text", data="")),
-        (b"caf\xc3\xa9", Shown(encoding="text", data="café")),
-        (b"7", Shown(encoding="text", data="7")),
-        (b'{"a": [1]}', Shown(encoding="json", data={"a": [1]})),
-        (b'{"a": NaN}', Shown(encoding="text", data='{"a": NaN}')),
-        (b"{torn", Shown(encoding="text", data="{torn")),
-        (b"[" * 100_000, Shown(encoding="text", data="[" * 100_000)),
-        (b"\xff\x00", Shown(encoding="base64", data="/wA=")),
-        (b"\x00\x00\x00\x00\x05abc", Shown(encoding="base64", data="AAAAAAVhYmM=", schema_id=5)),
+        (b"", ShownBytes(encoding="text", data="")),
+        (b"caf\xc3\xa9", ShownBytes(encoding="text", data="café")),
+        (b"7", ShownBytes(encoding="text", data="7")),
+        (b'{"a": [1]}', ShownBytes(encoding="json", data={"a": [1]})),
+        (b'{"a": NaN}', ShownBytes(encoding="text", data='{"a": NaN}')),
+        (b"{torn", ShownBytes(encoding="text", data="{torn")),
+        (b"[" * 100_000, ShownBytes(encoding="text", data="[" * 100_000)),
+        (b"\xff\x00", ShownBytes(encoding="base64", data="/wA=")),
+        (b"\x00\x00\x00\x00\x05abc", ShownBytes(encoding="base64", data="AAAAAAVhYmM=", schema_id=5)),
     ],
 )
-def test_bytes_are_shown_as_what_they_are(backup: Backup, value: bytes | None, expected: Shown | None) -> None:
+def test_bytes_are_shown_as_what_they_are(backup: Backup, value: bytes | None, expected: ShownBytes | None) -> None:
     assert value_of(backup, value) == expected
 
 
@@ -169,13 +169,13 @@ def registry(backup: Backup) -> Backup:
 
 
 def test_avro_is_decoded_by_the_backed_up_schema_and_what_it_refers_to(registry: Backup) -> None:
-    assert value_of(registry, framed(2, order_payload())) == Shown(
+    assert value_of(registry, framed(2, order_payload())) == ShownBytes(
         encoding="avro", schema_id=2, data={"id": 7, "items": [{"sku": "x"}], "day": "1970-01-02", "seal": "/w=="}
     )
 
 
 def test_framed_json_is_decoded(registry: Backup) -> None:
-    assert value_of(registry, framed(3, b'{"a": 1}')) == Shown(encoding="json-schema", schema_id=3, data={"a": 1})
+    assert value_of(registry, framed(3, b'{"a": 1}')) == ShownBytes(encoding="json-schema", schema_id=3, data={"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_json_that_nests_too_deep_to_be_printed_is_shown_as_text(backup: Backup,
 
 def test_json_that_would_not_fit_into_memory_is_shown_as_text() -> None:
     wide = b"[" + b"0," * (9 << 20) + b"0]"
-    found = FoundRecord(partition=ORDERS, record=Record(0, 5, 0, None, wide))
+    found = MatchingRecord(partition=ORDERS, record=Record(0, 5, 0, None, wide))
     value = show_record(found, ConfluentReader(SchemaRegistry)).value
     assert value is not None
     assert value.encoding == "text"

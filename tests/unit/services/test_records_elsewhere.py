@@ -34,7 +34,7 @@ from offsite.services.groups.restored_offsets import map_offset
 from offsite.services.groups.run import GroupsRequest, apply_groups, find_change, prepare_groups, undo_groups
 from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
-from offsite.stores.looking_store import LookingStore
+from offsite.stores.looking_store import ClockFallbackStore
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.denied_store import DeniedStore
@@ -241,7 +241,7 @@ def test_the_plan_says_where_the_record_will_lie(media: Site, place: PosixStore)
 
 
 def test_a_plan_of_what_cannot_be_written_says_what_the_restore_will_need(media: Site) -> None:
-    looking = replace(media, repository=replace(media.repository, store=LookingStore(media.repository.store)))
+    looking = replace(media, repository=replace(media.repository, store=ClockFallbackStore(media.repository.store)))
     (told,) = [note for note in report_plan(looking.plan_restore()).notes if "--records" in note]
     assert told.startswith("nothing can be written at ")
 
@@ -258,7 +258,7 @@ def test_several_backups_share_the_place_and_two_of_one_name_do_not(
         media.restore(records=other.repository.store.url, rename=["orders=again"])
     backup = replace(media.repository, store=media.repository.store).backup(BACKUP)
     renamed = replace(backup.descriptor, name="weekly")
-    assert replace(backup, descriptor=renamed).keeping_records(place).record_store == place
+    assert replace(backup, descriptor=renamed).with_records_at(place).record_store == place
 
 
 @pytest.mark.parametrize("below", ["", "backups", f"backups/{BACKUP}", "records"])

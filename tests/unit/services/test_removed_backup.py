@@ -10,12 +10,12 @@ from rich.console import Console
 
 from offsite.cli.views.status_view import render_status
 from offsite.model.errors import CommitsGone
-from offsite.repository.declared.entry import Kind
+from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.generations.removal import KEPT_MS
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
-from offsite.services.heads import SeenHead
+from offsite.services.heads import RememberedHead
 from offsite.services.overview.status import read_status
 from offsite.services.removed_backup import find_removal
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -37,20 +37,20 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PosixStore:
     return store
 
 
-def seen_in(store: PosixStore) -> SeenHead:
-    return SeenHead(repository=Repository.open(store), backup=NAME)
+def seen_in(store: PosixStore) -> RememberedHead:
+    return RememberedHead(repository=Repository.open(store), backup=NAME)
 
 
 def removed_by_the_operator(store: PosixStore, *, with_line: bool = True) -> Declared:
     declared = Declared(store)
     declared.start(NAME)
-    declared.decide(Kind.STOPPED)
-    declared.decide(Kind.REMOVING)
+    declared.decide(DeclaredEntryKind.STOPPED)
+    declared.decide(DeclaredEntryKind.REMOVING)
     if with_line:
         line = Deletion(kind=GENERATION, what=NAME, rule="a newer backup has all that is asked", bytes=7)
         note_deletions(store, declared.layout, [line], by="expiry", commit=declared.history.seq)
     store.put_if_absent(BackupLayout(backup=NAME).removed_key, b"{}")
-    declared.decide(Kind.REMOVED)
+    declared.decide(DeclaredEntryKind.REMOVED)
     return declared
 
 

@@ -24,7 +24,7 @@ from offsite.model.errors import (
     TargetNotEmpty,
 )
 from offsite.model.time import format_time
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.repository.layout import parse_segment_key
 from offsite.services.hole_report import HoleReport
 from offsite.services.restore.plan_report import RestorePlanReport, report_plan
@@ -515,7 +515,7 @@ def test_what_a_stranger_had_the_backup_skip_is_lacking_in_what_comes_back(site:
     site.source.write("orders", [b"d", b"e", b"f"])
     base = site.backup.state()
     position = next(at for at in base.positions.values() if at.end == 2)
-    forged = Changes(positions=(replace(position, end=4, last_batch=None),))
+    forged = CommitChanges(positions=(replace(position, end=4, last_batch=None),))
     append_unchecked(site.backup, base, forged, committed_at_ms=base.committed_at_ms)
     site.back_up()
     result = site.restore(offsets="translate")

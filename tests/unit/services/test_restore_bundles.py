@@ -121,7 +121,7 @@ def test_nor_when_the_partition_is_tried_again_in_the_same_run(site: Site, monke
                     site.target.failing.clear()  # the leader is back
             return super().run_all(tasks, function, **given)
 
-    lost = LogWriter.lost
+    lost = LogWriter.end_lane
 
     def away(self: LogWriter, error: OffsiteError | None) -> None:
         if self.partition == key(0) and error is not None and "NOT_ENOUGH" in error.message:
@@ -131,7 +131,7 @@ def test_nor_when_the_partition_is_tried_again_in_the_same_run(site: Site, monke
     fill_with_gap(site, 4)
     object.__setattr__(site, "runner", Runner())
     refuse_once(monkeypatch, site, at=3)
-    monkeypatch.setattr(LogWriter, "lost", away)
+    monkeypatch.setattr(LogWriter, "end_lane", away)
     site.restore(offsets="preserve", verify=False)
     assert len(runs) > 1
     for number in range(4):

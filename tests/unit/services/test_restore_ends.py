@@ -109,7 +109,7 @@ def test_a_batch_of_a_stranger_is_seen_however_large(
     for n in range(BATCHES):
         site.source.write(TOPIC, [b"v%d" % n])
     site.back_up("*")
-    batch = LogWriter.batch
+    batch = LogWriter.send_batch
 
     def dying(self: LogWriter, *given: Any) -> None:
         if self.at == WRITTEN:
@@ -118,7 +118,7 @@ def test_a_batch_of_a_stranger_is_seen_however_large(
         batch(self, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LogWriter, "batch", dying)
+        patch.setattr(LogWriter, "send_batch", dying)
         with pytest.raises(KilledError):
             site.restore(offsets=offsets, verify=False)
     assert len(site.target.values(TOPIC)) == WRITTEN

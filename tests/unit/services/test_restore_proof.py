@@ -13,7 +13,7 @@ from offsite.log.range import TopicPartition
 from offsite.repository.commit import PartitionId
 from offsite.services.compare.result import Proof, ProvenPartition, ProvenTopic
 from offsite.services.restore import proof as restore_proof
-from offsite.services.restore.proof import Restored, prove_restore
+from offsite.services.restore.proof import WrittenRestore, prove_restore
 
 KEY = TopicPartition(topic="t2", partition=0)
 UNUSED: Any = None
@@ -29,11 +29,11 @@ class Ends:
         return dict.fromkeys(partitions, self._ends.pop(0))
 
 
-def restored(*, same_offsets: bool) -> Restored:
+def restored(*, same_offsets: bool) -> WrittenRestore:
     chain = PartitionRestore(source=PartitionId(topic="t", topic_id="", partition=0), target=KEY, segments=(), end=400)
     plan = RestorePlan(backup="b", commit=1, topics=(), partitions=(chain,), skipped=(), holes=())
     kept = frozenset({"t2"} if same_offsets else set())
-    return Restored(plan=plan, starts={KEY: 0}, makings=(), read_committed=True, same_offsets=kept)
+    return WrittenRestore(plan=plan, starts={KEY: 0}, makings=(), read_committed=True, same_offsets=kept)
 
 
 @pytest.mark.parametrize(

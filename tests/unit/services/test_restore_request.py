@@ -6,11 +6,11 @@ from offsite.log.offset_vector import parse_before, parse_offsets
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import TopicSelection, parse_groups, parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts, parse_partitions
-from offsite.services.restore.request import RestoreRequest, remembered
+from offsite.services.restore.request import RestoreRequest, encode_request
 
 
 def test_a_request_that_says_little_is_remembered_as_it_always_was() -> None:
-    assert remembered(RestoreRequest(selection=parse_selection(["*"]))) == (
+    assert encode_request(RestoreRequest(selection=parse_selection(["*"]))) == (
         ("isolation", "read_committed"),
         ("offsets", "translate"),
         ("retention", "hold"),
@@ -37,7 +37,7 @@ def test_every_field_is_remembered_as_it_always_was() -> None:
         retention="override",
         groups=parse_groups(["app-*", "other"]),
     )
-    assert remembered(request) == (
+    assert encode_request(request) == (
         ("at", "2h-ago"),
         ("before", "users/0=25"),
         ("checkpoint", "0"),

@@ -16,7 +16,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import PartitionCounts, parse_partition_counts
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.services.records.schemas_topic import decide_schemas_topic, schemas_options, with_schemas
-from offsite.services.restore.schemas import IN_USE, schemas_first, without_live_schemas
+from offsite.services.restore.schemas import IN_USE, order_schemas_first, without_live_schemas
 from tests.unit.copy.test_restore_plan import backup, selected, shape, target
 
 REGISTRY = "registry"
@@ -36,10 +36,10 @@ def names(of: RestorePlan) -> list[str]:
 def test_schemas_are_the_first_topic_and_are_written_before_the_others_begin() -> None:
     tasks = [RestoreTask(partition=each, target_start=0) for each in plan().partitions]
     assert names(plan()) == [REGISTRY, "a", "z"]
-    first, second = schemas_first(tasks, plan())
+    first, second = order_schemas_first(tasks, plan())
     assert [task.partition.target.topic for task in first] == [REGISTRY]
     assert [task.partition.target for task in second] == [TopicPartition(topic=t, partition=0) for t in ("a", "z")]
-    assert schemas_first(second, plan()) == [second]
+    assert order_schemas_first(second, plan()) == [second]
 
 
 def test_a_count_for_all_topics_leaves_schemas_in_their_one_partition() -> None:
@@ -73,10 +73,10 @@ def test_schemas_stay_in_the_plan(topics: list[str], renames: str, existing: lis
 def test_the_schemas_topic_goes_along_where_there_is_one_that_nobody_excluded() -> None:
     known = ["a", REGISTRY]
     everything, without = parse_selection(["a"]), parse_selection(["a"], ["reg*"])
-    assert with_schemas(["a"], REGISTRY, known=known, selection=everything) == ("a", REGISTRY)
-    assert with_schemas(["a"], REGISTRY, known=known, selection=without) == ("a",)
-    assert with_schemas(["a"], REGISTRY, known=["a"], selection=everything) == ("a",)
-    assert with_schemas(["a"], "", known=known, selection=everything) == ("a",)
+    assert with_schemas(["a"], REGISTRY, existing=known, selection=everything) == ("a", REGISTRY)
+    assert with_schemas(["a"], REGISTRY, existing=known, selection=without) == ("a",)
+    assert with_schemas(["a"], REGISTRY, existing=["a"], selection=everything) == ("a",)
+    assert with_schemas(["a"], "", existing=known, selection=everything) == ("a",)
 
 
 def test_the_first_run_decides_where_schemas_are() -> None:

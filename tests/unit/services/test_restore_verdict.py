@@ -15,8 +15,8 @@ from offsite.services.restore.result import (
     ExcludedRecords,
     RestoredTopic,
     RestoreResult,
+    describe_nothing_restored,
     excluded_records,
-    nothing_restored,
 )
 from tests.unit.copy.test_restore_plan import backup, partition, plan, shape
 from tests.unit.services.test_set_aside import RECORD
@@ -54,10 +54,10 @@ def restored(source: str, *, records: int = 0, invisible_records: int = 0) -> Re
 
 def test_a_restore_without_records_names_the_topics_of_which_there_were_none() -> None:
     found = replace(RESULT, topics={"a": restored("a"), "b.back": restored("b", invisible_records=1200)})
-    assert nothing_restored(found) == (
+    assert describe_nothing_restored(found) == (
         "nothing was restored: at commit 3 the backup holds no records of a, b, but 1,200 aborted or undecided ones"
     )
-    assert nothing_restored(replace(found, records=1)) == ""
+    assert describe_nothing_restored(replace(found, records=1)) == ""
 
 
 def test_a_backup_whose_records_an_option_left_out_is_not_called_empty() -> None:
@@ -66,7 +66,7 @@ def test_a_backup_whose_records_an_option_left_out_is_not_called_empty() -> None
         ExcludedRecords(options=("--at 2020-01-01T00:00:00.000Z", "--before a/1=3"), records=70),
     )
     found = replace(RESULT, topics={"a": restored("a", invisible_records=30)}, excluded=excluded)
-    assert nothing_restored(found) == (
+    assert describe_nothing_restored(found) == (
         "nothing was restored: of the 1,600 records of a that the backup holds at commit 3, --partitions a:1 left out "
         "1,500, --at 2020-01-01T00:00:00.000Z and --before a/1=3 left out 70; the other 30 are aborted or undecided"
     )
@@ -103,7 +103,7 @@ def test_what_an_option_leaves_out_is_counted(
 
 def test_a_thousand_empty_topics_are_not_all_named() -> None:
     found = replace(RESULT, topics={f"t{n:03}": restored(f"t{n:03}") for n in range(1000)})
-    assert nothing_restored(found).endswith("t011 and 988 more topics")
+    assert describe_nothing_restored(found).endswith("t011 and 988 more topics")
 
 
 def test_holes_count_as_far_as_a_restore_reaches() -> None:

@@ -11,7 +11,7 @@ from offsite.model.selections.selection import TopicSelection
 from offsite.repository.commit import PartitionId, Position, RecordedHole
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.state import BackupState
-from offsite.services.compare.expected import NO_EXTENT, Extent
+from offsite.services.compare.expected import NO_EXTENT, BackupExtent
 from offsite.services.compare.same_topics import SameTopics, log_extents, same_topics
 from offsite.services.import_origin import origin_options
 from tests.unit.copy.test_restore_plan import backup, partition, shape
@@ -55,4 +55,4 @@ def test_an_extent_reaches_from_where_the_backup_began_to_its_position() -> None
     positions = {partition("orders", 0): Position(partition_id=partition("orders", 0), log_start=7, end=12)}
     found = log_extents(replace(state, positions=positions, holes=(lost, of_another)), shape("orders"))
     hole = LogRange(topic="orders", partition=0, start=3, end=5)
-    assert found == {0: Extent(start=0, end=12, holes=(hole,)), 1: NO_EXTENT}
+    assert found == {0: BackupExtent(start=0, end=12, holes=(hole,)), 1: NO_EXTENT}

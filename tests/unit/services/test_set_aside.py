@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from offsite.copy.restore.target_topic import TargetTopic
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.model.choices import CutChoice
 from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.repository.json_form import encode_canonical
@@ -19,17 +19,17 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, find_record, put_record
-from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, put_aside
+from offsite.repository.restores.topic_settings import SetAsideSettings, TargetTopicSettings, get_aside, put_aside
 from offsite.services.cluster import Cluster
 from offsite.services.restore import set_aside
-from offsite.services.restore.lease import held_restore
-from offsite.services.restore.set_aside import command, with_originals
-from offsite.services.restore.unfinished_aside import UnfinishedAside, describe
+from offsite.services.restore.lease import hold_restore_lease
+from offsite.services.restore.set_aside import put_back_command, with_originals
+from offsite.services.restore.unfinished_aside import UnfinishedRestore, describe_aside
 from offsite.stores.open_store import open_store
 from tests.backups import new_backup
 
-KAFKA = KafkaConfig(bootstrap=(Address(host="one", port=9092), Address(host="two", port=9093)))
-ASIDE = TopicAside(
+KAFKA = KafkaConfig(bootstrap=(BrokerAddress(host="one", port=9092), BrokerAddress(host="two", port=9093)))
+ASIDE = SetAsideSettings(
     topic="orders",
     meanwhile=(("cleanup.policy", "delete"), ("retention.ms", "-1")),
     originals=(("cleanup.policy", "compact,delete"), ("retention.ms", None)),
@@ -46,7 +46,7 @@ RECORD = RestoreRecord(
     created=(),
     incarnations=(("orders", "id"),),
 )
-EXISTING = TopicSettings(topic="orders", create=False, partitions=1, replication_factor=-1)
+EXISTING = TargetTopicSettings(topic="orders", create=False, partitions=1, replication_factor=-1)
 
 
 def target(**configs: str) -> TargetTopic:
@@ -65,11 +65,14 @@ def target(**configs: str) -> TargetTopic:
 
 
 def test_the_command_sets_what_was_set_and_drops_what_was_the_default() -> None:
-    assert command(ASIDE, KAFKA) == (
+    assert put_back_command(ASIDE, KAFKA) == (
         "kafka-configs.sh --bootstrap-server one:9092,two:9093 --alter --topic orders "
         "--add-config cleanup.policy=[compact,delete] --delete-config retention.ms"
     )
-    assert describe(ASIDE) == "cleanup.policy=delete instead of compact,delete, retention.ms=-1 instead of the default"
+    assert (
+        describe_aside(ASIDE)
+        == "cleanup.policy=delete instead of compact,delete, retention.ms=-1 instead of the default"
+    )
 
 
 def test_what_is_set_aside_is_remembered_until_all_is_put_back(tmp_path: Path) -> None:
@@ -99,7 +102,7 @@ def test_a_record_of_an_older_version_names_no_incarnation_and_no_cut(tmp_path: 
 
 
 def test_settings_that_another_restore_left_behind_are_not_the_topic_s_own() -> None:
-    other = UnfinishedAside(record=RECORD, existing=(ASIDE,), made=())
+    other = UnfinishedRestore(record=RECORD, existing=(ASIDE,), created=())
     (left,) = with_originals([EXISTING], [target(cleanup_policy="delete", retention_ms="-1")], [other])
     assert dict(left.meanwhile) == {"cleanup.policy": "delete", "retention.ms": "-1"}
     assert dict(left.at_end) == {"cleanup.policy": "compact,delete", "retention.ms": None}
@@ -140,11 +143,11 @@ def test_a_run_that_was_taken_over_gives_nothing_back(tmp_path: Path, error: Bas
     terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=record.restore).lease)
     with (  # noqa: PT012  # the innermost block is what has to raise
         pytest.raises((KeyboardInterrupt, OffsiteError)),
-        held_restore(backup, record, take_over=False) as held,
-        set_aside.settings_set_aside(backup, Cluster(config=KAFKA, admin=admin), record, check=held.check),  # type: ignore[arg-type]
+        hold_restore_lease(backup, record, take_over=False) as held,
+        set_aside.set_settings_aside(backup, Cluster(config=KAFKA, admin=admin), record, check=held.check),  # type: ignore[arg-type]
     ):
         admin.alter_topic_configs({"orders": MEANWHILE})
-        terms.claim(replace(ProcessIdentity.mine(), host="elsewhere"), "w", take_over=True)
+        terms.claim(replace(ProcessIdentity.current(), host="elsewhere"), "w", take_over=True)
         raise error
     assert admin.configs["orders"] == MEANWHILE
 
@@ -162,7 +165,7 @@ def test_settings_go_back_only_when_nobody_writes_any_more(tmp_path: Path, stopp
 
     with (  # noqa: PT012  # the innermost block is what has to raise
         pytest.raises(KeyboardInterrupt) as interrupt,
-        set_aside.settings_set_aside(backup, Cluster(config=KAFKA, admin=admin), record, halt=halt),  # type: ignore[arg-type]
+        set_aside.set_settings_aside(backup, Cluster(config=KAFKA, admin=admin), record, halt=halt),  # type: ignore[arg-type]
     ):
         admin.alter_topic_configs({"orders": MEANWHILE})
         raise KeyboardInterrupt
@@ -175,7 +178,7 @@ def test_settings_go_back_only_when_nobody_writes_any_more(tmp_path: Path, stopp
     else:
         (aside,) = get_aside(backup.store, layout) or ()
         assert "may still write" in note
-        assert command(aside, KAFKA) in note
+        assert put_back_command(aside, KAFKA) in note
 
 
 def test_two_restores_of_one_topic_that_were_killed_leave_its_own_settings_known(tmp_path: Path) -> None:
@@ -185,8 +188,8 @@ def test_two_restores_of_one_topic_that_were_killed_leave_its_own_settings_known
     killed = []  # kept, so that nothing ends them: a killed process gives nothing back
     for record in (one, two):
         put_record(backup.store, RestoreLayout(backup=backup.layout, restore=record.restore), record)
-        killed.append(set_aside.settings_set_aside(backup, Cluster(config=KAFKA, admin=admin), record))  # type: ignore[arg-type]
+        killed.append(set_aside.set_settings_aside(backup, Cluster(config=KAFKA, admin=admin), record))  # type: ignore[arg-type]
         killed[-1].__enter__()
         admin.alter_topic_configs({"orders": MEANWHILE})
-    with set_aside.settings_set_aside(backup, Cluster(config=KAFKA, admin=admin), one) as settings:  # type: ignore[arg-type]
+    with set_aside.set_settings_aside(backup, Cluster(config=KAFKA, admin=admin), one) as settings:  # type: ignore[arg-type]
         assert dict(settings[0].at_end) == OWN

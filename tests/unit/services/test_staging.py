@@ -36,13 +36,13 @@ from offsite.repository.snapshots.group_change import (
     put_group_change,
     try_open_changes,
 )
-from offsite.services.archives.kept_changes import KeptChanges
+from offsite.services.archives.kept_changes import UndoableChanges
 from offsite.services.archives.staging import (
     Staging,
-    dead_copies,
+    find_dead_copies,
+    find_staging_copies,
     open_staging,
     remove_dead_copy,
-    staging_copies,
 )
 from offsite.services.own_writes import is_written_here
 from offsite.stores.open_store import open_store
@@ -85,7 +85,7 @@ def test_copies_are_below_a_folder_for_their_owner_alone() -> None:
 def test_a_copy_of_ones_own_is_removed_with_its_repository(cache: Path) -> None:
     staging = open_staging(None, format_name="avro", archive="/a")
     fill(staging)
-    with staging.in_hand() as held:
+    with staging.hold() as held:
         staging.remove(held)
     assert list((cache / "offsite" / "staging").iterdir()) == []
 
@@ -94,21 +94,21 @@ def test_two_restores_of_one_archive_have_a_copy_each_and_one_command_has_one(tm
     for place in (None, str(tmp_path / "repository")):
         one, two = (open_staging(place, format_name="avro", archive="/a", purpose=each) for each in ("one", "two"))
         assert one.backup != two.backup
-        with one.in_hand(), two.in_hand() as held:
+        with one.hold(), two.hold() as held:
             fill(one)
             fill(two)
-            with pytest.raises(RestoreRunning, match=one.backup), one.in_hand():
+            with pytest.raises(RestoreRunning, match=one.backup), one.hold():
                 pass
             two.remove(held)
             assert one.backup in one.repository.backups()
         again = open_staging(place, format_name="avro", archive="/a", purpose="one")
-        with again.in_hand():
+        with again.hold():
             assert again.backup in again.repository.backups()
 
 
 def test_who_has_lost_a_copy_does_not_remove_it() -> None:
     staging = open_staging(None, format_name="avro", archive="/a")
-    with staging.in_hand() as first, staging.in_hand(take_over=True), pytest.raises(RestoreTakenOver):
+    with staging.hold() as first, staging.hold(take_over=True), pytest.raises(RestoreTakenOver):
         staging.remove(first)
     assert staging.folder is not None
     assert staging.folder.exists()
@@ -118,7 +118,7 @@ def test_who_has_lost_a_copy_does_not_remove_it() -> None:
 def test_what_a_killed_restore_left_unused_goes_with_the_next_one_of_any_archive(cache: Path, began: bool) -> None:
     """Segments without a commit are of no use to anybody; a restore that has begun needs its copy to go on."""
     killed = open_staging(None, format_name="avro", archive="/a")
-    dead = replace(ProcessIdentity.mine(), pid=str(ended_process()))
+    dead = replace(ProcessIdentity.current(), pid=str(ended_process()))
     killed.terms.claim(dead, "w", take_over=False)
     killed.repository.store.put_if_absent(
         f"backups/{killed.backup}/topics/t/partition=0/t+0-{1:020}-0123abcd.log", b"bytes"
@@ -127,7 +127,7 @@ def test_what_a_killed_restore_left_unused_goes_with_the_next_one_of_any_archive
         fill(killed)
         killed.repository.store.put_if_absent(f"backups/{killed.backup}/restores/r/restore.json", b"{}")
     (cache / "offsite" / "staging" / "abc-1.going").mkdir()
-    with open_staging(None, format_name="avro", archive="/b").in_hand():
+    with open_staging(None, format_name="avro", archive="/b").hold():
         third = open_staging(None, format_name="avro", archive="/c")
         left = {each.name for each in (cache / "offsite" / "staging").iterdir()}
     assert killed.folder is not None
@@ -144,7 +144,7 @@ def restored_from(staging: Staging, *, ended: bool, changed: bool = True) -> Non
     """The copy, of which a restore was begun by a process that is no more, and that set groups."""
     fill(staging)
     layout, store = BackupLayout(backup=staging.backup), staging.repository.store
-    staging.terms.claim(replace(ProcessIdentity.mine(), pid=str(ended_process())), "w", take_over=False)
+    staging.terms.claim(replace(ProcessIdentity.current(), pid=str(ended_process())), "w", take_over=False)
     store.put_if_absent(RestoreLayout(backup=layout, restore="r").record_key, b"{}")
     if changed:
         put_group_change(store, layout, CHANGE, {})
@@ -179,11 +179,11 @@ def test_what_was_killed_after_its_restore_had_ended_goes_with_the_next_one(
     cache: Path, states: Path, ended: bool, kept: bool
 ) -> None:
     killed = open_staging(None, format_name="avro", archive="/a")
-    killed.keep(kept=kept)
+    killed.keep(stays=kept)
     restored_from(killed, ended=ended)
     next_one = open_staging(None, format_name="avro", archive="/b")
-    with next_one.in_hand() as held:
-        next_one.keep(kept=False)
+    with next_one.hold() as held:
+        next_one.keep(stays=False)
         next_one.remove(held)
     assert killed.folder is not None
     if ended and not kept:
@@ -197,9 +197,11 @@ def test_who_removes_a_copy_is_told_how_to_go_back(cache: Path, states: Path) ->
     for _ in range(2):  # the same command again, with a backup of the same name
         staging = open_staging(None, format_name="avro", archive="/a")
         restored_from(staging, ended=True)
-        with staging.in_hand() as held:
+        with staging.hold() as held:
             changes = staging.remove(held)
-        assert changes == KeptChanges(place=str(states / "offsite" / "restored"), backup=staging.backup, changes=("c",))
+        assert changes == UndoableChanges(
+            place=str(states / "offsite" / "restored"), backup=staging.backup, changes=("c",)
+        )
     assert folders(cache) == set()
     assert undoable(states, staging.backup) == ["c"]
 
@@ -209,7 +211,7 @@ def test_a_copy_stays_where_a_record_of_its_changes_cannot_be_read(cache: Path) 
     restored_from(staging, ended=True, changed=False)
     layout = GroupChangeLayout(backup=BackupLayout(backup=staging.backup), change="c")
     staging.repository.store.put_if_absent(layout.record_key, b"{")
-    with staging.in_hand() as held, pytest.raises(DamagedObject):
+    with staging.hold() as held, pytest.raises(DamagedObject):
         staging.remove(held)
     assert len(folders(cache)) == 1
 
@@ -220,7 +222,7 @@ def test_a_copy_stays_where_what_its_groups_had_is_gone(cache: Path, states: Pat
     restored_from(staging, ended=True)
     layout = GroupChangeLayout(backup=BackupLayout(backup=staging.backup), change="c")
     staging.repository.store.delete(layout.before_key)
-    with staging.in_hand() as held, pytest.raises(DamagedObject):
+    with staging.hold() as held, pytest.raises(DamagedObject):
         staging.remove(held)
     assert len(folders(cache)) == 1
     assert not states.exists()
@@ -233,12 +235,12 @@ def test_a_copy_stays_where_what_undoes_its_changes_can_be_kept_nowhere(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     staging = open_staging(None, format_name="avro", archive="/a")
     restored_from(staging, ended=True)
-    with staging.in_hand() as held, pytest.raises(BadOption, match="undoes the changes"):
+    with staging.hold() as held, pytest.raises(BadOption, match="undoes the changes"):
         staging.remove(held)
     assert len(folders(cache)) == 1
     quiet = open_staging(None, format_name="avro", archive="/b")
     restored_from(quiet, ended=True, changed=False)
-    with quiet.in_hand() as held:
+    with quiet.hold() as held:
         quiet.remove(held)
     assert len(folders(cache)) == 1, "there is nothing to undo"
 
@@ -262,8 +264,8 @@ def test_however_a_command_ends_its_copy_stays_only_where_something_needs_it(
     error, begun, stays = ENDS[end]
     staging = open_staging(None, format_name="avro", archive="/a")
     restored_from(staging, ended=True) if begun else fill(staging)
-    with staging.in_hand(take_over=True) as held:
-        staging.keep(kept=False)
+    with staging.hold(take_over=True) as held:
+        staging.keep(stays=False)
         end_copy(staging, held, error)
     assert bool(folders(cache) - {f"{staging.folder.name}.passing" if staging.folder else ""}) is stays
     said = capsys.readouterr().err
@@ -275,8 +277,8 @@ def test_however_a_command_ends_its_copy_stays_only_where_something_needs_it(
 def test_a_copy_that_is_to_be_kept_is_kept_whatever_the_error(cache: Path) -> None:
     staging = open_staging(None, format_name="avro", archive="/a")
     fill(staging)
-    with staging.in_hand() as held:
-        staging.keep(kept=True)
+    with staging.hold() as held:
+        staging.keep(stays=True)
         end_copy(staging, held, NoSuchTopic("no"))
     assert len(folders(cache)) == 1
 
@@ -284,8 +286,8 @@ def test_a_copy_that_is_to_be_kept_is_kept_whatever_the_error(cache: Path) -> No
 def test_a_restore_that_has_begun_keeps_its_copy_whatever_the_error(cache: Path) -> None:
     staging = open_staging(None, format_name="avro", archive="/a")
     restored_from(staging, ended=False)
-    with staging.in_hand(take_over=True) as held:
-        staging.keep(kept=False)
+    with staging.hold(take_over=True) as held:
+        staging.keep(stays=False)
         end_copy(staging, held, TargetNotEmpty("no"))
     assert len(folders(cache)) == 2, "and the mark beside it"
 
@@ -297,7 +299,7 @@ def test_in_a_repository_that_was_given_only_the_copy_is_removed(tmp_path: Path)
     staging = open_staging(place, format_name="avro", archive="/a")
     fill(staging)
     assert mine.backups() == ("nightly", staging.backup)
-    with staging.in_hand() as held:
+    with staging.hold() as held:
         staging.remove(held)
     assert mine.backups() == ("nightly",)
     assert not list(mine.store.list(f"backups/{staging.backup}/"))
@@ -310,11 +312,11 @@ def test_copies_that_nobody_adds_to_are_found_in_the_repository_and_in_the_cache
     given, own = (open_staging(where, format_name="avro", archive="/a") for where in (str(place), None))
     fill(given)
     fill(own)
-    assert list(staging_copies(mine, quiet_for_ms=DAY_MS)) == []
+    assert list(find_staging_copies(mine, quiet_for_ms=DAY_MS)) == []
     for path in (*place.rglob("*"), *cache.rglob("*")):
         os.utime(path, (0, path.stat().st_mtime - 2 * DAY_MS / 1000))
     assert own.folder is not None
-    places = [copy for copy, _ in staging_copies(mine, quiet_for_ms=DAY_MS)]
+    places = [copy for copy, _ in find_staging_copies(mine, quiet_for_ms=DAY_MS)]
     assert places == [f"{place}/backups/{given.backup}/", str(own.folder)]
 
 
@@ -324,7 +326,9 @@ def test_a_copy_in_a_repository_goes_that_a_killed_import_left(tmp_path: Path) -
     for purpose in ("killed", "committed", "unclaimed", "alive"):
         staging = open_staging(str(place), format_name="avro", archive="/a", purpose=purpose)
         who = (
-            ProcessIdentity.mine() if purpose == "alive" else replace(ProcessIdentity.mine(), pid=str(ended_process()))
+            ProcessIdentity.current()
+            if purpose == "alive"
+            else replace(ProcessIdentity.current(), pid=str(ended_process()))
         )
         if purpose != "unclaimed":
             staging.terms.claim(who, "w", take_over=False)
@@ -332,22 +336,22 @@ def test_a_copy_in_a_repository_goes_that_a_killed_import_left(tmp_path: Path) -
         if purpose == "committed":
             fill(staging)
             mine.store.put_if_absent(f"backups/{staging.backup}/commits/{1:020}.json", b"{}")
-    assert list(dead_copies(mine)) == [], "none is quiet"
+    assert list(find_dead_copies(mine)) == [], "none is quiet"
     alive = open_staging(str(place), format_name="avro", archive="/a", purpose="alive").terms.lease.prefix
     for path in (each for each in place.rglob("*") if each.is_file() and alive not in str(each)):
         os.utime(path, (0, path.stat().st_mtime - 2 * DAY_MS / 1000))
     killed = open_staging(str(place), format_name="avro", archive="/a", purpose="killed").backup
-    ((found, folder),) = dead_copies(mine)
+    ((found, folder),) = find_dead_copies(mine)
     assert (found.backup, folder.objects) == (killed, 2)
     assert remove_dead_copy(found)
     assert not list(mine.store.list(f"backups/{killed}/"))
-    assert list(dead_copies(mine)) == []
+    assert list(find_dead_copies(mine)) == []
     assert not remove_dead_copy(found)
 
 
 def test_a_cache_that_is_not_there_holds_no_copies(tmp_path: Path) -> None:
     mine = Repository.init(open_store(str(tmp_path / "repository")))
-    assert list(staging_copies(mine, quiet_for_ms=DAY_MS)) == []
+    assert list(find_staging_copies(mine, quiet_for_ms=DAY_MS)) == []
 
 
 def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ import pytest
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.repository import catalog
-from offsite.repository.commit import Changes, PassProgress
+from offsite.repository.commit import CommitChanges, PassProgress
 from offsite.repository.repository import Repository
-from offsite.services.backup.copy_pass import CommitEvery
+from offsite.services.backup.copy_pass import CommitThresholds
 from offsite.services.backup.run import carry_out, make_backup
 from offsite.services.overview.status import BackupStatus, read_status
 from tests.backups import append_unchecked
@@ -53,7 +53,7 @@ def die_amid(site: Site, *topics: str) -> None:
             repository=site.repository,
             kafka=site.source.config,
             runner=Killed(),
-            every=CommitEvery(),
+            thresholds=CommitThresholds(),
         )
 
 
@@ -98,7 +98,7 @@ def test_passes_that_never_end_make_it_unsafe_however_fresh_their_commits_are(
 ) -> None:
     three.back_up("orders")
     state = three.backup.state()
-    under_way = Changes(incomplete=True, progress=PassProgress(copied=2, planned=3))
+    under_way = CommitChanges(incomplete=True, progress=PassProgress(copied=2, planned=3))
     append_unchecked(three.backup, state, under_way, committed_at_ms=state.committed_at_ms + 25 * HOUR_MS)
     found = status(three, monkeypatch, after_ms=25 * HOUR_MS)
     assert three.backup.state().committed_at_ms == state.committed_at_ms + 25 * HOUR_MS

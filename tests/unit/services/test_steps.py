@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from offsite.services.steps import PAUSE_S, Pauses, ended
+from offsite.services.steps import PAUSE_S, Pauses, run_to_end
 
 
 class Machine:
@@ -41,4 +41,4 @@ def test_a_step_is_as_much_work_after_a_long_pause_as_before() -> None:
 
 
 def test_work_without_pauses_has_the_same_result() -> None:
-    assert ended(work(Machine(), 100)) == 100
+    assert run_to_end(work(Machine(), 100)) == 100

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from offsite.api.known_states import KnownStates
+from offsite.api.known_states import StateCache
 from offsite.copy.restore_point import PointRequest
 from offsite.model.errors import DamagedCommit, FormatTooNew, NoSuchRestorePoint, OffsiteError
 from offsite.model.selections.selection import ALL_GROUPS
 from offsite.repository.catalog import Catalog
-from offsite.repository.commit import Changes, ExpiredRange
+from offsite.repository.commit import CommitChanges, ExpiredRange
 from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
 from offsite.services.groups.report import show_groups
-from offsite.services.heads import SeenHead
+from offsite.services.heads import RememberedHead
 from offsite.services.overview.contents import list_backups, show_backup
 from offsite.services.overview.glance import glance
 from offsite.services.overview.last_checks import read_last_checks, remember_check
@@ -23,7 +23,7 @@ from offsite.services.overview.status import read_status
 from offsite.services.records.find import RecordsRequest, plan_records, raw_values
 from offsite.services.retention.pins import pin_point
 from offsite.services.verify.history import check_history
-from offsite.services.verify.run import Verdict, verify_deep, verify_quick
+from offsite.services.verify.run import VerifyVerdict, verify_deep, verify_quick
 from tests.backups import append_unchecked
 from tests.fake_cluster.site import BACKUP, Site
 
@@ -110,7 +110,7 @@ def test_overviews_tell_it_as_a_problem_and_show_what_can_be_read(outdated: Site
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_check_looks_at_all_that_can_be_read_and_says_what_cannot(outdated: Site, *, deep: bool) -> None:
     result = verify_deep(outdated.backup, outdated.runner) if deep else verify_quick(outdated.backup)
-    assert (result.verdict, result.head_commit, result.records) == (Verdict.DAMAGED, 2, 6)
+    assert (result.verdict, result.head_commit, result.records) == (VerifyVerdict.DAMAGED, 2, 6)
     assert [(each.first_commit, each.is_newer) for each in result.damaged_commits] == [(3, True)]
     assert not remember_check(outdated.backup, result), "what was not judged is no damage that was found"
     assert not read_last_checks(outdated.backup, now_ms=outdated.backup.store.now_ms()).verified
@@ -140,7 +140,7 @@ def test_pages_fold_once_what_cannot_be_read_to_its_end(
         return fold(catalog)
 
     monkeypatch.setattr(Catalog, "sound_state", counted)
-    seen = KnownStates().of(backed_up.backup)
+    seen = StateCache().of(backed_up.backup)
     assert [seen.readable_state().seq for _ in range(3)] == [2, 2, 2]
     assert len(folded) == 1
     with pytest.raises(OffsiteError):
@@ -174,13 +174,13 @@ def test_what_a_commit_of_nobody_s_dropped_is_read_as_of_the_commit_before_it(ba
         ExpiredRange(partition_id=each, start=0, end=position.end)
         for each, position in site.backup.state().positions.items()
     )
-    forged = Changes(forgotten=((1, 3),), expired=everything)
+    forged = CommitChanges(forgotten=((1, 3),), expired=everything)
     base = site.backup.state()
     append_unchecked(site.backup, base, forged, committed_at_ms=base.committed_at_ms)
     with pytest.raises(NoSuchRestorePoint) as error:
         site.plan_restore(commit=2)
     assert "--as-of-head 2" in error.value.hint
-    seen = SeenHead(repository=site.repository, backup=BACKUP)
+    seen = RememberedHead(repository=site.repository, backup=BACKUP)
     read_status(site.repository)
     before = seen.get()
     assert read(site, as_of_head=2) == [*VALUES, *VALUES]

@@ -9,7 +9,7 @@ from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.selections.selection import parse_selection
 from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
-from offsite.services.verify.run import Verdict, VerifyResult, verify_deep, verify_quick
+from offsite.services.verify.run import VerifyResult, VerifyVerdict, verify_deep, verify_quick
 from tests.fake_cluster.cluster import DENIED, FakeCluster
 from tests.fake_cluster.site import Site
 
@@ -36,7 +36,7 @@ def segment_file(site: Site, folder: Path, partition: int) -> Path:
 def test_a_backup_is_whole_in_both_depths(site: Site) -> None:
     backed_up(site)
     quick, deep = verify_quick(site.backup), verify_deep(site.backup, site.runner)
-    assert (quick.ok, quick.verdict, quick.commits, quick.segments, quick.records) == (True, Verdict.OK, 1, 2, 3)
+    assert (quick.ok, quick.verdict, quick.commits, quick.segments, quick.records) == (True, VerifyVerdict.OK, 1, 2, 3)
     assert (deep.ok, deep.depth, deep.damaged, deep.unvouched) == (True, "deep", (), ())
 
 
@@ -49,7 +49,7 @@ def test_a_missing_segment_costs_the_restore_points_that_need_it(site: Site, tmp
     (damage,) = result.damaged
     assert (damage.topic, damage.partition, damage.start, damage.end) == ("orders", 1, 0, 1)
     assert (damage.problem, damage.first_commit, damage.last_commit) == ("the object is missing", 1, 2)
-    assert (result.ok, result.verdict) == (False, Verdict.DAMAGED)
+    assert (result.ok, result.verdict) == (False, VerifyVerdict.DAMAGED)
 
 
 def test_a_changed_byte_is_found_by_reading_all(site: Site, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_records_of_restores_and_groups_are_read_as_well(site: Site) -> None:
 
 def test_a_cluster_is_the_same_another_or_not_to_be_told(site: Site) -> None:
     backed_up(site)
-    assert against(site, site.source).verdict is Verdict.OK
-    assert against(site, site.target).verdict is Verdict.DIFFERENT
+    assert against(site, site.source).verdict is VerifyVerdict.OK
+    assert against(site, site.target).verdict is VerifyVerdict.DIFFERENT
     site.source.failing[Api.FETCH, TopicPartition(topic="orders", partition=0)] = DENIED
-    assert against(site, site.source).verdict is Verdict.UNKNOWN
+    assert against(site, site.source).verdict is VerifyVerdict.UNKNOWN

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from offsite.model.errors import DamagedCommit, DamagedObject, NoSuchRestorePoint
 from offsite.repository import catalog, history
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs.keeping import Keeping
+from offsite.repository.catalogs.keeping import CatalogObjects
 from offsite.repository.catalogs.parts_reader import PartsReader
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_log import CommitLog
@@ -72,7 +72,7 @@ def forge_catalog(store: PosixStore, backup: Backup, seq: int) -> None:
     state = backup.catalog.state(upto=seq)
     lacking = SegmentList(tuple(state.segments[PARTITIONS[0]])[1:])
     forged = replace(state, segments={**state.segments, PARTITIONS[0]: lacking})
-    for key, data in Keeping.of(forged, PartsReader(log=backup.log, seq=seq, is_strict=True)).objects:
+    for key, data in CatalogObjects.of(forged, PartsReader(log=backup.log, seq=seq, is_strict=True)).objects:
         if store.head(key) is not None:
             damage(store, key, data)
         else:

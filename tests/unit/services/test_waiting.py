@@ -20,7 +20,7 @@ from offsite.model.waits import Wait, longest_wait
 from offsite.services import waiting as module
 from offsite.services.backup.last_progress import LastProgress
 from offsite.services.backup.run import carry_out, make_backup
-from offsite.services.waiting import TOLD_AFTER_S, Waiting, WaitingTeller, waiting_now
+from offsite.services.waiting import TOLD_AFTER_S, Waiting, WaitReporter, waiting_now
 from offsite.spark.runner import RunProgress
 from offsite.stores.object_store import CloudStore
 from offsite.stores.plain_files import PlainFiles
@@ -48,7 +48,7 @@ LATER = Moved(TOLD_AFTER_S)
 
 def told(clock: Moved = LATER) -> str:
     found = waiting_now(clock)
-    return "" if found is None else found.what
+    return "" if found is None else found.subject
 
 
 def wait_for_ever(backoff: Backoff, error: KafkaUnreachable) -> None:
@@ -101,7 +101,7 @@ def test_what_is_tried_again_is_told_with_its_error_and_since_it_failed_first() 
     assert found[0] is None
     last = found[-1]
     assert last is not None
-    assert (last.what, last.waited_s > 25) == ("[OFF-1501] no broker answers", True)
+    assert (last.subject, last.waited_s > 25) == ("[OFF-1501] no broker answers", True)
     assert longest_wait() is None
 
 
@@ -171,10 +171,10 @@ def test_whatever_comes_of_a_copy_ends_its_silence(figure: str) -> None:
 def test_a_wait_is_told_as_long_as_it_lasts_from_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.001)
     heard: list[Waiting] = []
-    with WaitingTeller(heard.append, clock=SystemClock()):
+    with WaitReporter(heard.append, clock=SystemClock()):
         with Wait(lambda: "the door is shut", since_s=SystemClock().monotonic_s() - 60):
             wait_until(lambda: len(heard) > 2, "three words")
-        assert {each.what for each in heard} == {"the door is shut"}
+        assert {each.subject for each in heard} == {"the door is shut"}
         assert heard[-1].waited_s >= 60
     assert threading.active_count() == len([each for each in threading.enumerate() if each.name != "waiting"])
 
@@ -183,7 +183,7 @@ def test_the_longest_of_several_waits_is_told() -> None:
     with Wait(lambda: "short", since_s=100), Wait(lambda: "long", since_s=50), Wait(lambda: "shorter", since_s=200):
         found = longest_wait()
     assert found is not None
-    assert found.what == "long"
+    assert found.description == "long"
 
 
 def test_a_listing_that_nobody_reads_on_is_no_wait_for_the_store() -> None:

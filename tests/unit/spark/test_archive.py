@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.spark.local.class_archive import MAX_ARCHIVES, RECORDING_LIMIT_S, Archive, archive_for
+from offsite.spark.local.class_archive import MAX_ARCHIVES, RECORDING_LIMIT_S, ClassArchive, archive_for
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def java(tmp_path: Path) -> Path:
     return tmp_path / "java"
 
 
-def archive(folder: Path, java: Path, *flags: str) -> Archive:
+def archive(folder: Path, java: Path, *flags: str) -> ClassArchive:
     return archive_for(folder / "cds", java, [java], flags, clock=SystemClock())
 
 

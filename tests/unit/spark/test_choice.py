@@ -12,12 +12,12 @@ from offsite.model.errors import BadOption
 from offsite.spark.choice import SparkChoice, settings_of
 from offsite.spark.settings import (
     FIRM_SETTINGS,
-    beside_encryption,
     common_settings,
+    encryption_settings,
     is_private,
-    laid_over,
-    light_jvms,
-    secrets_apart,
+    light_jvm_settings,
+    merge_settings,
+    split_secrets,
 )
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_what_offsite_must_set_wins_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="offsite")
     asked = {"spark.speculation": "true", "spark.task.maxFailures": "1", "spark.driver.memory": "2g"}
-    settings = laid_over(common_settings(), asked)
+    settings = merge_settings(common_settings(), asked)
     assert settings["spark.driver.memory"] == "2g"
     assert {name: settings[name] for name in FIRM_SETTINGS} == FIRM_SETTINGS
     assert sum("setting_overruled" in line for line in caplog.messages) == 2
@@ -107,43 +107,43 @@ def test_only_an_encrypted_network_or_this_machine_is_private(settings: dict[str
 )
 def test_a_secret_is_told_by_its_name(name: str, redaction: str, hidden: bool) -> None:
     given = {name: "1", "spark.redaction.regex": redaction, "spark.local.dir": "/tmp"}
-    shown, secret = secrets_apart(given)
+    shown, secret = split_secrets(given)
     assert secret == ({name: "1"} if hidden else {})
     assert shown == {each: value for each, value in given.items() if each not in secret}
 
 
 def test_a_pattern_of_secrets_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(BadOption, match=r"spark\.redaction\.regex"):
-        secrets_apart({"spark.redaction.regex": r"\p{Alpha}+key"})
+        split_secrets({"spark.redaction.regex": r"\p{Alpha}+key"})
 
 
 def test_who_encrypts_is_asked_for_less_by_nobody_and_spills_nothing_readable() -> None:
     encrypted = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-    assert beside_encryption(encrypted) == {
+    assert encryption_settings(encrypted) == {
         "spark.network.crypto.saslFallback": "false",
         "spark.io.encryption.enabled": "true",
     }
-    assert beside_encryption({"spark.authenticate": "true"}) == {}
-    own = laid_over(beside_encryption(encrypted), {**encrypted, "spark.network.crypto.saslFallback": "true"})
+    assert encryption_settings({"spark.authenticate": "true"}) == {}
+    own = merge_settings(encryption_settings(encrypted), {**encrypted, "spark.network.crypto.saslFallback": "true"})
     assert own["spark.network.crypto.saslFallback"] == "true", "an old shuffle service may need it"
 
 
 def test_jvms_do_without_their_optimising_compiler_unless_they_encrypt() -> None:
     quick = "-XX:TieredStopAtLevel=1"
     light = {"spark.driver.defaultJavaOptions": quick, "spark.executor.defaultJavaOptions": quick}
-    assert light_jvms({"spark.authenticate": "true"}, {}) == light
+    assert light_jvm_settings({"spark.authenticate": "true"}, {}) == light
     encrypts = {"spark.network.crypto.enabled": "true"}
-    assert light_jvms({"spark.authenticate": "true", **encrypts}, {}) == {}
-    assert light_jvms({"spark.authenticate": "true"}, encrypts) == {}
+    assert light_jvm_settings({"spark.authenticate": "true", **encrypts}, {}) == {}
+    assert light_jvm_settings({"spark.authenticate": "true"}, encrypts) == {}
     assert (
-        light_jvms({"spark.ssl.rpc.enabled": "true"}, {})
-        == light_jvms({}, {"spark.io.encryption.enabled": "true"})
+        light_jvm_settings({"spark.ssl.rpc.enabled": "true"}, {})
+        == light_jvm_settings({}, {"spark.io.encryption.enabled": "true"})
         == {}
     )
 
 
 def test_what_a_cluster_says_of_its_jvms_is_left() -> None:
-    found = light_jvms({}, {"spark.executor.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError"})
+    found = light_jvm_settings({}, {"spark.executor.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError"})
     assert found == {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ExecutorDiffers, KafkaUnreachable, SparkFailed
-from offsite.spark.job import Looked
+from offsite.spark.job import ExecutorsChecked
 from offsite.spark.jobs import TaskJobs
 from offsite.spark.task_attempt import Envelope, attempt
 from tests.spark_tasks import double
@@ -164,7 +164,12 @@ def test_an_executor_that_differs_ends_a_run_that_would_go_on() -> None:
 
 def test_that_there_are_executors_ends_the_waiting_for_one_though_nothing_arrives() -> None:
     clock, notes = Ticking(), list[str]()
-    looks: list[Any] = [Looked(False), *[Looked(True)] * 30, Looked(False), envelope(0, double)]
+    looks: list[Any] = [
+        ExecutorsChecked(False),
+        *[ExecutorsChecked(True)] * 30,
+        ExecutorsChecked(False),
+        envelope(0, double),
+    ]
     open_job: Any = lambda _: PlayedJob(looks)
     TaskJobs(
         [0], open_job, on_progress=lambda now: notes.append(now.note), keep_going=True, clock=clock, patience_s=60

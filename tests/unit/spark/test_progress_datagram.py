@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
-from offsite.spark.meter import Meter, Reading
+from offsite.spark.meter import Meter, MeterReading
 from offsite.spark.progress_datagram import (
     SEND_EVERY_S,
     ProgressAddress,
@@ -36,8 +36,8 @@ def sent(address: ProgressAddress, *, job: int = JOB) -> None:
     clock = StillClock()
     sender = ProgressSender(address, job=job, index=1, clock=clock)
     clock.sleep(SEND_EVERY_S)
-    sender(Reading(moved_bytes=10, records=2, limited_ms=4))
-    sender(Reading(moved_bytes=11, records=3))  # too soon
+    sender(MeterReading(moved_bytes=10, records=2, limited_ms=4))
+    sender(MeterReading(moved_bytes=11, records=3))  # too soon
     sender.close()
 
 
@@ -56,7 +56,7 @@ def test_a_pulse_arrives_and_the_next_waits_its_time() -> None:
     receiver = ProgressReceiver("127.0.0.1")
     sent(receiver.address)
     assert taken(receiver) == [
-        ProgressDatagram(index=1, reading=Reading(moved_bytes=10, records=2, limited_ms=4), host="127.0.0.1")
+        ProgressDatagram(index=1, reading=MeterReading(moved_bytes=10, records=2, limited_ms=4), host="127.0.0.1")
     ]
     assert list(receiver.take(JOB)) == []
     receiver.close()
@@ -65,9 +65,9 @@ def test_a_pulse_arrives_and_the_next_waits_its_time() -> None:
 def test_a_long_pause_is_told_at_once_since_nothing_follows_while_it_lasts() -> None:
     receiver = ProgressReceiver("127.0.0.1")
     sender = ProgressSender(receiver.address, job=JOB, index=1, clock=StillClock())
-    for paused in (Reading(limited_ms=100), Reading(limited_ms=800), Reading(limited_ms=900)):
+    for paused in (MeterReading(limited_ms=100), MeterReading(limited_ms=800), MeterReading(limited_ms=900)):
         sender(paused)
-    sender(Reading(limited_ms=900, throttled_ms=1))
+    sender(MeterReading(limited_ms=900, throttled_ms=1))
     sender.close()
     told = taken(receiver) + list(receiver.take(JOB))
     assert [datagram.reading.limited_ms for datagram in told] == [800, 900]
@@ -95,4 +95,4 @@ def test_a_meter_starts_each_task_from_zero() -> None:
     meter.start()
     meter.count(moved_bytes=2, records=1)
     meter.count(moved_bytes=2, records=1)
-    assert meter.read() == Reading(moved_bytes=4, records=2)
+    assert meter.read() == MeterReading(moved_bytes=4, records=2)

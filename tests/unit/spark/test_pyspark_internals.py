@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 from offsite.spark.local import pyspark_internals
-from offsite.spark.local.pyspark_internals import PARTS, PartMissing, check_parts
+from offsite.spark.local.pyspark_internals import PARTS, InternalsMissing, check_parts
 
 
 def test_this_pyspark_has_all_parts() -> None:
@@ -20,11 +20,11 @@ def test_a_part_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, module
     owner, _, last = name.rpartition(".")
     found = import_module(module)
     monkeypatch.delattr(attrgetter(owner)(found) if owner else found, last)
-    with pytest.raises(PartMissing, match=last):
+    with pytest.raises(InternalsMissing, match=last):
         check_parts()
 
 
 def test_a_module_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark_internals, "_WORKER", "pyspark.no_worker")
-    with pytest.raises(PartMissing, match="no_worker"):
+    with pytest.raises(InternalsMissing, match="no_worker"):
         check_parts()

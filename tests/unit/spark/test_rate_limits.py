@@ -15,7 +15,7 @@ import pytest
 
 from offsite.model.errors import SparkFailed
 from offsite.spark.rates import rate_lease
-from offsite.spark.rates.rate_lease import Granted, RateConnection, RateLease
+from offsite.spark.rates.rate_lease import RateConnection, RateGrant, RateLease
 from offsite.spark.rates.rate_limits import Direction, RateAddress, RateLimits
 from offsite.spark.rates.rate_server import MAX_STRANGERS, RateServer
 from offsite.spark.rates.token_bucket import BURST_S
@@ -37,7 +37,7 @@ def server() -> Iterator[RateServer]:
 def spend(address: RateAddress, spent: Path, size_bytes: int) -> None:
     """As much as goes, until it is killed: when, and how many bytes, in a file of its own."""
     rate_lease.start(address)
-    lease = rate_lease.reads()
+    lease = rate_lease.read_lease()
     assert lease is not None
     with spent.open("ab", buffering=0) as file:
         while True:
@@ -70,10 +70,10 @@ def test_the_sum_over_processes_is_the_rate_even_when_one_is_killed(server: Rate
 
 def test_what_is_not_limited_has_no_lease(server: RateServer) -> None:
     rate_lease.start(server.address)
-    assert rate_lease.writes() is None
-    assert rate_lease.reads() is rate_lease.reads()
+    assert rate_lease.write_lease() is None
+    assert rate_lease.read_lease() is rate_lease.read_lease()
     rate_lease.start(None)
-    assert rate_lease.reads() is None
+    assert rate_lease.read_lease() is None
 
 
 def test_a_stranger_is_sent_away_and_those_who_say_nothing_make_room(server: RateServer) -> None:
@@ -149,9 +149,9 @@ class Driver:
         self.lease = RateLease(self.ask, bytes_per_s=100, clock=self.clock, on_wait=self.paused_ms.append)
         self.taken.clear()
 
-    def ask(self, size_bytes: int) -> Granted:
+    def ask(self, size_bytes: int) -> RateGrant:
         self.taken.append(size_bytes)
-        return Granted(wait_s=size_bytes / 100, portion_bytes=50)
+        return RateGrant(wait_s=size_bytes / 100, portion_bytes=50)
 
 
 def test_small_payments_are_made_out_of_a_portion() -> None:

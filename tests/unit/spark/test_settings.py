@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.spark.settings import common_settings, lets_strangers_in
+from offsite.spark.settings import accepts_strangers, common_settings
 
 
 def test_spark_shows_no_pages_and_nobody_can_end_jobs_by_them() -> None:
@@ -29,4 +29,4 @@ def test_whoever_reaches_a_spark_without_a_secret_can_send_it_code(
     settings: dict[str, str], in_one_jvm: bool, expected: bool
 ) -> None:
     """On loopback these are the other users of the machine: each may send applications to a cluster there."""
-    assert lets_strangers_in(settings, in_one_jvm=in_one_jvm) is expected
+    assert accepts_strangers(settings, in_one_jvm=in_one_jvm) is expected

@@ -9,7 +9,7 @@ import pytest
 from offsite.model.errors import ExecutorDiffers
 from offsite.model.version import __version__
 from offsite.spark.progress_datagram import ProgressAddress, ProgressReceiver
-from offsite.spark.shuffle import Finding, Sending
+from offsite.spark.shuffle import FindStep, SendStep
 
 NO_PICKLE = b"not to be opened"
 
@@ -28,12 +28,12 @@ def never() -> Iterator[tuple[int, bytes]]:
 
 
 def test_another_offsite_finds_nothing(datagrams: ProgressAddress) -> None:
-    finding = Finding(version="0.0.1", job=1, functions=NO_PICKLE, datagrams=datagrams, rates=None, max_attempts=1)
+    finding = FindStep(version="0.0.1", job=1, functions=NO_PICKLE, datagrams=datagrams, rates=None, max_attempts=1)
     with pytest.raises(ExecutorDiffers, match=rf"has offsite {__version__}, and this one is 0\.0\.1"):
         list(finding(never()))
 
 
 def test_another_offsite_sends_nothing() -> None:
-    sending = Sending(version="0.0.1", function=NO_PICKLE, buckets=1)
+    sending = SendStep(version="0.0.1", function=NO_PICKLE, buckets=1)
     with pytest.raises(ExecutorDiffers, match=rf"has offsite {__version__}, and this one is 0\.0\.1"):
         list(sending({0: 0}, never()))

@@ -16,7 +16,7 @@ import pytest
 from offsite.model.errors import BadOption, BadSparkArchive
 from offsite.spark.archive import (
     MANIFEST,
-    ArchiveManifest,
+    ExecutorArchiveManifest,
     archive_settings,
     manifest_json,
     own_manifest,
@@ -24,7 +24,7 @@ from offsite.spark.archive import (
 )
 
 
-def archive(folder: Path, manifest: ArchiveManifest, name: str = "offsite.pex") -> Path:
+def archive(folder: Path, manifest: ExecutorArchiveManifest, name: str = "offsite.pex") -> Path:
     file = folder / name
     with zipfile.ZipFile(file, "w") as made:
         made.writestr(MANIFEST, manifest_json(manifest))

@@ -10,7 +10,7 @@ from offsite.model.errors import KafkaUnreachable
 from offsite.model.journal import JOURNAL, decided, warned
 from offsite.spark.runner import Failed
 from offsite.spark.task_attempt import MAX_NOTE_BYTES, AttemptFailed, AttemptNote, NoteReceiver, NoteSender, attempt
-from offsite.spark.task_journal import LINES_PER_EVENT, Line, recording, write_lines
+from offsite.spark.task_journal import LINES_PER_EVENT, JournalLine, recording, write_lines
 
 LOOPBACK = "127.0.0.1"
 
@@ -116,14 +116,16 @@ def test_notes_of_strangers_of_other_jobs_and_torn_ones_are_dropped(caplog: pyte
 
 
 def test_a_note_fits_into_a_datagram_and_keeps_the_newest_lines() -> None:
-    lines = tuple(Line(level=logging.INFO, at_s=0.0, text=f"retry number={n} why={'x' * 500}") for n in range(1000))
+    lines = tuple(
+        JournalLine(level=logging.INFO, at_s=0.0, text=f"retry number={n} why={'x' * 500}") for n in range(1000)
+    )
     data = note(index=1, lines=lines).to_bytes(token="t", job=1)
     assert len(data) <= MAX_NOTE_BYTES
     assert b"number=999" in data
     assert b"number=0 " not in data
 
 
-def note(*, index: int, lines: tuple[Line, ...] = ()) -> AttemptNote:
+def note(*, index: int, lines: tuple[JournalLine, ...] = ()) -> AttemptNote:
     return AttemptNote(index=index, number=1, why="x", trace="", lines=lines)
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from offsite.model.errors import DamagedBatch, SparkFailed
-from offsite.spark.meter import Reading
+from offsite.spark.meter import MeterReading
 from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Done, Failed
 from offsite.spark.task_attempt import Envelope
@@ -9,13 +9,13 @@ from offsite.spark.task_outcomes import TaskOutcomes
 
 
 def done(index: int, value: str = "ok", *, moved_bytes: int = 0, peak_rss_bytes: int = 0) -> Envelope[str]:
-    reading = Reading(moved_bytes=moved_bytes, records=1)
+    reading = MeterReading(moved_bytes=moved_bytes, records=1)
     return Envelope(index=index, outcome=Done(value=value), reading=reading, peak_rss_bytes=peak_rss_bytes)
 
 
 def failed(index: int, message: str) -> Envelope[str]:
     outcome = Failed(error=DamagedBatch(message, hint=""), trace="")
-    return Envelope(index=index, outcome=outcome, reading=Reading(), peak_rss_bytes=0)
+    return Envelope(index=index, outcome=outcome, reading=MeterReading(), peak_rss_bytes=0)
 
 
 def test_outcomes_are_in_the_order_of_tasks_however_they_arrive() -> None:
@@ -52,12 +52,14 @@ def test_a_task_given_up_counts_as_failed() -> None:
 
 def test_progress_adds_running_tasks_to_settled_ones_and_counts_none_twice() -> None:
     results: TaskOutcomes[str] = TaskOutcomes(2)
-    results.feel(ProgressDatagram(index=0, reading=Reading(moved_bytes=3, records=1)))
-    results.feel(ProgressDatagram(index=0, reading=Reading(moved_bytes=7, records=2)))
+    results.take_progress(ProgressDatagram(index=0, reading=MeterReading(moved_bytes=3, records=1)))
+    results.take_progress(ProgressDatagram(index=0, reading=MeterReading(moved_bytes=7, records=2)))
     results.take(done(1, moved_bytes=10))
     assert results.progress(elapsed_s=0).moved_bytes == 17
     results.take(done(0, moved_bytes=8))
-    results.feel(ProgressDatagram(index=0, reading=Reading(moved_bytes=7, records=2)))  # a datagram that came late
+    results.take_progress(
+        ProgressDatagram(index=0, reading=MeterReading(moved_bytes=7, records=2))
+    )  # a datagram that came late
     assert results.progress(elapsed_s=0).moved_bytes == 18
 
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from offsite.model.errors import SecretStays
-from offsite.model.secret import Travel, secrets_travel
+from offsite.model.secret import SecretHandling, handle_secrets
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 
@@ -29,9 +29,9 @@ def test_credentials_are_pickled_only_where_they_may_travel(
     store = open_store(url, environment=environment)
     with pytest.raises(SecretStays, match=f"the credentials of {store.url}"):
         pickle.dumps(store)
-    with secrets_travel(Travel.SENT):
+    with handle_secrets(SecretHandling.SENT):
         assert pickle.loads(pickle.dumps(store)) == store
-    with secrets_travel(Travel.READ_THERE):
+    with handle_secrets(SecretHandling.READ_THERE):
         data = pickle.dumps(store)
     assert b"hunter2" not in data
     for name, value in environment.items():
@@ -46,7 +46,7 @@ def test_an_executor_without_credentials_has_none_of_the_drivers(monkeypatch: py
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     store = open_store(S3, environment={"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hunter2"})
-    with secrets_travel(Travel.READ_THERE):
+    with handle_secrets(SecretHandling.READ_THERE):
         there = pickle.loads(pickle.dumps(store))
     assert dict(there.options) == {"aws_endpoint": "http://127.0.0.1:9", "aws_region": "here"}
 

@@ -10,7 +10,7 @@ from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, DamagedCommit, NoSuchRestorePoint
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Checkpoint
+from offsite.repository.commit import Checkpoint, CommitChanges
 from offsite.stores.open_store import open_store
 from offsite.table.datasource import SCHEMA, OffsiteDataSource
 from tests.tables import ORDERS, USERS, batch_of, commit_batches, new_table
@@ -84,7 +84,7 @@ def test_an_empty_backup_is_read_as_of_the_first_query(tmp_path: Path) -> None:
 def test_a_checkpoint_ends_partitions_where_it_was_taken(backup: Backup) -> None:
     commit_batches(backup, {USERS: [batch_of(0, 5)]})
     backup.commit(
-        Changes(checkpoint=Checkpoint(id=7, taken_at_ms=1, ends=((ORDERS, 12),))), base=backup.state(), writer="w"
+        CommitChanges(checkpoint=Checkpoint(id=7, taken_at_ms=1, ends=((ORDERS, 12),))), base=backup.state(), writer="w"
     )
     assert rows(load(backup, checkpoint="7")) == [("orders", n, 1 + n // 10) for n in range(12)]
     with pytest.raises(NoSuchRestorePoint, match="no checkpoint 8"):

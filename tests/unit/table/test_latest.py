@@ -13,7 +13,7 @@ from offsite.log.records.record import Record
 from offsite.model.errors import DamagedObject
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Position
+from offsite.repository.commit import CommitChanges, Position
 from offsite.services.records.find import RecordsRequest, cat_records, plan_records, raw_values
 from offsite.services.restore.request import RestoreRequest
 from offsite.table import latest
@@ -99,7 +99,7 @@ def test_offsets_that_no_broker_reaches_are_refused(backup: Backup) -> None:
     data = log.grow(5)
     position = Position(partition_id=TOPIC, log_start=start, end=log.end, leader_epoch=3)
     segments = tuple(segments_of(backup, data, start, log.end, 1))
-    changes = Changes(segments=segments, positions=(position,), topics=(compacted_shape(),))
+    changes = CommitChanges(segments=segments, positions=(position,), topics=(compacted_shape(),))
     backup.commit(changes, base=backup.state(), writer="w")
     with pytest.raises(DamagedObject, match="reaches to offset"):
         list(cat_records(plan(backup)))  # type: ignore[arg-type]

@@ -6,19 +6,19 @@ import pickle
 
 import pytest
 
-from offsite.model.secret import way_of_secrets
+from offsite.model.secret import secret_handling
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
-from offsite.table.on_worker import OnWorker
+from offsite.table.on_worker import WithoutSecrets
 
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_REGION": "here"}
 
 
 def test_a_store_arrives_with_the_credentials_of_where_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = way_of_secrets()
-    data = pickle.dumps(OnWorker(open_store("s3://bucket", environment=ENVIRONMENT)))
+    before = secret_handling()
+    data = pickle.dumps(WithoutSecrets(open_store("s3://bucket", environment=ENVIRONMENT)))
     assert b"hunter2" not in data
-    assert way_of_secrets() is before
+    assert secret_handling() is before
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "other")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter3")
     there = pickle.loads(data).value

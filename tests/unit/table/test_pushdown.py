@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from offsite.table.datasource import narrowed
+from offsite.table.datasource import narrow
 from offsite.table.row_filter import RowFilter
 
 ALL = RowFilter()
@@ -41,18 +41,18 @@ def time(us: int) -> datetime:
 
 @given(st.sampled_from(list(COMPARISONS)), st.integers(-5000, 5000), st.integers(-6, 6))
 def test_a_comparison_of_times_takes_the_same_milliseconds(kind: type[Filter], us: int, time_ms: int) -> None:
-    rows = narrowed(ALL, [kind(("timestamp",), time(us))])  # type: ignore[call-arg]
+    rows = narrow(ALL, [kind(("timestamp",), time(us))])  # type: ignore[call-arg]
     assert rows.includes(0, time_ms) == COMPARISONS[kind](time_ms * 1000, us)
 
 
 @given(st.sampled_from(list(COMPARISONS)), st.integers(0, 9), st.integers(0, 9))
 def test_a_comparison_of_offsets_takes_the_same_offsets(kind: type[Filter], wanted: int, offset: int) -> None:
-    rows = narrowed(ALL, [kind(("offset",), wanted)])  # type: ignore[call-arg]
+    rows = narrow(ALL, [kind(("offset",), wanted)])  # type: ignore[call-arg]
     assert rows.includes(offset, 0) == COMPARISONS[kind](offset, wanted)
 
 
 def test_several_filters_narrow_together() -> None:
-    rows = narrowed(
+    rows = narrow(
         ALL,
         [
             In(("topic",), ("a", "b")),
@@ -78,4 +78,4 @@ def test_several_filters_narrow_together() -> None:
     ],
 )
 def test_what_is_not_understood_narrows_nothing(other: Filter) -> None:
-    assert narrowed(ALL, [other]) == ALL
+    assert narrow(ALL, [other]) == ALL

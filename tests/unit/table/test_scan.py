@@ -13,7 +13,7 @@ from offsite.copy.point_in_time import point_in_time
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Position, RecordedHole
+from offsite.repository.commit import CommitChanges, Position, RecordedHole
 from offsite.stores.open_store import open_store
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow
@@ -197,7 +197,7 @@ def test_what_is_open_where_offsets_are_missing_is_left_out_whatever_ends_behind
     state = commit_batches(backup, {ORDERS: [batch_of(3, 1)]})
     hole = RecordedHole(partition_id=ORDERS, start=4, end=6, reason="retention")
     at_6 = Position(partition_id=ORDERS, log_start=0, end=6)
-    backup.commit(Changes(holes=(hole,), positions=(at_6,)), base=state, writer="w")
+    backup.commit(CommitChanges(holes=(hole,), positions=(at_6,)), base=state, writer="w")
     ended = [transactional(6, 1, producer_id=1, sequence=5), make_control_batch(7, producer_id=1, committed=True)]
     commit_batches(backup, {ORDERS: ended})
     assert offsets(backup, task_bytes=task_bytes) == [2, 3, 6]

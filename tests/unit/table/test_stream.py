@@ -12,7 +12,7 @@ from offsite.copy.chain import chains_of
 from offsite.copy.point_in_time import point_in_time
 from offsite.model.errors import BadOption, DamagedCommit, NoSuchRestorePoint
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, CompactedRange, CutBack, ExpiredRange, Position, RecordedHole
+from offsite.repository.commit import CommitChanges, CompactedRange, CutBack, ExpiredRange, Position, RecordedHole
 from offsite.stores.open_store import open_store
 from offsite.table.options import read_options
 from offsite.table.row_filter import RowFilter
@@ -105,9 +105,9 @@ def test_a_segment_written_anew_brings_no_rows_again(backup: Backup) -> None:
     commit_batches(backup, {ORDERS: [batch_of(0, 10)]})
     state = commit_batches(backup, {ORDERS: [batch_of(10, 10)]})
     first, *_ = state.all_segments()
-    backup.commit(Changes(removed=(first.key,)), base=state, writer="w")
+    backup.commit(CommitChanges(removed=(first.key,)), base=state, writer="w")
     state = backup.state()
-    backup.commit(Changes(segments=(first,)), base=state, writer="w2")
+    backup.commit(CommitChanges(segments=(first,)), base=state, writer="w2")
     assert offsets(micro_batch(stream(backup), 2, 4)) == []
 
 
@@ -150,7 +150,7 @@ def test_what_is_open_where_offsets_are_missing_never_comes(backup: Backup, mark
     state = commit_batches(backup, {ORDERS: [end]})
     hole = RecordedHole(partition_id=ORDERS, start=3, end=6, reason="retention")
     at_6 = Position(partition_id=ORDERS, log_start=0, end=6)
-    backup.commit(Changes(holes=(hole,), positions=(at_6,)), base=state, writer="w")
+    backup.commit(CommitChanges(holes=(hole,), positions=(at_6,)), base=state, writer="w")
     commit_batches(backup, {ORDERS: [transactional(6, 1, producer_id=1, sequence=5)]})
     commit_batches(backup, {ORDERS: [make_control_batch(7, producer_id=1, committed=True)]})
     for borders in ([0, 5], [0, 1, 5], [0, 1, 2, 3, 4, 5]):
@@ -162,7 +162,7 @@ def test_a_batch_in_which_the_log_starts_behind_missing_offsets_comes_with_its_m
     state = commit_batches(backup, {ORDERS: [batch_of(0, 2)]})
     hole = RecordedHole(partition_id=ORDERS, start=2, end=6, reason="retention")
     at_6 = Position(partition_id=ORDERS, log_start=0, end=6)
-    backup.commit(Changes(holes=(hole,), positions=(at_6,)), base=state, writer="w")
+    backup.commit(CommitChanges(holes=(hole,), positions=(at_6,)), base=state, writer="w")
     commit_batches(backup, {ORDERS: [transactional(1, 7, producer_id=1, sequence=5)]})
     commit_batches(backup, {ORDERS: [make_control_batch(8, producer_id=1, committed=True)]})
     for borders in ([0, 4], [0, 2, 3, 4]):
@@ -201,7 +201,7 @@ def test_what_was_removed_and_not_replaced_is_still_read_where_it_was(backup: Ba
     commit_batches(backup, {ORDERS: [batch_of(0, 10)]})
     state = commit_batches(backup, {ORDERS: [batch_of(10, 10)]})
     first, *_ = state.all_segments()
-    backup.commit(Changes(removed=(first.key,)), base=state, writer="w")
+    backup.commit(CommitChanges(removed=(first.key,)), base=state, writer="w")
     assert micro_batch(stream(backup), 0, 2) == [("orders", 0, n, 1 + n // 10) for n in range(20)]
 
 
@@ -209,7 +209,7 @@ def test_a_micro_batch_of_before_a_cut_is_of_the_old_history(backup: Backup) -> 
     commit_batches(backup, {ORDERS: [batch_of(0, 10)]})
     state = commit_batches(backup, {ORDERS: [batch_of(10, 10)]})
     cut = CutBack(partition_id=ORDERS, at=10, end=20, epoch=0, leader_epoch=1)
-    backup.commit(Changes(cut_back=(cut,)), base=state, writer="w")
+    backup.commit(CommitChanges(cut_back=(cut,)), base=state, writer="w")
     commit_batches(backup, {ORDERS: [batch_of(10, 4)]})
     roll_up_some(backup, random.Random(0))
     assert micro_batch(stream(backup), 0, 2) == [("orders", 0, n, 1 + n // 10) for n in range(20)]
@@ -261,7 +261,7 @@ def test_what_makes_no_sense_for_a_stream_is_refused(backup: Backup) -> None:
 
 def let_go(backup: Backup, start: int, end: int) -> None:
     gone = ExpiredRange(partition_id=ORDERS, start=start, end=end)
-    backup.commit(Changes(expired=(gone,)), base=backup.state(), writer="retention")
+    backup.commit(CommitChanges(expired=(gone,)), base=backup.state(), writer="retention")
 
 
 def test_the_earliest_is_what_is_left(backup: Backup) -> None:
@@ -287,5 +287,5 @@ def test_rows_that_a_compaction_found_superseded_are_no_loss(backup: Backup) -> 
     state = backup.state()
     first, _ = state.segments[ORDERS]
     done = CompactedRange(partition_id=ORDERS, start=0, end=10)
-    backup.commit(Changes(removed=(first.key,), compacted=(done,)), base=state, writer="compaction")
+    backup.commit(CommitChanges(removed=(first.key,), compacted=(done,)), base=state, writer="compaction")
     assert offsets(micro_batch(stream(backup), 0, 3)) == list(range(10, 20))

@@ -15,19 +15,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field
 
-from offsite.api.actuator.shape import backup_info, state
+from offsite.api.actuator.shape import backup_info, runtime_state
 from offsite.api.answers import answer, status_of
 from offsite.api.guard.tokens import Caller
 from offsite.api.site import SOURCE, Site
 from offsite.api.v1.context import TheCaller, TheSite
-from offsite.api.v1.job_answers import begin_job, requested
-from offsite.api.v1.words import arguments
+from offsite.api.v1.job_answers import begin_job, make_job_request
+from offsite.api.v1.words import to_arguments
 from offsite.model.errors import BackupNotFound, BadOption, CheckpointIdUsed, OffsiteError
 from offsite.model.plain import plain
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
-from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.ask import request_checkpoint
 from offsite.services.checkpoint.delete import delete_checkpoint
 from offsite.services.checkpoint.serve import is_free
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
@@ -41,7 +41,7 @@ _WAITING = threading.BoundedSemaphore(8)
 _PREFIX = re.compile(r"(\d{0,19})\*")
 
 
-class Message(BaseModel):
+class ActuatorMessage(BaseModel):
     """The outcome, for people."""
 
     message: str
@@ -74,7 +74,7 @@ class BackupInfo(BaseModel):
     details: list[PartitionInfo]
 
 
-class BackupState(BaseModel):
+class RuntimeState(BaseModel):
     checkpointStates: list[dict[str, Any]]  # noqa: N815
     backupStates: list[dict[str, Any]]  # noqa: N815
     ranges: list[dict[str, Any]]
@@ -96,23 +96,25 @@ _WORDS = {
     504: "no partition has started in time",
 }
 router = APIRouter(
-    responses={code: {"model": Message, "description": words} for code, words in _WORDS.items()},
+    responses={code: {"model": ActuatorMessage, "description": words} for code, words in _WORDS.items()},
     tags=["Zeebe's management API"],
 )
 
 Id = Annotated[str, Path(max_length=40, description="An id, or the begin of ids and `*`.")]
 
 
-@router.post("", status_code=202, response_model=Message)
+@router.post("", status_code=202, response_model=ActuatorMessage)
 def take(site: TheSite, caller: TheCaller, body: TakeBackup) -> Response:
     """Take a checkpoint: answers when every partition has started."""
-    wanted = body.backupId
-    if not 0 < wanted <= MAX_OFFSET:
-        return message(HTTPStatus.BAD_REQUEST, f"A backupId must be from 1 to {MAX_OFFSET}, not {wanted}.")
+    checkpoint_id = body.backupId
+    if not 0 < checkpoint_id <= MAX_OFFSET:
+        return answer_message(
+            HTTPStatus.BAD_REQUEST, f"A backupId must be from 1 to {MAX_OFFSET}, not {checkpoint_id}."
+        )
     if not _WAITING.acquire(blocking=False):
-        return message(HTTPStatus.SERVICE_UNAVAILABLE, "Too many wait for a backup to start: try again.")
+        return answer_message(HTTPStatus.SERVICE_UNAVAILABLE, "Too many wait for a backup to start: try again.")
     try:
-        return _taken(site, caller, _the_backup(site), wanted)
+        return _taken(site, caller, _the_backup(site), checkpoint_id)
     finally:
         _WAITING.release()
 
@@ -120,16 +122,16 @@ def take(site: TheSite, caller: TheCaller, body: TakeBackup) -> Response:
 @router.get("", response_model=list[BackupInfo])
 def list_(site: TheSite) -> Response:
     """All checkpoints, newest first, without deleted ones."""
-    return _json([backup_info(each) for each in _listed(_the_backup(site))])
+    return _json([backup_info(report) for report in _listed(_the_backup(site))])
 
 
-@router.get("/state", response_model=BackupState)
+@router.get("/state", response_model=RuntimeState)
 def state_(site: TheSite) -> Response:
     """The newest checkpoint, the newest complete checkpoint, and the restorable range."""
     return _json(_state(site))
 
 
-@router.post("/state/sync", response_model=BackupState)
+@router.post("/state/sync", response_model=RuntimeState)
 def sync(site: TheSite) -> Response:
     """The same: the store is the state, so there is nothing to synchronize."""
     return _json(_state(site))
@@ -139,24 +141,24 @@ def sync(site: TheSite) -> Response:
 def show(site: TheSite, checkpoint: Id) -> Response:
     """A checkpoint with its partitions; with `*` all checkpoints with the given prefix of the id."""
     backup = _the_backup(site)
-    if found := _PREFIX.fullmatch(checkpoint):
-        return _json([backup_info(each) for each in _listed(backup) if str(each.id).startswith(found[1])])
+    if match := _PREFIX.fullmatch(checkpoint):
+        return _json([backup_info(report) for report in _listed(backup) if str(report.id).startswith(match[1])])
     report = Checkpoints(backup).report(_number(checkpoint))
     if report.status in {CheckpointStatus.DOES_NOT_EXIST, CheckpointStatus.DELETED}:
-        return message(HTTPStatus.NOT_FOUND, f"Backup with id {report.id} does not exist")
+        return answer_message(HTTPStatus.NOT_FOUND, f"Backup with id {report.id} does not exist")
     return _json(backup_info(report))
 
 
 @router.delete("/{checkpoint}", status_code=204, response_class=Response)
 def delete(site: TheSite, checkpoint: Id) -> Response:
     """Delete a checkpoint with its restore point; 204 also if it does not exist."""
-    backup, wanted = _the_backup(site), _number(checkpoint)
-    if Checkpoints(backup).report(wanted).status is not CheckpointStatus.DOES_NOT_EXIST:
-        delete_checkpoint(backup, wanted, participants=site.participants(backup))
+    backup, checkpoint_id = _the_backup(site), _number(checkpoint)
+    if Checkpoints(backup).report(checkpoint_id).status is not CheckpointStatus.DOES_NOT_EXIST:
+        delete_checkpoint(backup, checkpoint_id, participants=site.participants(backup))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-def message(status: HTTPStatus, text: str) -> Response:
+def answer_message(status: HTTPStatus, text: str) -> Response:
     """The form of all other answers."""
     return answer({"message": text}, status)
 
@@ -165,7 +167,7 @@ def answer_error(error: OffsiteError) -> Response:
     status = HTTPStatus.CONFLICT if isinstance(error, CheckpointIdUsed) else status_of(error)
     if isinstance(error, BackupNotFound):
         status = HTTPStatus.BAD_REQUEST  # Zeebe's answer without a configured backup
-    return message(status, f"{error.message}; {error.hint}" if error.hint else error.message)
+    return answer_message(status, f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
 def _the_backup(site: Site) -> Backup:
@@ -181,63 +183,67 @@ def _the_backup(site: Site) -> Backup:
     return site.backup(names[0])
 
 
-def _taken(site: Site, caller: Caller, backup: Backup, wanted: int) -> Response:
+def _taken(site: Site, caller: Caller, backup: Backup, checkpoint_id: int) -> Response:
     if not Checkpoints(backup).is_being_taken and not _has_source(site):
-        return message(
+        return answer_message(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "Nobody takes checkpoints of this backup: no run follows it, and this coordinator has no --bootstrap.",
         )
     if not Checkpoints(backup).is_being_taken:
         site.workers.check_free()  # before the request is recorded: no process would take the checkpoint
-    asked = ask(backup, wanted, participants=site.participants(backup).names)
-    if not asked.is_new:
-        return message(HTTPStatus.CONFLICT, f"A backup with id {wanted} is known already.")
-    return _started(_await_start(site, caller, backup, wanted))
+    request = request_checkpoint(backup, checkpoint_id, participants=site.participants(backup).names)
+    if not request.is_new:
+        return answer_message(HTTPStatus.CONFLICT, f"A backup with id {checkpoint_id} is known already.")
+    return _started(_await_start(site, caller, backup, checkpoint_id))
 
 
 def _has_source(site: Site) -> bool:
-    place = site.settings.places.get(SOURCE)
+    place = site.settings.addresses.get(SOURCE)
     return place is not None and place.is_named
 
 
 def _await_start(site: Site, caller: Caller, backup: Backup, checkpoint: int) -> CheckpointReport:
     """Return the report after every partition started, or after the time limit. Start a process if no other process
     takes checkpoints."""
-    until_s, begun = site.clock.monotonic_s() + STARTS_WITHIN_S, False
+    until_s, is_begun = site.clock.monotonic_s() + STARTS_WITHIN_S, False
     while (report := Checkpoints(backup).report(checkpoint)).status is CheckpointStatus.REQUESTED:
         if site.clock.monotonic_s() > until_s:
             return report
-        if not begun and is_free(backup, checkpoint):
-            begun = True
+        if not is_begun and is_free(backup, checkpoint):
+            is_begun = True
             name = backup.descriptor.name
             words = {"backup": name, "id": checkpoint, **site.take_arguments()}
-            command = ["checkpoint", "take", *arguments(words), "--wait"]
-            begin_job(site, requested(caller, "checkpoint", name, command), site.place())
+            command = ["checkpoint", "take", *to_arguments(words), "--wait"]
+            begin_job(site, make_job_request(caller, "checkpoint", name, command), site.cluster_address())
         site.clock.sleep(LOOK_S)
     return report
 
 
 def _started(report: CheckpointReport) -> Response:
     if report.status is CheckpointStatus.REQUESTED:
-        return message(
+        return answer_message(
             HTTPStatus.GATEWAY_TIMEOUT, f"No partition has started backup {report.id} yet: ask for its state."
         )
     if report.status is CheckpointStatus.FAILED:
-        return message(HTTPStatus.BAD_GATEWAY, f"Backup {report.id} failed: {report.failure_reason}")
-    return message(
+        return answer_message(HTTPStatus.BAD_GATEWAY, f"Backup {report.id} failed: {report.failure_reason}")
+    return answer_message(
         HTTPStatus.ACCEPTED,
         f"A backup with id {report.id} has been scheduled. Use GET {PREFIXES[0]}/{report.id} to monitor the status.",
     )
 
 
 def _listed(backup: Backup) -> list[CheckpointReport]:
-    found = Checkpoints(backup)
-    shown = (each for each in found.list(most=_LISTED_MAX).checkpoints if each.status is not CheckpointStatus.DELETED)
-    return [found.report(each.id) for each in shown]
+    checkpoints = Checkpoints(backup)
+    shown = (
+        checkpoint
+        for checkpoint in checkpoints.list(most=_LISTED_MAX).checkpoints
+        if checkpoint.status is not CheckpointStatus.DELETED
+    )
+    return [checkpoints.report(checkpoint.id) for checkpoint in shown]
 
 
 def _state(site: Site) -> dict[str, Any]:
-    return state(_listed(_the_backup(site)))
+    return runtime_state(_listed(_the_backup(site)))
 
 
 def _number(text: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from offsite.model.time import format_time
 from offsite.model.version import __version__
-from offsite.services.checkpoint.status import CheckpointReport, CheckpointStatus, PartitionProgress
+from offsite.services.checkpoint.status import CheckpointPartition, CheckpointReport, CheckpointStatus
 
 _STATES = {
     CheckpointStatus.DOES_NOT_EXIST: "DOES_NOT_EXIST",
@@ -32,17 +32,17 @@ def backup_info(report: CheckpointReport) -> dict[str, Any]:
         "backupId": report.id,
         "state": state_of(report.status),
         **failure,
-        "details": [_partition(number, each, report) for number, each in _numbered(report)],
+        "details": [_partition(number, progress, report) for number, progress in _numbered(report)],
     }
 
 
-def state(reports: Sequence[CheckpointReport]) -> dict[str, Any]:
+def runtime_state(reports: Sequence[CheckpointReport]) -> dict[str, Any]:
     """The newest checkpoint, the newest complete checkpoint, by partition, and the restorable range, as answered by
     `GET …/state`. `reports`: with details, newest first."""
-    complete = [each for each in reports if each.status is CheckpointStatus.COMPLETED]
+    complete = [report for report in reports if report.status is CheckpointStatus.COMPLETED]
     return {
-        "checkpointStates": [each for report in reports[:1] for each in _states(report)],
-        "backupStates": [each for report in complete[:1] for each in _states(report)],
+        "checkpointStates": [row for report in reports[:1] for row in _states(report)],
+        "backupStates": [row for report in complete[:1] for row in _states(report)],
         "ranges": _ranges(complete),
     }
 
@@ -51,7 +51,7 @@ def state_of(status: CheckpointStatus) -> str:
     return _STATES[status]
 
 
-def _partition(number: int, at: PartitionProgress, report: CheckpointReport) -> dict[str, Any]:
+def _partition(number: int, at: CheckpointPartition, report: CheckpointReport) -> dict[str, Any]:
     failure = {"failureReason": report.failure_reason} if report.failure_reason else {}
     times = {"createdAt": report.taken_at_ms, "lastUpdatedAt": max(report.committed_at_ms, report.taken_at_ms)}
     return {
@@ -67,15 +67,15 @@ def _partition(number: int, at: PartitionProgress, report: CheckpointReport) -> 
 
 
 def _states(report: CheckpointReport) -> Iterable[dict[str, Any]]:
-    for number, each in _numbered(report):
+    for number, progress in _numbered(report):
         yield {
             "partitionId": number,
             "checkpointId": report.id,
             "checkpointType": _TYPE,
-            "checkpointPosition": each.end,
+            "checkpointPosition": progress.end,
             "checkpointTimestamp": format_time(max(0, report.taken_at_ms)),
-            "topic": each.topic,
-            "partition": each.partition,
+            "topic": progress.topic,
+            "partition": progress.partition,
         }
 
 
@@ -85,7 +85,7 @@ def _ranges(complete: Sequence[CheckpointReport]) -> list[dict[str, Any]]:
         return []
     oldest: dict[tuple[str, int], dict[str, Any]] = {}
     for report in complete:
-        oldest |= {_key(each): each for each in _states(report)}
+        oldest |= {_key(row): row for row in _states(report)}
     newest = list(_states(complete[0]))
     return [{"partitionId": end["partitionId"], "start": oldest[_key(end)], "end": end} for end in newest]
 
@@ -94,5 +94,5 @@ def _key(shown: dict[str, Any]) -> tuple[str, int]:
     return shown["topic"], shown["partition"]
 
 
-def _numbered(report: CheckpointReport) -> Iterable[tuple[int, PartitionProgress]]:
-    return enumerate(sorted(report.details, key=lambda each: (each.topic, each.partition)), 1)
+def _numbered(report: CheckpointReport) -> Iterable[tuple[int, CheckpointPartition]]:
+    return enumerate(sorted(report.details, key=lambda progress: (progress.topic, progress.partition)), 1)

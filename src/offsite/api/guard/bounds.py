@@ -6,14 +6,14 @@ from collections import Counter
 
 from offsite.model.clock import Clock
 
-AT_ONCE = 16
+REQUESTS_AT_ONCE = 16
 """Concurrent requests of one caller, of forty threads in the server. A browser sends six."""
-REFUSALS_TOLD = 20
+REFUSALS_LOGGED_MAX = 20
 """Journal lines about refused requests of one caller in a minute: a full log file is rotated, so a caller with
 unlimited lines could erase the traces of earlier requests."""
 
 
-class Turns:
+class RequestCounter:
     """The number of running requests of every caller. Names come from tokens, so they are few."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Turns:
 
     def take(self, name: str) -> bool:
         """Return whether one more request of `name` may run now; an accepted request must be given back."""
-        if self._under_way[name] >= AT_ONCE:
+        if self._under_way[name] >= REQUESTS_AT_ONCE:
             return False
         self._under_way[name] += 1
         return True
@@ -30,7 +30,7 @@ class Turns:
         self._under_way[name] -= 1
 
 
-class RefusalLines:
+class RefusalLog:
     """Limits the journal lines about refused requests."""
 
     def __init__(self, clock: Clock) -> None:
@@ -43,6 +43,6 @@ class RefusalLines:
         before, count = self._told.get(name, (minute, 0))
         count = count + 1 if before == minute else 1
         self._told[name] = (minute, count)
-        if count > REFUSALS_TOLD:
+        if count > REFUSALS_LOGGED_MAX:
             return None
-        return "no more of this minute are told" if count == REFUSALS_TOLD else ""
+        return "no more of this minute are told" if count == REFUSALS_LOGGED_MAX else ""

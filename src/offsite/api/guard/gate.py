@@ -18,10 +18,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offsite.api.answers import problem
-from offsite.api.guard.bounds import AT_ONCE, RefusalLines, Turns
+from offsite.api.guard.bounds import REQUESTS_AT_ONCE, RefusalLog, RequestCounter
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.login_code import LoginCode
-from offsite.api.guard.roles import SAFE, Needed, Role, needed
+from offsite.api.guard.roles import SAFE, AccessRole, Requirement, find_requirement
 from offsite.api.guard.sessions import COOKIE, Sessions
 from offsite.api.guard.tokens import Caller, Tokens
 from offsite.model.clock import Clock, SystemClock
@@ -36,8 +36,8 @@ BODY_S = 10.0
 PIECE_BYTES = 256 * KIB
 _TOLD_MAX = 400
 """Characters of a path in the journal: more than the longest route, so that no long name hides the rest of a path."""
-_ANYBODY = Caller(name="this machine", role=Role.RESTORE)
-_STRANGER = Caller(name="", role=Role.WATCH)
+_LOCAL_CALLER = Caller(name="this machine", role=AccessRole.RESTORE)
+_STRANGER = Caller(name="", role=AccessRole.WATCH)
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
@@ -51,7 +51,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
+class GateRules:
     """The rules of the gate. `tokens` None: every caller on the local machine may do everything. `read_only`: no caller
     may change anything. `login_code`: starts a session of the owner, if there are no other tokens."""
 
@@ -63,7 +63,7 @@ class Guarded:
     clock: Clock = field(default_factory=SystemClock)
 
 
-class Refusal(Exception):  # an answer, not a bug
+class RefusedRequest(Exception):  # an answer, not a bug
     """The answer to a refused request."""
 
     def __init__(self, response: Response) -> None:
@@ -74,46 +74,48 @@ class Refusal(Exception):  # an answer, not a bug
 class Gate:
     """Passes requests to `app`, with `state.caller` and `state.cookie`."""
 
-    def __init__(self, app: ASGIApp, guarded: Guarded) -> None:
+    def __init__(self, app: ASGIApp, guarded: GateRules) -> None:
         self._app, self._guarded = app, guarded
-        self._turns, self._lines = Turns(), RefusalLines(guarded.clock)
+        self._turns, self._lines = RequestCounter(), RefusalLog(guarded.clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        wanted = needed(scope["method"], scope["path"])
-        answer = _Answer(send, is_private=wanted.role is not None)
+        requirement = find_requirement(scope["method"], scope["path"])
+        answer = _Answer(send, is_private=requirement.role is not None)
         try:
-            body = await self._checked(scope, receive, wanted)
+            body = await self._checked(scope, receive, requirement)
             await self._let_through(scope, _replayed(body, receive), answer)
-        except Refusal as refusal:
+        except RefusedRequest as refusal:
             await refusal.response(scope, receive, answer)
         finally:
-            self._tell(scope, wanted, answer.status)
+            self._tell(scope, requirement, answer.status)
 
     async def _let_through(self, scope: Scope, receive: Receive, answer: Send) -> None:
         """Run the request. Raises `RefusedRequest` if too many requests of the caller run."""
         name = scope["state"]["caller"].name
         if name and not self._turns.take(name):
-            raise _refused(HTTPStatus.TOO_MANY_REQUESTS, f"{AT_ONCE} requests of {name} are being answered", _TURN_HINT)
+            raise _refused(
+                HTTPStatus.TOO_MANY_REQUESTS, f"{REQUESTS_AT_ONCE} requests of {name} are being answered", _TURN_HINT
+            )
         try:
             await self._app(scope, receive, answer)
         finally:
             if name:
                 self._turns.give_back(name)
 
-    def _tell(self, scope: Scope, wanted: Needed, status: int) -> None:
+    def _tell(self, scope: Scope, requirement: Requirement, status: int) -> None:
         is_refused = status in _REFUSED
-        if not wanted.changes and not is_refused:
+        if not requirement.changes and not is_refused:
             return
         by = scope.get("state", {}).get("caller", _STRANGER).name or "a stranger"
         note = self._lines.note_of(by) if is_refused else ""
         if note is not None:
-            what = f"{scope['method']} {scope['path'][:_TOLD_MAX]}"
-            noted("asked", by=by, what=what, answer=status, then=note or None)
+            request = f"{scope['method']} {scope['path'][:_TOLD_MAX]}"
+            noted("asked", by=by, what=request, answer=status, then=note or None)
 
-    async def _checked(self, scope: Scope, receive: Receive, wanted: Needed) -> bytes:
+    async def _checked(self, scope: Scope, receive: Receive, requirement: Requirement) -> bytes:
         """Return the body of an accepted request. Raises `RefusedRequest`."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
@@ -121,36 +123,36 @@ class Gate:
             raise _refused(HTTPStatus.MISDIRECTED_REQUEST, "this server has another name", _HOST_HINT)
         if "transfer-encoding" in headers and "content-length" in headers:
             raise _ambiguous()
-        has_effect = scope["method"] not in SAFE or wanted.is_more_than_reading
+        has_effect = scope["method"] not in SAFE or requirement.is_more_than_reading
         if has_effect and not self._is_of_ours(headers, host):
             raise _refused(HTTPStatus.FORBIDDEN, "a page of another server has sent this", "use the pages of this one")
-        self._admit(scope, headers, wanted)
-        return await _body(headers, receive, most=BODY_MAX if wanted.role else LOGIN_MAX)
+        self._admit(scope, headers, requirement)
+        return await _body(headers, receive, most=BODY_MAX if requirement.role else LOGIN_MAX)
 
-    def _admit(self, scope: Scope, headers: Headers, wanted: Needed) -> None:
+    def _admit(self, scope: Scope, headers: Headers, requirement: Requirement) -> None:
         cookie = _cookie(headers)
         caller = self._caller(headers, cookie)
         scope.setdefault("state", {}).update(caller=caller or _STRANGER, cookie=cookie)
-        if wanted.role is not None and caller is None:
+        if requirement.role is not None and caller is None:
             raise _unknown(scope)
-        if wanted.role is not None and caller is not None and caller.role < wanted.role:
-            lacking = f"{caller.name} may not do this: it needs the role {wanted.role.name.lower()}"
+        if requirement.role is not None and caller is not None and caller.role < requirement.role:
+            lacking = f"{caller.name} may not do this: it needs the role {requirement.role.name.lower()}"
             raise _refused(HTTPStatus.FORBIDDEN, lacking, "ask whoever runs this coordinator for such a token")
-        if wanted.changes and self._guarded.read_only:
+        if requirement.changes and self._guarded.read_only:
             raise _refused(
                 HTTPStatus.FORBIDDEN, "this coordinator only shows", "it was started with --read-only: ask another one"
             )
 
     def _caller(self, headers: Headers, cookie: str) -> Caller | None:
         if self._guarded.tokens is None:
-            return _ANYBODY
+            return _LOCAL_CALLER
         tokens = self._guarded.tokens()
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return tokens.caller(token.strip())
+            return tokens.authenticate(token.strip())
         now_s = self._guarded.clock.now_ms() // 1000
         name = self._guarded.sessions.name(cookie, now_s=now_s, of=tokens.hash_of) if cookie else None
-        return tokens.still(name) if name else None
+        return tokens.find_caller(name) if name else None
 
     def _is_of_ours(self, headers: Headers, host: str) -> bool:
         """Whether the request comes from a page of this server: browsers send the origin, other programs do not."""
@@ -215,26 +217,26 @@ async def _read(receive: Receive, *, most: int) -> bytes:
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
     """Replay the body, which was read already; then receive from the client."""
-    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
-        return left.pop() if left else await receive()
+        return pending.pop() if pending else await receive()
 
     return again
 
 
 def _cookie(headers: Headers) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")[:4096]).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")[:4096]).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
-def _unknown(scope: Scope) -> Refusal:
+def _unknown(scope: Scope) -> RefusedRequest:
     request = Request(scope)
     if scope["method"] in SAFE and "text/html" in request.headers.get("accept", ""):
-        return Refusal(RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER))
+        return RefusedRequest(RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER))
     refusal = _refused(
         HTTPStatus.UNAUTHORIZED, "a token is needed", "send it as Authorization: Bearer TOKEN, or log in at /login"
     )
@@ -242,16 +244,16 @@ def _unknown(scope: Scope) -> Refusal:
     return refusal
 
 
-def _too_large(most: int) -> Refusal:
+def _too_large(most: int) -> RefusedRequest:
     return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {most} bytes", "send less")
 
 
-def _ambiguous() -> Refusal:
+def _ambiguous() -> RefusedRequest:
     """A proxy may have used the other length, and may take the rest for the next request."""
     refusal = _refused(HTTPStatus.BAD_REQUEST, "the length of the body is told in two ways", "send one of them")
     refusal.response.headers["Connection"] = "close"
     return refusal
 
 
-def _refused(status: HTTPStatus, message: str, hint: str) -> Refusal:
-    return Refusal(problem(status, id="OFF-1704", message=message, hint=hint))
+def _refused(status: HTTPStatus, message: str, hint: str) -> RefusedRequest:
+    return RefusedRequest(problem(status, id="OFF-1704", message=message, hint=hint))

@@ -18,7 +18,7 @@ class Hosts:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Hosts:
-        return cls(names=frozenset(each.lower() for each in names) | LOOPBACK_NAMES)
+        return cls(names=frozenset(name.lower() for name in names) | LOOPBACK_NAMES)
 
     def allow(self, host: str) -> bool:
         """Whether the Host header `host` names this server."""

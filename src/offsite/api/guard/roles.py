@@ -9,7 +9,7 @@ from typing import NamedTuple
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Role(IntEnum):
+class AccessRole(IntEnum):
     """The permissions of a caller; every role includes the roles before."""
 
     WATCH = 1
@@ -22,26 +22,26 @@ class Role(IntEnum):
     """Write into a cluster, and delete restore points."""
 
 
-class Needed(NamedTuple):
+class Requirement(NamedTuple):
     """`role`: the required role; None: open to everyone. `changes`: the request changes something: the journal records
     the caller, and a read-only coordinator refuses."""
 
-    role: Role | None
+    role: AccessRole | None
     changes: bool
 
     @property
     def is_more_than_reading(self) -> bool:
-        return self.role is not None and self.role > Role.READ
+        return self.role is not None and self.role > AccessRole.READ
 
 
 class _Rule(NamedTuple):
     methods: frozenset[str]
     path: re.Pattern[str]
-    needed: Needed
+    requirement: Requirement
 
 
-def _rule(methods: str, path: str, role: Role | None, *, changes: bool) -> _Rule:
-    return _Rule(frozenset(methods.split()), re.compile(path), Needed(role, changes))
+def _rule(methods: str, path: str, role: AccessRole | None, *, changes: bool) -> _Rule:
+    return _Rule(frozenset(methods.split()), re.compile(path), Requirement(role, changes))
 
 
 _POINTS = r"groups|pins|points|checkpoints(?:/[^/]+(?:/explanation)?)?"
@@ -51,18 +51,18 @@ _BEGUN = "checkpoints|runs|verifications|drills|searches"
 _RULES = (
     _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
     _rule("POST", r"/login|/logout", None, changes=False),
-    _rule("GET", r"/api/v1/doctor", Role.OPERATE, changes=False),
-    _rule("GET HEAD", rf"/|/openapi\.json|/(?:api/v1/)?{_SEEN}|{_ACTUATOR}", Role.WATCH, changes=False),
-    _rule("GET HEAD OPTIONS", r"/.*", Role.READ, changes=False),
-    _rule("POST", r"/api/v1/(.*/)?plan", Role.READ, changes=False),
-    _rule("POST", r"/backups/[^/]+/restore/plan", Role.READ, changes=False),
-    _rule("POST", rf"/(api/v1/)?backups/[^/]+/({_BEGUN})", Role.OPERATE, changes=True),
-    _rule("POST", r"/(api/v1/)?jobs/[^/]+/cancel", Role.OPERATE, changes=True),
-    _rule("POST", r"/actuator/(backups|backupRuntime)(/state/sync)?", Role.OPERATE, changes=True),
+    _rule("GET", r"/api/v1/doctor", AccessRole.OPERATE, changes=False),
+    _rule("GET HEAD", rf"/|/openapi\.json|/(?:api/v1/)?{_SEEN}|{_ACTUATOR}", AccessRole.WATCH, changes=False),
+    _rule("GET HEAD OPTIONS", r"/.*", AccessRole.READ, changes=False),
+    _rule("POST", r"/api/v1/(.*/)?plan", AccessRole.READ, changes=False),
+    _rule("POST", r"/backups/[^/]+/restore/plan", AccessRole.READ, changes=False),
+    _rule("POST", rf"/(api/v1/)?backups/[^/]+/({_BEGUN})", AccessRole.OPERATE, changes=True),
+    _rule("POST", r"/(api/v1/)?jobs/[^/]+/cancel", AccessRole.OPERATE, changes=True),
+    _rule("POST", r"/actuator/(backups|backupRuntime)(/state/sync)?", AccessRole.OPERATE, changes=True),
 )
 
 
-def needed(method: str, path: str) -> Needed:
+def find_requirement(method: str, path: str) -> Requirement:
     """Return the requirement of a request. `path`: decoded, without query."""
-    rules = (each.needed for each in _RULES if method in each.methods and each.path.fullmatch(path))
-    return next(rules, Needed(Role.RESTORE, changes=True))
+    rules = (rule.requirement for rule in _RULES if method in rule.methods and rule.path.fullmatch(path))
+    return next(rules, Requirement(AccessRole.RESTORE, changes=True))

@@ -52,11 +52,13 @@ class Sessions:
             return
         parts = cookie.split("|")
         with self._lock:
-            ended = {each: until_s for each, until_s in self._ended.get(name, {}).items() if until_s > now_s}
-            ended[parts[-1]] = int(parts[1])
-            if len(ended) > _ENDED_MAX:
-                self._ended_upto_s[name], ended = max(ended.values()), {}
-            self._ended[name] = ended
+            ended_sessions = {
+                signature: until_s for signature, until_s in self._ended.get(name, {}).items() if until_s > now_s
+            }
+            ended_sessions[parts[-1]] = int(parts[1])
+            if len(ended_sessions) > _ENDED_MAX:
+                self._ended_upto_s[name], ended_sessions = max(ended_sessions.values()), {}
+            self._ended[name] = ended_sessions
 
     def form_word(self, cookie: str) -> str:
         """Return the secret word of the forms of a session. Without a session (`cookie` empty): the word of this

@@ -13,13 +13,13 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.api.guard.roles import Role
+from offsite.api.guard.roles import AccessRole
 from offsite.model.errors import BadOption
 from offsite.model.journal import warned
 from offsite.model.untrusted.file_access import can_others_write
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
-_NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in Role)})"
+_NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in AccessRole)})"
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
 _FORM = re.compile(f"{_NAME}:{_ROLE}")
 _PREFIX = "offsite_"
@@ -31,7 +31,7 @@ class Caller:
     """The caller of a request, by the name of the token."""
 
     name: str
-    role: Role
+    role: AccessRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,33 +44,33 @@ class KnownToken:
 class Tokens:
     """The valid tokens."""
 
-    known: tuple[KnownToken, ...]
+    active: tuple[KnownToken, ...]
 
-    def caller(self, token: str) -> Caller | None:
+    def authenticate(self, token: str) -> Caller | None:
         """Return the owner of a token. All tokens are compared, each in constant time."""
-        digest, found = _digest(token), None
-        for each in self.known:
-            if hmac.compare_digest(each.sha256, digest):
-                found = each.caller
-        return found
+        digest, caller = _digest(token), None
+        for known_token in self.active:
+            if hmac.compare_digest(known_token.sha256, digest):
+                caller = known_token.caller
+        return caller
 
     def hash_of(self, name: str) -> str:
         """Return the hash of the token of that name; empty: none."""
-        return next((each.sha256 for each in self.known if each.caller.name == name), "")
+        return next((known_token.sha256 for known_token in self.active if known_token.caller.name == name), "")
 
-    def still(self, name: str) -> Caller | None:
+    def find_caller(self, name: str) -> Caller | None:
         """Return the caller of that name, if a token for the name still exists."""
-        return next((each.caller for each in self.known if each.caller.name == name), None)
+        return next((known_token.caller for known_token in self.active if known_token.caller.name == name), None)
 
 
-OWNER = Caller(name="owner", role=Role.RESTORE)
+OWNER = Caller(name="owner", role=AccessRole.RESTORE)
 """The person who started a coordinator without a token file."""
 
 
-def owner_alone() -> Tokens:
+def make_owner_tokens() -> Tokens:
     """Return the tokens of a coordinator without a token file: its owner may do everything, by a session only, because
     no token has the hash. The hash is drawn at every start, so no session of an earlier start is valid."""
-    return Tokens(known=(KnownToken(caller=OWNER, sha256=secrets.token_hex(32)),))
+    return Tokens(active=(KnownToken(caller=OWNER, sha256=secrets.token_hex(32)),))
 
 
 class TokenFile:
@@ -92,14 +92,14 @@ class TokenFile:
             return read_tokens(self._path)
         except BadOption as error:
             warned("tokens", error=error.id, why=error.message)
-            return Tokens(known=())
+            return Tokens(active=())
 
     def _state(self) -> tuple[int, int, int] | None:
         try:
-            found = self._path.stat()
+            stat = self._path.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def read_tokens(path: Path) -> Tokens:
@@ -113,38 +113,38 @@ def read_tokens(path: Path) -> Tokens:
         lines = decode_text(path.read_bytes()).splitlines()
     except (OSError, NotUtf8) as error:
         raise BadOption(f"the token file {path} cannot be read: {error}", hint=_HINT) from error
-    known = [
+    tokens = [
         _known(line, f"line {number} of {path}")
         for number, line in enumerate(lines, 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
-    if len({each.caller.name for each in known}) < len(known):
+    if len({token.caller.name for token in tokens}) < len(tokens):
         raise BadOption(f"the token file {path} has one name twice", hint="give each token a name of its own")
-    if not known:
+    if not tokens:
         raise BadOption(f"the token file {path} holds no token", hint=_HINT)
-    return Tokens(known=tuple(known))
+    return Tokens(active=tuple(tokens))
 
 
 def new_token(form: str, path: Path) -> str:
     """Return a new token for `NAME:ROLE`, and append its hash to the file. The token is shown only here. Raises
     `BadOption`."""
-    found = _FORM.fullmatch(form)
-    if found is None:
+    match = _FORM.fullmatch(form)
+    if match is None:
         raise BadOption(f"{form[:80]!r} is no NAME:ROLE", hint="write it as alice:read, ci:operate or admin:restore")
-    if path.exists() and read_tokens(path).still(found["name"]):
-        raise BadOption(f"{path} has a token of {found['name']}", hint="take its line away first, or choose a new name")
+    if path.exists() and read_tokens(path).find_caller(match["name"]):
+        raise BadOption(f"{path} has a token of {match['name']}", hint="take its line away first, or choose a new name")
     token = _PREFIX + secrets.token_urlsafe(32)
     path.touch(mode=0o600)
     with path.open("a", encoding="utf-8") as file:
-        file.write(f"{found['name']} {found['role']} sha256:{_digest(token)}\n")
+        file.write(f"{match['name']} {match['role']} sha256:{_digest(token)}\n")
     return token
 
 
 def _known(line: str, where: str) -> KnownToken:
-    found = _LINE.fullmatch(line.strip())
-    if found is None:
+    match = _LINE.fullmatch(line.strip())
+    if match is None:
         raise BadOption(f"{where} is no token", hint=_HINT)
-    return KnownToken(caller=Caller(name=found["name"], role=Role[found["role"].upper()]), sha256=found["hash"])
+    return KnownToken(caller=Caller(name=match["name"], role=AccessRole[match["role"].upper()]), sha256=match["hash"])
 
 
 def _digest(token: str) -> str:

@@ -11,53 +11,65 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import RedirectResponse
 
-from offsite.api.pages.again import way_back
-from offsite.api.pages.forms import ONCE, form_of, number
+from offsite.api.pages.again import form_path
+from offsite.api.pages.forms import ONCE, parse_number, read_form
 from offsite.api.pages.look import TAGS
 from offsite.api.pages.templates import page
-from offsite.api.site import Place, Site
+from offsite.api.site import ClusterAddress, Site
 from offsite.api.v1.context import BackupName, TheCaller, TheSite
-from offsite.api.v1.job_answers import begin_job, requested
-from offsite.api.v1.jobs import JobId, seen_job
+from offsite.api.v1.job_answers import begin_job, make_job_request
+from offsite.api.v1.jobs import JobId, read_job_noted
 from offsite.api.v1.records import SearchBody, search_command
-from offsite.api.v1.words import arguments
+from offsite.api.v1.words import to_arguments
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
-from offsite.services.jobs.ask import SEARCH, JobRequest, cancel_job, known_job
-from offsite.services.jobs.status import JobReport, job_list, job_report
+from offsite.services.jobs.ask import SEARCH, JobRequest, cancel_job, find_repeated_job
+from offsite.services.jobs.status import JobReport, read_job, read_jobs
 
 router = APIRouter(include_in_schema=False)
 
-Form = Annotated[dict[str, str], Depends(form_of)]
+Form = Annotated[dict[str, str], Depends(read_form)]
 _SHOWN_MAX = 30_000
 
 
 @router.post("/backups/{backup}/runs")
 def run(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     site.backup(backup)  # without topics only an existing backup can continue
-    asked = requested(caller, "backup", backup, ["backup", "run", f"--backup={backup}"])
-    return begun(site, asked, site.place(), form)
+    request = make_job_request(caller, "backup", backup, ["backup", "run", f"--backup={backup}"])
+    return begin_and_redirect(site, request, site.cluster_address(), form)
 
 
 @router.post("/backups/{backup}/verifications")
 def verify(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     site.backup(backup)
-    return begun(site, requested(caller, "verify", backup, ["verify", f"--backup={backup}", "--deep"]), Place(), form)
+    return begin_and_redirect(
+        site,
+        make_job_request(caller, "verify", backup, ["verify", f"--backup={backup}", "--deep"]),
+        ClusterAddress(),
+        form,
+    )
 
 
 @router.post("/backups/{backup}/drills")
 def drill(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     site.backup(backup)
-    asked = requested(caller, "drill", backup, ["restore", "drill", f"--backup={backup}", "--sandbox"])
-    return begun(site, asked, Place(), form)
+    request = make_job_request(caller, "drill", backup, ["restore", "drill", f"--backup={backup}", "--sandbox"])
+    return begin_and_redirect(site, request, ClusterAddress(), form)
 
 
 @router.post("/backups/{backup}/checkpoints")
 def take(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     site.backup(backup)
-    wanted = number(form.get("id", ""), "checkpoint")
-    command = ["checkpoint", "take", *arguments({"backup": backup, "id": wanted, **site.take_arguments()}), "--wait"]
-    return begun(site, requested(caller, "checkpoint", backup, command), site.place(), form)
+    checkpoint_id = parse_number(form.get("id", ""), "checkpoint")
+    command = [
+        "checkpoint",
+        "take",
+        *to_arguments({"backup": backup, "id": checkpoint_id, **site.take_arguments()}),
+        "--wait",
+    ]
+    return begin_and_redirect(
+        site, make_job_request(caller, "checkpoint", backup, command), site.cluster_address(), form
+    )
 
 
 @router.post("/backups/{backup}/searches")
@@ -65,51 +77,53 @@ def search(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> 
     site.backup(backup)
     words = {name: text for name in ("topic", "key", "value", "start") if (text := form.get(name, "").strip())}
     try:
-        wanted = SearchBody.model_validate(words)
+        query = SearchBody.model_validate(words)
     except ValueError as error:
         raise BadOption("this is no search: it needs a topic", hint="write its name, and fewer characters") from error
-    return begun(site, requested(caller, SEARCH, backup, search_command(backup, wanted)), Place(), form)
+    return begin_and_redirect(
+        site, make_job_request(caller, SEARCH, backup, search_command(backup, query)), ClusterAddress(), form
+    )
 
 
 @router.get("/jobs")
 def jobs(request: Request, site: TheSite) -> Response:
-    return page(request, "jobs.html", found=job_list(site.repository().store), tags=TAGS)
+    return page(request, "jobs.html", found=read_jobs(site.repository().store), tags=TAGS)
 
 
 @router.get("/jobs/{job}")
 def job(request: Request, site: TheSite, caller: TheCaller, job: JobId) -> Response:
-    found = seen_job(site, caller, job)
-    result = json.dumps(found.result, indent=2) if found.result is not None else ""
+    report = read_job_noted(site, caller, job)
+    result = json.dumps(report.result, indent=2) if report.result is not None else ""
     return page(
         request,
         "job.html",
-        job=found,
+        job=report,
         tags=TAGS,
-        command=_command(site, found),
+        command=_command(site, report),
         result=result if len(result) <= _SHOWN_MAX else f"{result[:_SHOWN_MAX]}\n…",
-        said=found.said[-_SHOWN_MAX:],
-        proof=_proof(found) if found.vouched else None,
-        error=_error(found),
-        again=way_back(found),
+        said=report.said[-_SHOWN_MAX:],
+        proof=_proof(report) if report.vouched else None,
+        error=_error(report),
+        again=form_path(report),
     )
 
 
 @router.post("/jobs/{job}/cancel")
 def cancel(site: TheSite, caller: TheCaller, job: JobId, _: Form) -> Response:
     store = site.repository().store
-    if job_report(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
+    if read_job(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
         cancel_job(store, job, by=caller.name)
     return _to(job)
 
 
-def begun(site: Site, request: JobRequest, place: Place, form: Mapping[str, str]) -> Response:
+def begin_and_redirect(site: Site, request: JobRequest, place: ClusterAddress, form: Mapping[str, str]) -> Response:
     """Start the job of the form, and redirect to the page of the job."""
     return _to(begin_job(site, request, place, word=form.get(ONCE) or None).id)
 
 
-def begun_before(site: Site, request: JobRequest, form: Mapping[str, str]) -> Response | None:
+def redirect_repeated(site: Site, request: JobRequest, form: Mapping[str, str]) -> Response | None:
     """Redirect to the page of the job already started by the form; None: not started yet."""
-    job = known_job(site.repository().store, request, form[ONCE]) if form.get(ONCE) else None
+    job = find_repeated_job(site.repository().store, request, form[ONCE]) if form.get(ONCE) else None
     return None if job is None else _to(job)
 
 
@@ -119,7 +133,7 @@ def _to(job: str) -> Response:
 
 def _command(site: Site, job: JobReport) -> str:
     """The equivalent command, with the options of the cluster if the coordinator knows the cluster."""
-    where = site.where(job.cluster) if job.cluster in site.settings.places else []
+    where = site.cluster_options(job.cluster) if job.cluster in site.settings.addresses else []
     return shlex.join(["offsite", *job.arguments, *where])
 
 
@@ -145,5 +159,5 @@ def _error(job: JobReport) -> dict[str, str]:
         last = parse_json(job.said.rstrip().splitlines()[-1].encode())
     except (BadJson, LookupError):
         return {}
-    found = last.get("error") if isinstance(last, dict) else None
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    error = last.get("error") if isinstance(last, dict) else None
+    return {str(name): str(value) for name, value in error.items()} if isinstance(error, dict) else {}

@@ -13,7 +13,7 @@ FIELDS = ("checkpoint", "commit", "at", "topics", "rename", "groups")
 _CARRIED = ("restore", "run", "--yes")
 
 
-def way_back(job: JobReport) -> str:
+def form_path(job: JobReport) -> str:
     """Return the path of the form, filled in with the words of `job`; empty if the restore succeeded, or used words
     without a form field."""
     if job.kind != "restore" or not job.state.is_final or job.state is JobState.SUCCEEDED:
@@ -27,14 +27,14 @@ def way_back(job: JobReport) -> str:
 
 
 def _words(arguments: tuple[str, ...]) -> dict[str, str]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for each in arguments:
-        if each not in _CARRIED:
-            name, _, text = each.removeprefix("--").partition("=")
-            found[name].append(text)
-    return {name: ",".join(texts) for name, texts in found.items()}
+    words: defaultdict[str, list[str]] = defaultdict(list)
+    for argument in arguments:
+        if argument not in _CARRIED:
+            name, _, text = argument.removeprefix("--").partition("=")
+            words[name].append(text)
+    return {name: ",".join(texts) for name, texts in words.items()}
 
 
-def filled(query: Mapping[str, str]) -> dict[str, str]:
+def prefilled_fields(query: Mapping[str, str]) -> dict[str, str]:
     """The fields filled in by a path of `form_path`."""
     return {name: query.get(name, "") for name in (*FIELDS, "target")}

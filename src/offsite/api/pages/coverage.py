@@ -26,20 +26,20 @@ class Bar:
     described: str
 
 
-def bars(topics: Sequence[TopicDetail], holes: Iterable[HoleReport]) -> dict[str, Bar]:
+def make_bars(topics: Sequence[TopicDetail], holes: Iterable[HoleReport]) -> dict[str, Bar]:
     """Make the bars by topic. The partitions of a topic follow each other, from offset 0 to the end of the
     partition."""
     lost: defaultdict[tuple[str, int], list[HoleReport]] = defaultdict(list)
     for hole in holes:
         lost[hole.topic, hole.partition].append(hole)
     axis_ms = _axis(topics)
-    return {each.topic: _bar(each, lost, axis_ms) for each in topics}
+    return {topic.topic: _bar(topic, lost, axis_ms) for topic in topics}
 
 
 def _axis(topics: Sequence[TopicDetail]) -> tuple[int, int]:
-    timed = [each for each in topics if each.oldest_record_ms >= 0]
-    first_ms = min((each.oldest_record_ms for each in timed), default=0)
-    return first_ms, max((each.newest_record_ms for each in timed), default=first_ms)
+    timed = [topic for topic in topics if topic.oldest_record_ms >= 0]
+    first_ms = min((topic.oldest_record_ms for topic in timed), default=0)
+    return first_ms, max((topic.newest_record_ms for topic in timed), default=first_ms)
 
 
 def _times(topic: TopicDetail, axis_ms: tuple[int, int]) -> tuple[float, float] | None:
@@ -59,18 +59,18 @@ def _bar(topic: TopicDetail, lost: dict[tuple[str, int], list[HoleReport]], axis
     for part in topic.partitions:
         if part.end > part.start:
             parts.append(_span(at + part.start, part.end - part.start, total))
-        found = lost.get((topic.topic, part.partition), ())
-        holes.extend(_span(at + hole.start, hole.end - hole.start, total) for hole in found)
+        topic_holes = lost.get((topic.topic, part.partition), ())
+        holes.extend(_span(at + hole.start, hole.end - hole.start, total) for hole in topic_holes)
         at += part.end
     count = len(holes)
     gone = f", {count} holes" if count else ", no holes"
-    held = sum(part.end - part.start for part in topic.partitions)
+    backed_up = sum(part.end - part.start for part in topic.partitions)
     return Bar(
         topic=topic.topic,
         parts=tuple(parts),
         holes=tuple(holes[:_HOLES_MAX]),
         times=_times(topic, axis_ms),
-        described=f"{held:,} of {total if held else 0:,} offsets{gone}",
+        described=f"{backed_up:,} of {total if backed_up else 0:,} offsets{gone}",
     )
 
 

@@ -15,7 +15,7 @@ ONCE = "once"
 """A field that every page fills with a new value: a form sent twice, by two clicks, starts one job."""
 
 
-async def form_of(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a form. Raises `NotAllowed` for a foreign form, `BadOption`."""
     try:
         pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
@@ -27,15 +27,15 @@ async def form_of(request: Request) -> dict[str, str]:
     return fields
 
 
-def listed(text: str) -> list[str] | None:
+def split_list(text: str) -> list[str] | None:
     """Split a field at commas and lines; None: empty."""
     return [pattern for line in text.splitlines() for pattern in split_patterns(line)] or None
 
 
-def number(text: str, what: str) -> int | None:
+def parse_number(text: str, noun: str) -> int | None:
     """Return the number in a field; None: empty. Raises `BadOption`."""
     if not text.strip():
         return None
     if not (text.strip().isascii() and text.strip().isdecimal()) or len(text.strip()) > 19:
-        raise BadOption(f"{text[:60]!r} is no number of a {what}", hint="write digits alone")
+        raise BadOption(f"{text[:60]!r} is no number of a {noun}", hint="write digits alone")
     return int(text)

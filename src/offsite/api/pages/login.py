@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
 
-from offsite.api.guard.gate import Guarded
+from offsite.api.guard.gate import GateRules
 from offsite.api.guard.sessions import COOKIE, LASTS_S
 from offsite.api.guard.tokens import OWNER, Caller, Tokens
 from offsite.api.pages.act import Form
@@ -47,7 +47,7 @@ def form(request: Request, code: str = "") -> Response:
 @router.post("/login")
 def login(request: Request, form: Form) -> Response:
     word = form.get("token", "").strip()
-    caller = OWNER if _uses_code(request, word) else _tokens_of(request.app.state.guarded).caller(word)
+    caller = OWNER if _uses_code(request, word) else _tokens_of(request.app.state.guarded).authenticate(word)
     if caller is None:
         return _login_page(request, _USED if _has_code(request) else "This is no token that counts here.")
     return _begun(request, caller)
@@ -83,9 +83,9 @@ def _begun(request: Request, caller: Caller) -> Response:
     return answer
 
 
-def _tokens_of(guarded: Guarded) -> Tokens:
+def _tokens_of(guarded: GateRules) -> Tokens:
     """The valid tokens: none if every caller may do everything."""
-    return guarded.tokens() if guarded.tokens else Tokens(known=())
+    return guarded.tokens() if guarded.tokens else Tokens(active=())
 
 
 def _is_encrypted(request: Request) -> bool:

@@ -9,24 +9,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 
-from offsite.api.pages.coverage import bars
-from offsite.api.pages.forms import number
+from offsite.api.pages.coverage import make_bars
+from offsite.api.pages.forms import parse_number
 from offsite.api.pages.templates import page
 from offsite.api.site import Site
 from offsite.api.v1.context import BackupName, CheckpointId, TheCaller, TheSite
-from offsite.api.v1.letting_go import planned_retention
-from offsite.api.v1.records import Wanted, records_of
-from offsite.api.v1.words import arguments
+from offsite.api.v1.letting_go import make_retention_plan
+from offsite.api.v1.records import RecordsQuery, read_records
+from offsite.api.v1.words import to_arguments
 from offsite.model.errors import UserError
 from offsite.model.selections.selection import ALL_GROUPS
 from offsite.repository.backup import Backup
 from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, check_exists
-from offsite.services.declared.status import declared_status
+from offsite.services.declared.status import read_declared_status
 from offsite.services.groups.report import show_groups
 from offsite.services.overview.contents import show_backup
-from offsite.services.overview.status_page import read_glances, told_checks
-from offsite.services.records.shown_record import Shown, ShownRecord
+from offsite.services.overview.status_page import describe_checks, read_glances
+from offsite.services.records.shown_record import ShownBytes, ShownRecord
 from offsite.services.reports.plot import places
 
 router = APIRouter(include_in_schema=False)
@@ -44,22 +44,22 @@ Text = Annotated[str, Query(max_length=300)]
 
 @router.get("/")
 def overview(request: Request, site: TheSite) -> Response:
-    found = site.status()
+    status = site.status()
     return page(
         request,
         "overview.html",
-        found=found,
-        repo=found.repository,
-        unsafe=sum(not each.safe for each in found.backups),
-        oldest_s=max((max(0, each.age_s) for each in found.backups), default=0),
-        checks={each.backup: told_checks(each.checks) for each in found.backups},
-        glances=read_glances(found, site.seen),
+        found=status,
+        repo=status.repository,
+        unsafe=sum(not backup.safe for backup in status.backups),
+        oldest_s=max((max(0, backup.age_s) for backup in status.backups), default=0),
+        checks={backup.backup: describe_checks(backup.checks) for backup in status.backups},
+        glances=read_glances(status, site.cached_backup),
     )
 
 
 @router.get("/declared")
 def declared(request: Request, site: TheSite) -> Response:
-    return page(request, "declared.html", found=declared_status(site.repository().store))
+    return page(request, "declared.html", found=read_declared_status(site.repository().store))
 
 
 @router.get("/metastores")
@@ -75,20 +75,20 @@ def topics(
     find: Text = "",
     number: Annotated[int, Query(alias="page", ge=1)] = 1,
 ) -> Response:
-    detail = show_backup(site.seen(backup))
-    found = [each for each in detail.topics if find in each.topic]
-    pages = max(1, -(-len(found) // _TOPICS_SHOWN))
+    detail = show_backup(site.cached_backup(backup))
+    matching = [topic for topic in detail.topics if find in topic.topic]
+    pages = max(1, -(-len(matching) // _TOPICS_SHOWN))
     first = (min(number, pages) - 1) * _TOPICS_SHOWN
-    shown = found[first : first + _TOPICS_SHOWN]
+    shown = matching[first : first + _TOPICS_SHOWN]
     return page(
         request,
         "backup.html",
         backup=backup,
         detail=detail,
         topics=shown,
-        bars=bars(shown, detail.holes),
+        bars=make_bars(shown, detail.holes),
         find=find,
-        total=len(found),
+        total=len(matching),
         first=first + 1 if shown else 0,
         page=min(number, pages),
         pages=pages,
@@ -98,9 +98,9 @@ def topics(
 
 @router.get("/backups/{backup}/points")
 def points(request: Request, site: TheSite, backup: BackupName) -> Response:
-    state = site.seen(backup).readable_state()
+    state = site.cached_backup(backup).readable_state()
     shown = list(state.history[-_POINTS_SHOWN:])[::-1]
-    spots = places([each.committed_at_ms for each in shown]) if shown else []
+    spots = places([point.committed_at_ms for point in shown]) if shown else []
     return page(
         request,
         "points.html",
@@ -109,15 +109,15 @@ def points(request: Request, site: TheSite, backup: BackupName) -> Response:
         total=len(state.history),
         first_ms=state.history.first_ms,
         last_ms=state.committed_at_ms,
-        at={each.seq: spot for each, spot in zip(shown, spots, strict=True)},
-        pins={each.seq: f"pinned: {each.reason}" for each in state.pins},
+        at={point.seq: spot for point, spot in zip(shown, spots, strict=True)},
+        pins={pin.seq: f"pinned: {pin.reason}" for pin in state.pins},
     )
 
 
 @router.get("/backups/{backup}/checkpoints")
 def checkpoints(request: Request, site: TheSite, backup: BackupName) -> Response:
-    found = Checkpoints(_read(site, backup)).list(most=_POINTS_SHOWN)
-    return page(request, "checkpoints.html", backup=backup, found=found, tags=TAGS)
+    listed = Checkpoints(_read(site, backup)).list(most=_POINTS_SHOWN)
+    return page(request, "checkpoints.html", backup=backup, found=listed, tags=TAGS)
 
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}")
@@ -129,24 +129,24 @@ def checkpoint(request: Request, site: TheSite, backup: BackupName, checkpoint: 
 
 @router.get("/backups/{backup}/groups")
 def groups(request: Request, site: TheSite, backup: BackupName) -> Response:
-    found = show_groups(_read(site, backup), groups=ALL_GROUPS)
-    rows = [(group, topic) for group in found.groups for topic in group.topics]
+    report = show_groups(_read(site, backup), groups=ALL_GROUPS)
+    rows = [(group, topic) for group in report.groups for topic in group.topics]
     more = max(0, len(rows) - _ROWS_SHOWN)
-    return page(request, "groups.html", backup=backup, found=found, rows=rows[:_ROWS_SHOWN], more=more)
+    return page(request, "groups.html", backup=backup, found=report, rows=rows[:_ROWS_SHOWN], more=more)
 
 
 @router.get("/backups/{backup}/retention")
 def retention(
     request: Request, site: TheSite, backup: BackupName, keep_age: Text = "", keep_daily: Text = ""
 ) -> Response:
-    words: dict[str, Any] = {"keep_age": keep_age.strip() or None, "keep_daily": number(keep_daily, "days")}
+    words: dict[str, Any] = {"keep_age": keep_age.strip() or None, "keep_daily": parse_number(keep_daily, "days")}
     words = {name: value for name, value in words.items() if value is not None}
-    plan = planned_retention(site, backup, words).plan
-    command = shlex.join(["offsite", "retention", "apply", *arguments({"backup": backup, **words})])
+    plan = make_retention_plan(site, backup, words).plan
+    command = shlex.join(["offsite", "retention", "apply", *to_arguments({"backup": backup, **words})])
     return page(request, "retention.html", backup=backup, plan=plan, words=words, command=command)
 
 
-class Asked(BaseModel):
+class RecordsForm(BaseModel):
     """The form of the records page, as typed."""
 
     topic: Annotated[str, Field(max_length=300)] = ""
@@ -156,27 +156,27 @@ class Asked(BaseModel):
 
 @router.get("/backups/{backup}/records")
 def records(
-    request: Request, site: TheSite, caller: TheCaller, backup: BackupName, asked: Annotated[Asked, Query()]
+    request: Request, site: TheSite, caller: TheCaller, backup: BackupName, form: Annotated[RecordsForm, Query()]
 ) -> Response:
     shown, problem, command = [], "", ""
-    opened = site.seen(backup)
-    if asked.topic:
+    opened = site.cached_backup(backup)
+    if form.topic:
         try:
-            wanted = _wanted(asked)
-            shown, command = [_row(each) for each in records_of(opened, wanted, caller)], _cat(backup, wanted)
+            query = _records_query(form)
+            shown, command = [_row(record) for record in read_records(opened, query, caller)], _cat(backup, query)
         except (UserError, ValidationError) as error:
             problem = str(error) if isinstance(error, UserError) else "There is no such topic or partition."
-    return page(request, "records.html", backup=backup, asked=asked, records=shown, problem=problem, command=command)
+    return page(request, "records.html", backup=backup, asked=form, records=shown, problem=problem, command=command)
 
 
-def _wanted(asked: Asked) -> Wanted:
-    partition = number(asked.partition, "partition")
-    return Wanted(topic=asked.topic, partition=partition, start=asked.start or None, limit=_RECORDS_SHOWN)
+def _records_query(form: RecordsForm) -> RecordsQuery:
+    partition = parse_number(form.partition, "partition")
+    return RecordsQuery(topic=form.topic, partition=partition, start=form.start or None, limit=_RECORDS_SHOWN)
 
 
-def _cat(backup: str, wanted: Wanted) -> str:
-    where = wanted.topic if wanted.partition is None else f"{wanted.topic}/{wanted.partition}"
-    options = arguments({"backup": backup, "from": wanted.start, "limit": wanted.limit})
+def _cat(backup: str, query: RecordsQuery) -> str:
+    where = query.topic if query.partition is None else f"{query.topic}/{query.partition}"
+    options = to_arguments({"backup": backup, "from": query.start, "limit": query.limit})
     return shlex.join(["offsite", "cat", where, *options])
 
 
@@ -186,7 +186,7 @@ def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
 
 def _read(site: Site, backup: str) -> Backup:
     """Open a backup to show its readable parts: a page names its subject, and the overview reports unreadable parts."""
-    return site.seen(backup).reading(is_named=True)
+    return site.cached_backup(backup).for_reading(is_named=True)
 
 
 def _row(record: ShownRecord) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _row(record: ShownRecord) -> dict[str, Any]:
     }
 
 
-def _text(shown: Shown | None) -> str:
+def _text(shown: ShownBytes | None) -> str:
     if shown is None:
         return "null"
     text = shown.data if isinstance(shown.data, str) else json.dumps(shown.data, ensure_ascii=False)

@@ -8,14 +8,20 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from offsite.api.pages.act import Form, begun, begun_before
-from offsite.api.pages.again import filled
-from offsite.api.pages.forms import listed, number
+from offsite.api.pages.act import Form, begin_and_redirect, redirect_repeated
+from offsite.api.pages.again import prefilled_fields
+from offsite.api.pages.forms import parse_number, split_list
 from offsite.api.pages.templates import page
 from offsite.api.site import SOURCE
 from offsite.api.v1.context import BackupName, TheCaller, TheSite
-from offsite.api.v1.restores import ConfirmableRestore, RestoreBody, check_restore, planned_restore, restore_request
-from offsite.api.v1.words import given
+from offsite.api.v1.restores import (
+    ConfirmableRestore,
+    RestoreBody,
+    check_restore,
+    make_restore_plan,
+    make_restore_request,
+)
+from offsite.api.v1.words import sent_words
 from offsite.model.errors import BadOption, OffsiteError
 
 router = APIRouter(include_in_schema=False)
@@ -24,42 +30,42 @@ router = APIRouter(include_in_schema=False)
 @router.get("/backups/{backup}/restore")
 def choose(request: Request, site: TheSite, backup: BackupName) -> Response:
     site.backup(backup)
-    return _form(request, backup, filled(request.query_params))
+    return _form(request, backup, prefilled_fields(request.query_params))
 
 
 @router.post("/backups/{backup}/restore/plan")
 def plan(request: Request, site: TheSite, backup: BackupName, form: Form) -> Response:
     try:
         target = form.get("target", SOURCE)
-        found = planned_restore(site, backup, _words(form), target)
+        confirmable = make_restore_plan(site, backup, _words(form), target)
     except OffsiteError as error:
         return _form(request, backup, form, f"{error.message}{'; ' if error.hint else ''}{error.hint}")
-    return _plan(request, backup, found, target)
+    return _plan(request, backup, confirmable, target)
 
 
 @router.post("/backups/{backup}/restore")
 def restore(request: Request, site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
-    told = _planned(form.get("plan", ""))
-    words, target = given(told, but=("target", "confirmation")), told.model_dump()["target"]
-    asked = restore_request(caller, backup, words, target)
-    if (same := begun_before(site, asked, form)) is not None:
+    confirmed = _planned(form.get("plan", ""))
+    words, target = sent_words(confirmed, but=("target", "confirmation")), confirmed.model_dump()["target"]
+    job_request = make_restore_request(caller, backup, words, target)
+    if (same := redirect_repeated(site, job_request, form)) is not None:
         return same  # the second of two clicks: a started restore could not be planned again
-    found = planned_restore(site, backup, words, target)
-    check_restore(found, words, told.model_dump()["confirmation"])
-    if form.get("name", "").strip() != found.plan.cluster_id:
-        return _plan(request, backup, found, target, "This is not the name of the cluster: nothing was done.")
-    return begun(site, asked, site.place(target), form)
+    confirmable = make_restore_plan(site, backup, words, target)
+    check_restore(confirmable, words, confirmed.model_dump()["confirmation"])
+    if form.get("name", "").strip() != confirmable.plan.cluster_id:
+        return _plan(request, backup, confirmable, target, "This is not the name of the cluster: nothing was done.")
+    return begin_and_redirect(site, job_request, site.cluster_address(target), form)
 
 
-def _plan(request: Request, backup: str, found: ConfirmableRestore, target: str, problem: str = "") -> Response:
-    sent = json.dumps({**found.words, "target": target, "confirmation": found.confirmation})
+def _plan(request: Request, backup: str, confirmable: ConfirmableRestore, target: str, problem: str = "") -> Response:
+    sent = json.dumps({**confirmable.words, "target": target, "confirmation": confirmable.confirmation})
     return page(
         request,
         "restore_plan.html",
         backup=backup,
-        plan=found.plan,
+        plan=confirmable.plan,
         target=target,
-        command=found.command,
+        command=confirmable.command,
         sent=sent,
         problem=problem,
     )
@@ -73,15 +79,15 @@ def _planned(text: str) -> Any:  # noqa: ANN401  # a model made at run time
 
 
 def _words(form: dict[str, str]) -> dict[str, Any]:
-    found = {
-        "checkpoint": number(form.get("checkpoint", ""), "checkpoint"),
-        "commit": number(form.get("commit", ""), "commit"),
+    words = {
+        "checkpoint": parse_number(form.get("checkpoint", ""), "checkpoint"),
+        "commit": parse_number(form.get("commit", ""), "commit"),
         "at": form.get("at", "").strip() or None,
-        **{name: listed(form.get(name, "")) for name in ("topics", "rename", "groups")},
+        **{name: split_list(form.get(name, "")) for name in ("topics", "rename", "groups")},
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in words.items() if value is not None}
 
 
-def _form(request: Request, backup: str, given: dict[str, str], problem: str = "") -> Response:
-    clusters = sorted(request.app.state.site.settings.places)
-    return page(request, "restore.html", backup=backup, given=given, clusters=clusters, problem=problem)
+def _form(request: Request, backup: str, fields: dict[str, str], problem: str = "") -> Response:
+    clusters = sorted(request.app.state.site.settings.addresses)
+    return page(request, "restore.html", backup=backup, given=fields, clusters=clusters, problem=problem)

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from offsite.api.guard.roles import Role
+from offsite.api.guard.roles import AccessRole
 from offsite.api.guard.tokens import Caller
 from offsite.model.ids import random_id
 from offsite.model.size import format_size
@@ -29,7 +29,7 @@ def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **valu
     guarded = request.app.state.guarded
     shared = {
         "caller": caller,
-        "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in Role},
+        "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in AccessRole},
         "has_login": guarded.tokens is not None,
         "has_metastore": request.app.state.site.settings.metastore is not None,
         "word": guarded.sessions.form_word(request.state.cookie),
@@ -42,7 +42,7 @@ def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **valu
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -50,8 +50,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"time": _time, "size": format_size, "duration": format_duration, "count": _count, "lines": _lines}
-    return found
+    environment.filters |= {
+        "time": _time,
+        "size": format_size,
+        "duration": format_duration,
+        "count": _count,
+        "lines": _lines,
+    }
+    return environment
 
 
 def _shown(value: object) -> object:

@@ -14,17 +14,19 @@ from offsite.model.errors import PlanChanged
 from offsite.model.plain import plain
 
 
-def confirmation_of(plan: object, *, but: tuple[str, ...] = (), **more: object) -> str:
+def make_confirmation(plan: object, *, but: tuple[str, ...] = (), **more: object) -> str:
     """Return 32 hexadecimal digits for a plan and further inputs. `but`: fields that vary between two readings."""
     shown = plain(plan)
-    kept = {name: value for name, value in shown.items() if name not in but} if isinstance(shown, Mapping) else shown
-    text = json.dumps([kept, plain(more)], sort_keys=True)
+    compared = (
+        {name: value for name, value in shown.items() if name not in but} if isinstance(shown, Mapping) else shown
+    )
+    text = json.dumps([compared, plain(more)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def check_confirmed(told: str, now: str) -> None:
+def check_confirmed(sent: str, now: str) -> None:
     """Raises `PlanChanged` if `sent` is not the value of the present plan, `now`."""
-    if not hmac.compare_digest(told.encode("utf-8", "replace"), now.encode()):
+    if not hmac.compare_digest(sent.encode("utf-8", "replace"), now.encode()):
         raise PlanChanged(
             "what would be done now is not what was confirmed: nothing was done",
             hint="ask for the plan again, read it, and send the value of that one",

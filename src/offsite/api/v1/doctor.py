@@ -12,7 +12,7 @@ import threading
 from fastapi import APIRouter, Response
 
 from offsite.api.answers import answer
-from offsite.api.site import SOURCE, Place, Site
+from offsite.api.site import SOURCE, ClusterAddress, Site
 from offsite.api.v1.context import PROBLEMS, TheSite
 from offsite.model.errors import TooManyJobs
 from offsite.services.doctor.examine import Examination, examine
@@ -29,19 +29,19 @@ def doctor(site: TheSite) -> Response:
     if not _examining.acquire(blocking=False):
         raise TooManyJobs("an examination is being made", hint="wait until it has ended, and ask again")
     try:
-        request = request_of(site)
+        request = make_request(site)
         return answer(examine(request, parts=Parts(request, make_cluster=site.cluster)))
     finally:
         _examining.release()
 
 
-def request_of(site: Site) -> DoctorRequest:
+def make_request(site: Site) -> DoctorRequest:
     """The examination that this coordinator can make."""
-    own = site.settings.places.get(SOURCE, Place())
+    source = site.settings.addresses.get(SOURCE, ClusterAddress())
     return DoctorRequest(
         repo=site.settings.repo,
-        bootstrap=own.bootstrap,
-        kafka_config=own.kafka_config,
+        bootstrap=source.bootstrap,
+        kafka_config=source.kafka_config,
         spark=site.settings.spark,
         start_spark=False,
         write=not site.settings.read_only,

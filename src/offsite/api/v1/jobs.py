@@ -19,7 +19,7 @@ from offsite.api.v1.context import PROBLEMS, TheCaller, TheSite
 from offsite.model.journal import noted
 from offsite.model.plain import plain
 from offsite.services.jobs.ask import SEARCH, cancel_job
-from offsite.services.jobs.status import JobList, JobReport, job_list, job_report
+from offsite.services.jobs.status import JobList, JobReport, read_job, read_jobs
 
 router = APIRouter(responses=PROBLEMS)
 
@@ -28,25 +28,25 @@ Most = Annotated[int, Query(ge=1, le=1_000, description="At most so many, the ne
 
 LOOK_S = 1.0
 """Seconds between two events."""
-FOLLOWED_S = 600.0
+STREAM_MAX_S = 600.0
 """Seconds after which a stream ends; the client asks again, as browsers do automatically."""
 
 
 @router.get("/jobs", response_model=JobList)
 def jobs(site: TheSite, most: Most = 50) -> Response:
     """The newest jobs, without their results."""
-    return answer(job_list(site.repository().store, most=most))
+    return answer(read_jobs(site.repository().store, most=most))
 
 
 @router.get("/jobs/{job}", response_model=JobReport)
 def job(site: TheSite, caller: TheCaller, job: JobId) -> Response:
     """The progress or the end of a job."""
-    return answer(seen_job(site, caller, job))
+    return answer(read_job_noted(site, caller, job))
 
 
-def seen_job(site: Site, caller: Caller, job: str) -> JobReport:
+def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
     """Read a job, and record in the journal that the caller reads search words or records, if the job is a search."""
-    report = job_report(site.repository().store, job)
+    report = read_job(site.repository().store, job)
     if report.kind == SEARCH:
         noted("looked", by=caller.name, what=f"the search of job {job}, and what it has found", backup=report.backup)
     return report
@@ -56,9 +56,9 @@ def seen_job(site: Site, caller: Caller, job: str) -> JobReport:
 def cancel(site: TheSite, caller: TheCaller, job: JobId) -> Response:
     """End a job, like Ctrl-C. Finished work stays. An ended job stays as it ended."""
     store = site.repository().store
-    if job_report(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
+    if read_job(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
         cancel_job(store, job, by=caller.name)
-    return answer(seen_job(site, caller, job), HTTPStatus.ACCEPTED)
+    return answer(read_job_noted(site, caller, job), HTTPStatus.ACCEPTED)
 
 
 @router.get(
@@ -73,12 +73,12 @@ async def events(request: Request, site: TheSite, job: JobId) -> StreamingRespon
 
 
 async def _events(request: Request, site: Site, job: str, first: JobReport) -> AsyncIterator[str]:
-    report, told = first, ""
-    for _ in range(int(FOLLOWED_S / LOOK_S)):
+    report, last_sent = first, ""
+    for _ in range(int(STREAM_MAX_S / LOOK_S)):
         text = json.dumps(plain(report))
-        if text != told:
+        if text != last_sent:
             yield f"event: job\ndata: {text}\n\n"
-            told = text
+            last_sent = text
         if report.state.is_final or await request.is_disconnected():
             return
         await asyncio.sleep(LOOK_S)
@@ -86,4 +86,4 @@ async def _events(request: Request, site: Site, job: str, first: JobReport) -> A
 
 
 def _seen(site: Site, job: str) -> JobReport:
-    return job_report(site.repository().store, job, with_result=False)
+    return read_job(site.repository().store, job, with_result=False)

@@ -10,9 +10,9 @@ from pydantic import Field
 
 from offsite.api.answers import answer
 from offsite.api.site import SOURCE, Site
-from offsite.api.v1.confirmation import check_confirmed, confirmation_of
+from offsite.api.v1.confirmation import check_confirmed, make_confirmation
 from offsite.api.v1.context import PROBLEMS, BackupName, CheckpointId, Confirmation, TheSite
-from offsite.api.v1.words import Body, body_of, check_bounded, given
+from offsite.api.v1.words import Body, check_bounded, make_body, sent_words
 from offsite.model.clock import SystemClock
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_groups
@@ -21,8 +21,8 @@ from offsite.repository.backup import Backup
 from offsite.services.checkpoint.delete import delete_checkpoint
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.services.groups.report import GroupPlanReport, report_groups
-from offsite.services.groups.run import GroupsApplied, GroupsRequest, PlannedGroups, apply_groups, prepare_groups
-from offsite.services.heads import SeenHead
+from offsite.services.groups.run import AppliedGroups, GroupsRequest, PlannedGroups, apply_groups, prepare_groups
+from offsite.services.heads import RememberedHead
 from offsite.services.retention.apply import apply_retention, check_force, plan_retention
 from offsite.services.retention.plan import RetentionPlan
 from offsite.services.retention.policy import PolicyWords, parse_policy
@@ -31,11 +31,11 @@ from offsite.stores.open_store import open_store
 
 router = APIRouter(responses=PROBLEMS)
 
-Told = Annotated[str, Field(max_length=64, description="The value that the plan told.")]
+ConfirmationText = Annotated[str, Field(max_length=64, description="The value that the plan told.")]
 _Time = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="The `now_ms` that the plan told.")]
 
-RetentionPlanBody = body_of("RetentionPlanBody", PolicyWords)
-RetentionBody = body_of("RetentionBody", PolicyWords, now_ms=(_Time, ...), confirmation=(Told, ...))
+RetentionPlanBody = make_body("RetentionPlanBody", PolicyWords)
+RetentionBody = make_body("RetentionBody", PolicyWords, now_ms=(_Time, ...), confirmation=(ConfirmationText, ...))
 
 
 class GroupsPlanBody(Body):
@@ -52,7 +52,7 @@ class GroupsPlanBody(Body):
 
 
 class GroupsBody(GroupsPlanBody):
-    confirmation: Told
+    confirmation: ConfirmationText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,41 +78,43 @@ class ConfirmableDeletion:
 @router.post("/backups/{backup}/retention/plan", response_model=ConfirmableRetention)
 def plan(site: TheSite, backup: BackupName, body: RetentionPlanBody) -> Response:  # type: ignore[valid-type]
     """What the rules would delete now, and what is kept and why. Changes nothing."""
-    return answer(planned_retention(site, backup, given(body)))
+    return answer(make_retention_plan(site, backup, sent_words(body)))
 
 
 @router.post("/backups/{backup}/retention", response_model=RetentionReport)
 def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:  # type: ignore[valid-type]
     """Delete the planned restore points, in one commit. A later collection deletes their objects."""
-    asked: Body = body
-    told = asked.model_dump()
-    opened, found = _retention(site, backup, given(asked, but=("now_ms", "confirmation")), told["now_ms"])
-    check_confirmed(told["confirmation"], _value_of(retention_report(found)))
-    check_force(found, force=False)
-    done = apply_retention(opened, found, clock=SystemClock())
-    return answer(retention_report(done.plan, commit=done.commit))
+    plain_body: Body = body
+    sent = plain_body.model_dump()
+    opened, retention_plan = _retention(
+        site, backup, sent_words(plain_body, but=("now_ms", "confirmation")), sent["now_ms"]
+    )
+    check_confirmed(sent["confirmation"], _value_of(retention_report(retention_plan)))
+    check_force(retention_plan, force=False)
+    applied = apply_retention(opened, retention_plan, clock=SystemClock())
+    return answer(retention_report(applied.plan, commit=applied.commit))
 
 
 @router.post("/backups/{backup}/groups/plan", response_model=ConfirmableGroups)
 def plan_groups(site: TheSite, backup: BackupName, body: GroupsPlanBody) -> Response:
     """Where every group would continue. Changes nothing."""
-    found = report_groups(_groups(site, site.backup(backup).looking(), body))
-    return answer(ConfirmableGroups(plan=found, confirmation=confirmation_of(found, target=body.target)))
+    report = report_groups(_groups(site, site.backup(backup).read_only(), body))
+    return answer(ConfirmableGroups(plan=report, confirmation=make_confirmation(report, target=body.target)))
 
 
-@router.post("/backups/{backup}/groups", response_model=GroupsApplied)
+@router.post("/backups/{backup}/groups", response_model=AppliedGroups)
 def apply_planned_groups(site: TheSite, backup: BackupName, body: GroupsBody) -> Response:
     """Commit the new position of every group, after recording its present position."""
     planned = _groups(site, site.backup(backup), body)
-    check_confirmed(body.confirmation, confirmation_of(report_groups(planned), target=body.target))
+    check_confirmed(body.confirmation, make_confirmation(report_groups(planned), target=body.target))
     return answer(apply_groups(planned, site.cluster(body.target).admin))
 
 
 @router.post("/backups/{backup}/checkpoints/{checkpoint}/deletion/plan", response_model=ConfirmableDeletion)
 def plan_deletion(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
     """A checkpoint, and the confirmation of its deletion. Changes nothing."""
-    found = check_exists(Checkpoints(site.backup(backup)).report(checkpoint))
-    return answer(ConfirmableDeletion(checkpoint=found, confirmation=_deletion_of(found)))
+    report = check_exists(Checkpoints(site.backup(backup)).report(checkpoint))
+    return answer(ConfirmableDeletion(checkpoint=report, confirmation=_deletion_of(report)))
 
 
 @router.delete("/backups/{backup}/checkpoints/{checkpoint}", response_model=CheckpointReport)
@@ -124,26 +126,29 @@ def delete(site: TheSite, backup: BackupName, checkpoint: CheckpointId, confirma
     return answer(delete_checkpoint(opened, checkpoint, participants=site.participants(opened)))
 
 
-def planned_retention(site: Site, backup: str, words: dict[str, Any]) -> ConfirmableRetention:
+def make_retention_plan(site: Site, backup: str, words: dict[str, Any]) -> ConfirmableRetention:
     """Make the plan of now. Raises the errors of planning."""
-    _, found = _retention(site, backup, words, None)
-    report = retention_report(found)
+    _, retention_plan = _retention(site, backup, words, None)
+    report = retention_report(retention_plan)
     return ConfirmableRetention(plan=report, confirmation=_value_of(report))
 
 
 def _retention(site: Site, backup: str, words: dict[str, Any], now_ms: int | None) -> tuple[Backup, RetentionPlan]:
-    repository, opened = site.repository(), site.seen(backup).looking() if now_ms is None else site.backup(backup)
-    SeenHead(repository=repository, backup=backup).check(opened, opened.state())
+    repository, opened = (
+        site.repository(),
+        site.cached_backup(backup).read_only() if now_ms is None else site.backup(backup),
+    )
+    RememberedHead(repository=repository, backup=backup).check(opened, opened.state())
     policy = parse_policy(**cast("PolicyWords", words))
     return opened, plan_retention(opened, policy, clock=SystemClock(), now_ms=now_ms)
 
 
 def _value_of(report: RetentionReport) -> str:
-    return confirmation_of(report, but=("head_commit", "notes", "kept", "kept_points", "kept_bytes", "commit"))
+    return make_confirmation(report, but=("head_commit", "notes", "kept", "kept_points", "kept_bytes", "commit"))
 
 
 def _groups(site: Site, opened: Backup, body: GroupsPlanBody) -> PlannedGroups:
-    check_bounded(given(body))
+    check_bounded(sent_words(body))
     request = GroupsRequest(
         groups=parse_groups(body.groups or ()),
         restore=body.restore,
@@ -151,9 +156,9 @@ def _groups(site: Site, opened: Backup, body: GroupsPlanBody) -> PlannedGroups:
         renames=parse_renames(body.rename or ()),
     )
     if body.records is not None:
-        opened = opened.keeping_records(open_store(site.told_records(body.records)))
+        opened = opened.with_records_at(open_store(site.check_records_place(body.records)))
     return prepare_groups(opened, site.cluster(body.target).admin, request)
 
 
 def _deletion_of(report: CheckpointReport) -> str:
-    return confirmation_of((report.backup, report.id, report.status, report.commit))
+    return make_confirmation((report.backup, report.id, report.status, report.commit))

@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from offsite.api.site import Place
+from offsite.api.site import ClusterAddress
 from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
-from offsite.api.v1.job_answers import JobBegun, begin, requested
-from offsite.api.v1.words import Body, arguments, body_of, given
+from offsite.api.v1.job_answers import JobBegun, begin, make_job_request
+from offsite.api.v1.words import Body, make_body, sent_words, to_arguments
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.services.backup.options import BackupWords
 
 router = APIRouter(responses=PROBLEMS)
 
-RunBody = body_of("BackupRunBody", BackupWords)
+RunBody = make_body("BackupRunBody", BackupWords)
 
 
 class VerificationBody(Body):
@@ -50,16 +50,21 @@ def run(
 ) -> Response:
     """Copy new records and commit them. The first run of a name creates the backup."""
     words: Body = body
-    command = ["backup", "run", *arguments({"backup": backup, **given(words)})]
-    return begin(site, requested(caller, "backup", backup, command), site.place(), word=key)
+    command = ["backup", "run", *to_arguments({"backup": backup, **sent_words(words)})]
+    return begin(site, make_job_request(caller, "backup", backup, command), site.cluster_address(), word=key)
 
 
 @router.post("/backups/{backup}/checkpoints", status_code=202, response_model=JobBegun)
 def take(site: TheSite, caller: TheCaller, backup: BackupName, body: TakeBody, key: IdempotencyKey = None) -> Response:
     """Take a checkpoint: by the run that follows the backup, or by a process of its own."""
     site.backup(backup)
-    command = ["checkpoint", "take", *arguments({"backup": backup, **given(body), **site.take_arguments()}), "--wait"]
-    return begin(site, requested(caller, "checkpoint", backup, command), site.place(), word=key)
+    command = [
+        "checkpoint",
+        "take",
+        *to_arguments({"backup": backup, **sent_words(body), **site.take_arguments()}),
+        "--wait",
+    ]
+    return begin(site, make_job_request(caller, "checkpoint", backup, command), site.cluster_address(), word=key)
 
 
 @router.post("/backups/{backup}/verifications", status_code=202, response_model=JobBegun)
@@ -68,12 +73,12 @@ def verify(
 ) -> Response:
     """Check that all listed objects exist; `deep`: byte by byte; `against`: and equal to a cluster."""
     site.backup(backup)
-    place = Place() if body.against is None else site.place(body.against)
+    place = ClusterAddress() if body.against is None else site.cluster_address(body.against)
     brokers = place.bootstrap
     if body.against is not None and brokers is None:  # a file names the brokers, but the command needs their names
         brokers = ",".join(map(str, site.cluster(body.against).config.bootstrap))
-    command = ["verify", *arguments({"backup": backup, "deep": body.deep, "against": brokers})]
-    return begin(site, requested(caller, "verify", backup, command), place, word=key)
+    command = ["verify", *to_arguments({"backup": backup, "deep": body.deep, "against": brokers})]
+    return begin(site, make_job_request(caller, "verify", backup, command), place, word=key)
 
 
 @router.post("/backups/{backup}/drills", status_code=202, response_model=JobBegun)
@@ -83,6 +88,6 @@ def drill(
     """Prove that a restore point is restorable, in a sandbox of its own."""
     site.backup(backup)
     if body.records is not None:
-        site.told_records(body.records)
-    command = ["restore", "drill", *arguments({"backup": backup, **given(body)}), "--sandbox"]
-    return begin(site, requested(caller, "drill", backup, command), Place(), word=key)
+        site.check_records_place(body.records)
+    command = ["restore", "drill", *to_arguments({"backup": backup, **sent_words(body)}), "--sandbox"]
+    return begin(site, make_job_request(caller, "drill", backup, command), ClusterAddress(), word=key)

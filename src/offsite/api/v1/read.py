@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from offsite.api.answers import answer
-from offsite.api.guard.roles import Role
+from offsite.api.guard.roles import AccessRole
 from offsite.api.v1.context import PROBLEMS, BackupName, CheckpointId, CommitNumber, TheCaller, TheSite
 from offsite.model.selections.selection import ALL_GROUPS
 from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.services.checkpoint.status import CheckpointList, CheckpointReport, Checkpoints, check_exists
-from offsite.services.declared.status import DeclaredList, declared_status
-from offsite.services.groups.report import GroupsShown, show_groups
+from offsite.services.declared.status import DeclaredList, read_declared_status
+from offsite.services.groups.report import ShownGroups, show_groups
 from offsite.services.metastore.status import MetastoreStatusReport
 from offsite.services.overview.contents import BackupDetail, BackupList, list_backups, show_backup
 from offsite.services.overview.status import Status
@@ -40,7 +40,7 @@ def metastores(site: TheSite) -> Response:
 @router.get("/declared", response_model=DeclaredList)
 def declared(site: TheSite) -> Response:
     """The declared backups with a ledger in the repository: the decisions, and the processes that hold the leases."""
-    return answer(declared_status(site.repository().store))
+    return answer(read_declared_status(site.repository().store))
 
 
 @router.get("/backups", response_model=BackupList)
@@ -52,36 +52,36 @@ def backups(site: TheSite) -> Response:
 @router.get("/backups/{backup}", response_model=BackupDetail)
 def backup(site: TheSite, backup: BackupName, commit: CommitNumber = None, points: Most = 100) -> Response:
     """The content of a backup: topics, partitions, holes, its newest restore points."""
-    found = show_backup(site.seen(backup), commit=commit)
-    return answer(replace(found, restore_points=tuple(found.restore_points[-points:])))
+    detail = show_backup(site.cached_backup(backup), commit=commit)
+    return answer(replace(detail, restore_points=tuple(detail.restore_points[-points:])))
 
 
-@router.get("/backups/{backup}/groups", response_model=GroupsShown)
+@router.get("/backups/{backup}/groups", response_model=ShownGroups)
 def groups(site: TheSite, caller: TheCaller, backup: BackupName, commit: CommitNumber = None) -> Response:
     """The consumer groups of a backup, and their lag."""
-    shown = show_groups(site.seen(backup), groups=ALL_GROUPS, commit=commit)
-    return answer(shown if caller.role >= Role.READ else shown.without_metadata())
+    shown = show_groups(site.cached_backup(backup), groups=ALL_GROUPS, commit=commit)
+    return answer(shown if caller.role >= AccessRole.READ else shown.without_metadata())
 
 
 @router.get("/backups/{backup}/pins", response_model=list[PinnedPoint])
 def pins(site: TheSite, backup: BackupName) -> Response:
     """The restore points that are kept in spite of the rules."""
-    return answer(pinned_points(site.seen(backup)))
+    return answer(pinned_points(site.cached_backup(backup)))
 
 
 @router.get("/backups/{backup}/checkpoints", response_model=CheckpointList)
 def checkpoints(site: TheSite, backup: BackupName, most: Most = 100) -> Response:
     """The checkpoints of a backup, newest first, without their partitions."""
-    return answer(Checkpoints(site.seen(backup)).list(most=most))
+    return answer(Checkpoints(site.cached_backup(backup)).list(most=most))
 
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}", response_model=CheckpointReport)
 def checkpoint(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
     """A checkpoint, and the progress of every partition."""
-    return answer(check_exists(Checkpoints(site.seen(backup)).report(checkpoint)))
+    return answer(check_exists(Checkpoints(site.cached_backup(backup)).report(checkpoint)))
 
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}/explanation", response_model=Explanation)
 def explanation(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
     """The records that a restore of a checkpoint leaves out, and why; and the guarantee of every topic."""
-    return answer(explain_checkpoint(site.seen(backup), checkpoint))
+    return answer(explain_checkpoint(site.cached_backup(backup), checkpoint))

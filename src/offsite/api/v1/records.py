@@ -10,10 +10,10 @@ from pydantic import Field
 
 from offsite.api.answers import answer
 from offsite.api.guard.tokens import Caller
-from offsite.api.site import Place
+from offsite.api.site import ClusterAddress
 from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
-from offsite.api.v1.job_answers import JobBegun, begin, requested
-from offsite.api.v1.words import Body, arguments, check_bounded, given
+from offsite.api.v1.job_answers import JobBegun, begin, make_job_request
+from offsite.api.v1.words import Body, check_bounded, sent_words, to_arguments
 from offsite.model.journal import noted
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_PARTITIONS
@@ -26,7 +26,7 @@ from offsite.services.restore.options import PointWords, parse_point
 router = APIRouter(responses=PROBLEMS)
 
 
-class Wanted(Body):
+class RecordsQuery(Body):
     """The records to show: of a `topic`, or of its `partition`, from `start` to `end` (an offset, or a time), at most
     `limit`."""
 
@@ -57,9 +57,9 @@ class SearchBody(Body):
 
 
 @router.get("/backups/{backup}/records", response_model=list[dict[str, Any]])
-def records(site: TheSite, caller: TheCaller, backup: BackupName, wanted: Annotated[Wanted, Query()]) -> Response:
+def records(site: TheSite, caller: TheCaller, backup: BackupName, query: Annotated[RecordsQuery, Query()]) -> Response:
     """The first records from `start` on, decoded, partition by partition, in the form of `offsite cat -o json`."""
-    return answer(records_of(site.seen(backup), wanted, caller))
+    return answer(read_records(site.cached_backup(backup), query, caller))
 
 
 @router.post("/backups/{backup}/searches", status_code=202, response_model=JobBegun)
@@ -68,30 +68,32 @@ def search(
 ) -> Response:
     """Search a topic for records, as a job."""
     site.backup(backup)
-    return begin(site, requested(caller, SEARCH, backup, search_command(backup, body)), Place(), word=key)
+    return begin(
+        site, make_job_request(caller, SEARCH, backup, search_command(backup, body)), ClusterAddress(), word=key
+    )
 
 
 def search_command(backup: str, body: SearchBody) -> list[str]:
-    options = {_OPTIONS.get(name, name): value for name, value in given(body).items()}
-    return [SEARCH, *arguments({"backup": backup, **options})]
+    options = {_OPTIONS.get(name, name): value for name, value in sent_words(body).items()}
+    return [SEARCH, *to_arguments({"backup": backup, **options})]
 
 
-def records_of(backup: Backup, wanted: Wanted, caller: Caller) -> list[ShownRecord]:
+def read_records(backup: Backup, query: RecordsQuery, caller: Caller) -> list[ShownRecord]:
     """Read the first records of the query; fewer if they are large. Before the first read, a journal line records the
     caller and the query. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
-    topic, partition = wanted.topic, wanted.partition
+    topic, partition = query.topic, query.partition
     check_bounded({"topics": [topic]})
     words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])
-    request = RecordsRequest(point=parse_point(words), start=wanted.start, end=wanted.end, limit=wanted.limit)
+    request = RecordsRequest(point=parse_point(words), start=query.start, end=query.end, limit=query.limit)
     plan = plan_records(backup, request)
-    noted("looked", by=caller.name, what="records", backup=backup.layout.backup, **wanted.model_dump())
+    noted("looked", by=caller.name, what="records", backup=backup.layout.backup, **query.model_dump())
     return list(_bounded(cat_records(plan)))
 
 
 def _bounded(records: Iterator[ShownRecord]) -> Iterator[ShownRecord]:
     size = 0
-    for each in records:
-        yield each
-        size += sum(len(str(part.data)) for part in (each.key, each.value) if part is not None)
+    for record in records:
+        yield record
+        size += sum(len(str(part.data)) for part in (record.key, record.value) if part is not None)
         if size > _SHOWN_MAX:
             return

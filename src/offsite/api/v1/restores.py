@@ -12,10 +12,10 @@ from pydantic import Field
 from offsite.api.answers import answer
 from offsite.api.guard.tokens import Caller
 from offsite.api.site import SOURCE, Site
-from offsite.api.v1.confirmation import check_confirmed, confirmation_of
+from offsite.api.v1.confirmation import check_confirmed, make_confirmation
 from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
-from offsite.api.v1.job_answers import JobBegun, begin, begun_before, requested
-from offsite.api.v1.words import Body, arguments, body_of, check_bounded, given
+from offsite.api.v1.job_answers import JobBegun, answer_repeated, begin, make_job_request
+from offsite.api.v1.words import Body, check_bounded, make_body, sent_words, to_arguments
 from offsite.model.time import format_time
 from offsite.services.jobs.ask import JobRequest
 from offsite.services.restore.options import RestoreWords, parse_restore
@@ -26,8 +26,8 @@ router = APIRouter(responses=PROBLEMS)
 
 Target = Annotated[str, Field(max_length=60, description="Name of the cluster to restore into.")]
 
-RestorePlanBody = body_of("RestorePlanBody", RestoreWords, target=(Target, SOURCE))
-RestoreBody = body_of(
+RestorePlanBody = make_body("RestorePlanBody", RestoreWords, target=(Target, SOURCE))
+RestoreBody = make_body(
     "RestoreBody",
     RestoreWords,
     target=(Target, SOURCE),
@@ -52,7 +52,7 @@ def plan(site: TheSite, backup: BackupName, body: RestorePlanBody) -> Response: 
     """The effect of a restore, and its confirmation. Changes nothing."""
     words: Body = body
     target = words.model_dump()["target"]
-    return answer(planned_restore(site, backup, given(words, but=("target",)), target))
+    return answer(make_restore_plan(site, backup, sent_words(words, but=("target",)), target))
 
 
 @router.post("/backups/{backup}/restores", status_code=202, response_model=JobBegun)
@@ -64,23 +64,23 @@ def run(
     key: IdempotencyKey = None,
 ) -> Response:
     """Execute a restore, as a job, if the plan is unchanged."""
-    asked: Body = body
-    told = asked.model_dump()
-    words = given(asked, but=("target", "confirmation"))
-    request = restore_request(caller, backup, words, told["target"])
-    if (same := begun_before(site, request, word=key)) is not None:
+    plain_body: Body = body
+    sent = plain_body.model_dump()
+    words = sent_words(plain_body, but=("target", "confirmation"))
+    request = make_restore_request(caller, backup, words, sent["target"])
+    if (same := answer_repeated(site, request, word=key)) is not None:
         return same
-    check_restore(planned_restore(site, backup, words, told["target"]), words, told["confirmation"])
-    return begin(site, request, site.place(told["target"]), word=key)
+    check_restore(make_restore_plan(site, backup, words, sent["target"]), words, sent["confirmation"])
+    return begin(site, request, site.cluster_address(sent["target"]), word=key)
 
 
-def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
+def make_restore_plan(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
     """Make the plan, for any caller. Raises the errors of planning."""
     check_bounded(words)
     if words.get("records") is not None:
-        site.told_records(words["records"])
+        site.check_records_place(words["records"])
     prepared = prepare_restore(
-        site.backup(backup).looking(), site.cluster(target).admin, parse_restore(cast("RestoreWords", words))
+        site.backup(backup).read_only(), site.cluster(target).admin, parse_restore(cast("RestoreWords", words))
     )
     report = report_plan(prepared)
     fixed = _fixed(words, report)
@@ -88,24 +88,26 @@ def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str)
         plan=report,
         words=fixed,
         target=target,
-        confirmation=confirmation_of(report, but=("restore", "newer_commit"), words=fixed, target=target),
-        command=shlex.join(["offsite", *restore_command(backup, fixed), *site.where(target)]),
+        confirmation=make_confirmation(report, but=("restore", "newer_commit"), words=fixed, target=target),
+        command=shlex.join(["offsite", *make_restore_command(backup, fixed), *site.cluster_options(target)]),
     )
 
 
-def check_restore(found: ConfirmableRestore, words: dict[str, Any], told: str) -> None:
+def check_restore(confirmable: ConfirmableRestore, words: dict[str, Any], confirmation: str) -> None:
     """Return if `confirmable`, planned now by `words`, is the confirmed plan: words with an open point would mean
     another point at the start of the job. Raises the errors of `check_confirmed`."""
-    check_confirmed(told if words == found.words else "", found.confirmation)
+    check_confirmed(confirmation if words == confirmable.words else "", confirmable.confirmation)
 
 
-def restore_request(caller: Caller, backup: str, words: dict[str, Any], target: str) -> JobRequest:
+def make_restore_request(caller: Caller, backup: str, words: dict[str, Any], target: str) -> JobRequest:
     """The job of a restore with the words of a plan."""
-    return requested(caller, "restore", backup, restore_command(backup, dict(sorted(words.items()))), cluster=target)
+    return make_job_request(
+        caller, "restore", backup, make_restore_command(backup, dict(sorted(words.items()))), cluster=target
+    )
 
 
-def restore_command(backup: str, words: dict[str, Any]) -> list[str]:
-    return ["restore", "run", *arguments({"backup": backup, **words}), "--yes"]
+def make_restore_command(backup: str, words: dict[str, Any]) -> list[str]:
+    return ["restore", "run", *to_arguments({"backup": backup, **words}), "--yes"]
 
 
 def _fixed(words: dict[str, Any], report: RestorePlanReport) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from offsite.model.errors import BadOption
-from offsite.model.option import Declared, declared
-from offsite.model.selections.pattern_list import PATTERN_OPTIONS, typed
+from offsite.model.option import DeclaredOption, declared_options
+from offsite.model.selections.pattern_list import PATTERN_OPTIONS, escape_pattern
 from offsite.model.untrusted.bounds import MAX_OFFSET
 
 _TEXT_MAX = 4_000
@@ -30,11 +30,13 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def body_of(name: str, words: type, *, but: Sequence[str] = (), **more: Any) -> type[Body]:  # noqa: ANN401  # fields
+def make_body(name: str, words: type, *, but: Sequence[str] = (), **more: Any) -> type[Body]:  # noqa: ANN401  # fields
     """Make a body with the words of a service, all optional. Words for files of the local machine are left out: no
     caller may read them. `more`: further fields, in the form of pydantic."""
-    taken = [each for each in declared(words) if each.name not in but and Path not in get_args(each.type)]
-    return create_model(name, __base__=Body, **{each.name: _field(each) for each in taken}, **more)
+    options = [
+        option for option in declared_options(words) if option.name not in but and Path not in get_args(option.type)
+    ]
+    return create_model(name, __base__=Body, **{option.name: _field(option) for option in options}, **more)
 
 
 def check_bounded(words: Mapping[str, Any]) -> None:
@@ -50,12 +52,12 @@ def check_bounded(words: Mapping[str, Any]) -> None:
                 )
 
 
-def given(body: BaseModel, *, but: Sequence[str] = ()) -> dict[str, Any]:
+def sent_words(body: BaseModel, *, but: Sequence[str] = ()) -> dict[str, Any]:
     """The fields of a request that are set."""
     return {name: value for name, value in body.model_dump(exclude_none=True).items() if name not in but}
 
 
-def arguments(words: Mapping[str, object]) -> list[str]:
+def to_arguments(words: Mapping[str, object]) -> list[str]:
     """`{"topics": ["a", "b"], "deep": True}` → `--topics=a --topics=b --deep`."""
     return [text for name, value in words.items() for text in _argument(name, value)]
 
@@ -67,17 +69,17 @@ def _argument(name: str, value: object) -> list[str]:
     if value is True:
         return [option]
     texts = map(str, value if isinstance(value, list | tuple) else [value])
-    return [f"{option}={typed(text) if name in PATTERN_OPTIONS else text}" for text in texts]
+    return [f"{option}={escape_pattern(text) if name in PATTERN_OPTIONS else text}" for text in texts]
 
 
-def _field(word: Declared) -> Any:  # noqa: ANN401  # as pydantic wants it
+def _field(word: DeclaredOption) -> Any:  # noqa: ANN401  # as pydantic wants it
     return (_type(word), Field(default=None, description=word.option.help))
 
 
-def _type(word: Declared) -> Any:  # noqa: ANN401  # a type
+def _type(word: DeclaredOption) -> Any:  # noqa: ANN401  # a type
     if isinstance(word.option.default, StrEnum):
-        return Literal[tuple(each.value for each in type(word.option.default))] | None
-    kinds = [each for each in get_args(word.type) or (word.type,) if each is not NoneType]
+        return Literal[tuple(choice.value for choice in type(word.option.default))] | None
+    kinds = [kind for kind in get_args(word.type) or (word.type,) if kind is not NoneType]
     if kinds == [bool]:
         return bool | None
     if kinds == [int]:

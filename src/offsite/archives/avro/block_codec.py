@@ -15,7 +15,7 @@ from offsite.log.codecs.codec import SNAPPY, ZSTD, decompress
 from offsite.model.errors import BadOption, DamagedBatch
 from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 
-__all__ = ["CHECKED_CODECS", "CODECS", "DEFAULT_CODEC", "BadBlock", "compressor", "plain_block"]
+__all__ = ["CHECKED_CODECS", "CODECS", "DEFAULT_CODEC", "BadBlock", "decompress_block", "make_compressor"]
 
 CODECS = ("null", "deflate", "snappy", "zstandard")
 CHECKED_CODECS = frozenset({"snappy", "zstandard"})
@@ -31,7 +31,7 @@ class BadBlock(ValueError):
     """A block does not hold what its codec promises."""
 
 
-def compressor(codec: str) -> Callable[[bytes], Sequence[Buffer]]:
+def make_compressor(codec: str) -> Callable[[bytes], Sequence[Buffer]]:
     """Makes the parts of a block. Raises `BadOption` for a codec that is not in `CODECS`."""
     if codec == "null":
         return lambda plain: (plain,)
@@ -49,7 +49,7 @@ def compressor(codec: str) -> Callable[[bytes], Sequence[Buffer]]:
     raise BadOption(f"{codec!r} is no codec of Avro files", hint=f"choose one of {', '.join(CODECS)}")
 
 
-def plain_block(codec: str, block: bytes) -> Buffer:
+def decompress_block(codec: str, block: bytes) -> Buffer:
     """The plain bytes of a block. Raises `BadBlock`."""
     if codec == "null":
         return block

@@ -13,14 +13,14 @@ from typing import NamedTuple
 from blake3 import blake3
 
 from offsite.archives.archive import Damage, OnDamage
-from offsite.archives.avro.block_codec import MAX_BLOCK_BYTES, BadBlock, compressor, plain_block
+from offsite.archives.avro.block_codec import MAX_BLOCK_BYTES, BadBlock, decompress_block, make_compressor
 from offsite.archives.avro.varints import LENGTHS, zigzag
 from offsite.archives.avro_claims import MAX_EMPTY_BLOCKS
 from offsite.archives.file_window import FileWindow, SourceFile
 from offsite.log.buffer import Buffer
 from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 
-__all__ = ["Block", "ContainerReader", "ContainerWriter", "FileHeader", "read_header"]
+__all__ = ["AvroBlock", "ContainerReader", "ContainerWriter", "FileHeader", "read_header"]
 
 _MAGIC = b"Obj\x01"
 _MARKER_BYTES = 16
@@ -36,7 +36,7 @@ class ContainerWriter:
 
     def __init__(self, *, name: str, schema: bytes, codec: str) -> None:
         self._marker = blake3(name.encode("utf-8")).digest(length=_MARKER_BYTES)
-        self._compress = compressor(codec)
+        self._compress = make_compressor(codec)
         metadata = {b"avro.codec": codec.encode("ascii"), b"avro.schema": schema}
         entries = (LENGTHS[len(part)] + part for entry in metadata.items() for part in entry)
         self._parts: list[Buffer] = [b"".join((_MAGIC, zigzag(len(metadata)), *entries, b"\x00", self._marker))]
@@ -73,7 +73,7 @@ class FileHeader(NamedTuple):
     marker: bytes
 
 
-class Block(NamedTuple):
+class AvroBlock(NamedTuple):
     """A plain block of a file. `position` is where the block begins in its file; `data` holds `records` records."""
 
     position: int
@@ -122,7 +122,7 @@ class ContainerReader:
         self._window, self._key, self._promised_bytes = source.window, source.key, source.plain_bytes
         self._header, self._on_damage = header, on_damage
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[AvroBlock]:
         """All whole ones that hold something, in order; the others are reported."""
         grown = empty = 0
         while not self._is_at_end():
@@ -136,7 +136,7 @@ class ContainerReader:
                     return
                 continue
             try:
-                plain = plain_block(self._header.codec, data)
+                plain = decompress_block(self._header.codec, data)
             except BadBlock as error:
                 self._report(position, str(error))
                 continue
@@ -150,7 +150,7 @@ class ContainerReader:
                     self._report(position, f"more than {MAX_EMPTY_BLOCKS:,} empty blocks: the rest is left out")
                     return
                 continue
-            yield Block(position, records, plain)
+            yield AvroBlock(position, records, plain)
 
     def _read_block(self) -> tuple[int, bytes]:
         records, size = _read_long(self._window), _read_long(self._window)

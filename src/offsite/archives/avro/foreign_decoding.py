@@ -9,7 +9,7 @@ from typing import Any
 
 from offsite.archives.avro.schema import SCHEMA
 from offsite.archives.avro.varints import zigzag
-from offsite.archives.avro_claims import claims_of
+from offsite.archives.avro_claims import compute_claims
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record, RecordHeaders
@@ -31,16 +31,16 @@ class ForeignDecoding:
     """The decoding of the records of one partition. `written` is their schema: raises `ValueError` unless it is one,
     and `OtherSchema` for that of something else."""
 
-    def __init__(self, of: TopicPartition, written: object) -> None:
+    def __init__(self, of: TopicPartition, writer_schema: object) -> None:
         import fastavro
         from fastavro.schema import SchemaParseException
 
-        self._of, self._claims = of, claims_of(written).of_many()
+        self._of, self._claims = of, compute_claims(writer_schema).of_many()
         try:
             self._written = fastavro.parse_schema({"type": "array", "items": self._claims.schema})
         except (SchemaParseException, KeyError, TypeError, AttributeError) as error:
             raise ValueError(repr(error)) from error
-        _check_fields(written)
+        _check_fields(writer_schema)
         self._ours = fastavro.parse_schema({"type": "array", "items": SCHEMA})
 
     def decode(self, block: Buffer, records: int) -> list[Record]:
@@ -67,21 +67,21 @@ class ForeignDecoding:
         return rows
 
 
-def _check_fields(written: object) -> None:
-    fields = written.get("fields", []) if isinstance(written, dict) else []
-    names = [str(each["name"]) for each in fields]
+def _check_fields(writer_schema: object) -> None:
+    fields = writer_schema.get("fields", []) if isinstance(writer_schema, dict) else []
+    names = [str(field["name"]) for field in fields]
     if missing := [name for name in _NEEDED if name not in names]:
-        held = ", ".join(name[:_MAX_NAME] for name in names[:_MAX_NAMED]) or "none"
-        raise OtherSchema(f"its schema has no field {missing[0]!r}; it has {held}")
+        present = ", ".join(name[:_MAX_NAME] for name in names[:_MAX_NAMED]) or "none"
+        raise OtherSchema(f"its schema has no field {missing[0]!r}; it has {present}")
     for logical in _logical_types(fields[names.index("timestamp")]["type"]):
         if logical != _MILLISECONDS:  # as Spark writes times, in microseconds, whatever the schema of ours says
             raise OtherSchema(f"its timestamp is of the logical type {logical[:_MAX_NAME]!r}, not {_MILLISECONDS!r}")
 
 
 def _logical_types(kind: object) -> Iterator[str]:
-    for each in kind if isinstance(kind, list) else [kind]:
-        if isinstance(each, dict) and "logicalType" in each:
-            yield str(each["logicalType"])
+    for branch in kind if isinstance(kind, list) else [kind]:
+        if isinstance(branch, dict) and "logicalType" in branch:
+            yield str(branch["logicalType"])
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
@@ -99,5 +99,5 @@ def _record(row: Row, of: TopicPartition) -> Record:
 def _headers(row: Row) -> RecordHeaders:
     exact = row["headerList"]
     if exact is not None:
-        return tuple((each["name"].decode("utf-8", "surrogateescape"), each["value"]) for each in exact)
+        return tuple((header["name"].decode("utf-8", "surrogateescape"), header["value"]) for header in exact)
     return tuple((row["headers"] or {}).items())

@@ -56,7 +56,7 @@ class BlockFields:
         """The entries of the map `headers`, or `are_exact`, the items of `headerList`; one loop, as it is hot."""
         data, size, long = self.data, self.size, self.long
         errors = "surrogateescape" if are_exact else "strict"
-        found: list[tuple[str, bytes | None]] = []
+        pairs: list[tuple[str, bytes | None]] = []
         count, at = long(data, position)
         while count != 0:
             if count < 0:  # then the size of the entries follows
@@ -79,9 +79,9 @@ class BlockFields:
                     if not start <= at <= size:
                         raise ValueError(f"a header of {length} bytes at byte {start} of {size}")
                     value = data[start:at]
-                found.append((name, value))
+                pairs.append((name, value))
             count, at = long(data, at)
-        return found, at
+        return pairs, at
 
 
 class OwnDecoding:

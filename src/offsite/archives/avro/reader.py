@@ -9,7 +9,7 @@ from typing import Protocol
 
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.avro.block_codec import CHECKED_CODECS
-from offsite.archives.avro.container import Block, ContainerReader, read_header
+from offsite.archives.avro.container import AvroBlock, ContainerReader, read_header
 from offsite.archives.avro.foreign_decoding import ForeignDecoding, OtherSchema
 from offsite.archives.avro.own_decoding import OwnDecoding
 from offsite.archives.avro.place import avro_archive
@@ -45,7 +45,7 @@ class BlockDecoding(Protocol):
         """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these."""
 
 
-def block_decoding(written: bytes, of: TopicPartition, *, must_be_known: bool) -> BlockDecoding:
+def choose_decoding(writer_schema: bytes, of: TopicPartition, *, must_be_known: bool) -> BlockDecoding:
     """The decoding of records that were written with this schema (JSON).
 
     Raises `BadRecords` for what is no schema, and `OtherSchema` for one of something else.
@@ -53,7 +53,7 @@ def block_decoding(written: bytes, of: TopicPartition, *, must_be_known: bool) -
     `must_be_known`: no other than those that offsite writes; in a damaged file a flipped field name might resolve.
     """
     try:
-        schema = parse_json(written)
+        schema = parse_json(writer_schema)
         if schema in (SCHEMA, PLAIN_SCHEMA):
             return OwnDecoding(of, is_plain=schema == PLAIN_SCHEMA)
         if not must_be_known:
@@ -65,7 +65,7 @@ def block_decoding(written: bytes, of: TopicPartition, *, must_be_known: bool) -
     raise BadRecords("its schema is not one that offsite writes")
 
 
-def decode_block(block: Block, decoding: BlockDecoding) -> Sequence[Record]:
+def decode_block(block: AvroBlock, decoding: BlockDecoding) -> Sequence[Record]:
     """The records of a block, as they stand in it. Raises `BadRecords`, `OtherSchema`."""
     if block.records > MAX_BLOCK_RECORDS:
         raise BadRecords(f"a block of {block.records} records, at most {MAX_BLOCK_RECORDS} are read")
@@ -98,7 +98,7 @@ class _AvroFiles(FileFormat):
         if header is None:
             return
         try:
-            decoding = block_decoding(header.schema, of, must_be_known=source.intact is False)
+            decoding = choose_decoding(header.schema, of, must_be_known=source.intact is False)
         except BadRecords as error:
             on_damage(Damage(file=source.key, position=0, problem=str(error)))
             return

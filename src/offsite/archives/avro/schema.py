@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
-__all__ = ["PLAIN_SCHEMA", "SCHEMA", "Schema", "encoded"]
+__all__ = ["PLAIN_SCHEMA", "SCHEMA", "Schema", "encode_schema"]
 
 Schema: TypeAlias = "str | dict[str, Schema] | list[Schema] | bool | int | None"
 
@@ -68,6 +68,6 @@ SCHEMA: dict[str, Schema] = {
 }
 
 
-def encoded(schema: Mapping[str, Schema]) -> bytes:
+def encode_schema(schema: Mapping[str, Schema]) -> bytes:
     """The schema as it stands in a file."""
     return json.dumps(schema, separators=(",", ":")).encode("ascii")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.archives.avro.block_codec import DEFAULT_CODEC, compressor
+from offsite.archives.avro.block_codec import DEFAULT_CODEC, make_compressor
 from offsite.archives.avro.container import ContainerWriter
 from offsite.archives.avro.encoding import RecordEncoding, full_tails, plain_tails
 from offsite.archives.avro.place import AVRO, AVRO_PLAIN, avro_archive
-from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA, encoded
+from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA, encode_schema
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
 from offsite.log.records.record_columns import RecordColumns
@@ -25,7 +25,7 @@ class AvroWriter(IndexedWriter):
     codec: str = DEFAULT_CODEC
 
     def __post_init__(self) -> None:
-        compressor(self.codec)
+        make_compressor(self.codec)
 
     @property
     def _archive(self) -> IndexedArchive:
@@ -41,7 +41,7 @@ class AvroWriter(IndexedWriter):
             partition=losses.log_range.partition,
             tails=plain_tails(losses) if self.plain else full_tails,
         )
-        schema = encoded(PLAIN_SCHEMA if self.plain else SCHEMA)
+        schema = encode_schema(PLAIN_SCHEMA if self.plain else SCHEMA)
         return lambda name: _AvroFile(ContainerWriter(name=name, schema=schema, codec=self.codec), encoding)
 
 

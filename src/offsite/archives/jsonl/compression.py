@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from offsite.archives.file_window import FileWindow, SourceFile
-from offsite.archives.inflate import GZIP, ZSTD, Part, inflated
+from offsite.archives.inflate import GZIP, ZSTD, PlainPart, inflate
 from offsite.archives.jsonl.place import SUFFIXES
 from offsite.log.buffer import Buffer
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 
-__all__ = ["COMPRESSIONS", "MAX_LINE_BYTES", "Lines", "compressor", "lines_in"]
+__all__ = ["COMPRESSIONS", "MAX_LINE_BYTES", "Lines", "make_compressor", "read_lines"]
 
 COMPRESSIONS = tuple(SUFFIXES)
 MAX_LINE_BYTES = MAX_RECORD_BYTES
@@ -34,10 +34,10 @@ class Lines(NamedTuple):
     lines: list[bytes]
 
     def position_of(self, line: int) -> int:
-        return self.position + sum(len(each) + 1 for each in self.lines[:line]) if self.is_exact else self.position
+        return self.position + sum(len(text) + 1 for text in self.lines[:line]) if self.is_exact else self.position
 
 
-def compressor(compression: str) -> Callable[[bytes], Buffer]:
+def make_compressor(compression: str) -> Callable[[bytes], Buffer]:
     """A function that compresses parts of a file. Raises `BadOption` for what is not one of `COMPRESSIONS`."""
     if compression == "none":
         return bytes
@@ -50,36 +50,36 @@ def compressor(compression: str) -> Callable[[bytes], Buffer]:
     raise BadOption(f"{compression!r} is no compression of JSON lines", hint=f"choose one of {', '.join(COMPRESSIONS)}")
 
 
-def lines_in(source: SourceFile) -> Iterator[Lines]:
+def read_lines(source: SourceFile) -> Iterator[Lines]:
     """All lines of a file; one of more than `MAX_LINE_BYTES` comes in pieces. Raises `BadStream`."""
     window, key = source.window, source.key
     if key.endswith(SUFFIXES["none"]):
         return _split(_plain(window), is_exact=True)
     compression = GZIP if key.endswith(SUFFIXES["gzip"]) else ZSTD
-    return _split(inflated(window.read, compression, promised_bytes=source.plain_bytes), is_exact=False)
+    return _split(inflate(window.read, compression, promised_bytes=source.plain_bytes), is_exact=False)
 
 
-def _split(parts: Iterator[Part], *, is_exact: bool) -> Iterator[Lines]:
-    start, rest, rest_bytes = 0, list[bytes](), 0
+def _split(parts: Iterator[PlainPart], *, is_exact: bool) -> Iterator[Lines]:
+    start, unfinished, unfinished_bytes = 0, list[bytes](), 0
     for position, data in parts:
         *lines, last = data.split(b"\n")
         if lines:
-            lines[0] = b"".join((*rest, lines[0]))
-            rest = []
+            lines[0] = b"".join((*unfinished, lines[0]))
+            unfinished = []
             yield Lines(start, is_exact, lines)
-            start, rest_bytes = position + (len(data) - len(last) if is_exact else 0), 0
-        rest.append(last)
-        rest_bytes += len(last)
-        if rest_bytes > MAX_LINE_BYTES:
-            piece, rest = b"".join(rest), []
+            start, unfinished_bytes = position + (len(data) - len(last) if is_exact else 0), 0
+        unfinished.append(last)
+        unfinished_bytes += len(last)
+        if unfinished_bytes > MAX_LINE_BYTES:
+            piece, unfinished = b"".join(unfinished), []
             yield Lines(start, is_exact, [piece])
-            start, rest_bytes = position + (len(data) if is_exact else 0), 0
-    if rest_bytes:
-        yield Lines(start, is_exact, [b"".join(rest)])
+            start, unfinished_bytes = position + (len(data) if is_exact else 0), 0
+    if unfinished_bytes:
+        yield Lines(start, is_exact, [b"".join(unfinished)])
 
 
-def _plain(window: FileWindow) -> Iterator[Part]:
+def _plain(window: FileWindow) -> Iterator[PlainPart]:
     position = window.position
     while data := window.read(_PLAIN_BYTES):
-        yield Part(position, data)
+        yield PlainPart(position, data)
         position = window.position

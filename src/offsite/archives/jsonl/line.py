@@ -25,7 +25,7 @@ from offsite.model.size import MIB
 from offsite.model.untrusted.bounded_json import check_json_size
 from offsite.model.untrusted.bounds import MAX_OFFSET
 
-__all__ = ["BadLine", "lines_of", "record_of"]
+__all__ = ["BadLine", "decode_line", "encode_lines"]
 
 _CHECKSUM = b',"crc32c":"%08x"}'
 _CHECKSUM_BEGIN = _CHECKSUM[:10]
@@ -51,7 +51,7 @@ class OtherFields(BadLine):
     """The line is whole, and an object of another tool: it says something else than a record, or says it otherwise."""
 
 
-def lines_of(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
+def encode_lines(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
     """One line for each record, with its newline."""
     head = f'{{"topic":{encode_basestring(of.topic)},"partition":{of.partition},"offset":'
     for offset, time_ms, kind, key, value, headers in zip(*columns, strict=True):
@@ -63,7 +63,7 @@ def lines_of(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
         yield b"%b%b\n" % (line, _CHECKSUM % crc32c(line))
 
 
-def record_of(line: bytes, of: TopicPartition, *, must_be_checked: bool, unknown: set[str]) -> Record:
+def decode_line(line: bytes, of: TopicPartition, *, must_be_checked: bool, unknown: set[str]) -> Record:
     """The record of a line, which has no newline. Raises `BadLine`.
 
     `must_be_checked`: a line without a checksum is not taken either. `unknown` gets the names of some fields that are

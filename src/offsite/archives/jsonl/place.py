@@ -16,6 +16,6 @@ SUFFIXES = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
 def jsonl_archive(files: Files, compression: str = "none") -> IndexedArchive:
     """The archive of JSON lines in `files`. `compression` of what is written; all are read."""
     written = SUFFIXES[compression]
-    suffixes = (written, *(each for each in SUFFIXES.values() if each != written))
+    suffixes = (written, *(suffix for suffix in SUFFIXES.values() if suffix != written))
     layout = ArchiveLayout(topics="topics/", suffixes=suffixes)
     return IndexedArchive(files=files, layout=layout, kinds={JSONL: (RECORDS_ONLY,)})

@@ -11,8 +11,8 @@ from offsite.archives.file_window import SourceFile
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_reading import FileFormat, IndexedReader
 from offsite.archives.inflate import BadStream
-from offsite.archives.jsonl.compression import Lines, lines_in
-from offsite.archives.jsonl.line import BadLine, OtherFields, record_of
+from offsite.archives.jsonl.compression import Lines, read_lines
+from offsite.archives.jsonl.line import BadLine, OtherFields, decode_line
 from offsite.archives.jsonl.place import jsonl_archive
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
@@ -53,7 +53,7 @@ class _LineFiles(FileFormat):
                     blank += 1
                     continue
                 try:
-                    record = record_of(line, of, must_be_checked=must_be_checked, unknown=unknown)
+                    record = decode_line(line, of, must_be_checked=must_be_checked, unknown=unknown)
                 except BadLine as error:
                     if batch:  # given before the damage is told: who listens learns where it lies
                         yield batch
@@ -80,6 +80,6 @@ class _LineFiles(FileFormat):
 
 def _lines(source: SourceFile, on_damage: OnDamage) -> Iterator[Lines]:
     try:
-        yield from lines_in(source)
+        yield from read_lines(source)
     except BadStream as error:
         on_damage(Damage(file=source.key, position=error.position, problem=str(error)))

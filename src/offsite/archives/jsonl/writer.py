@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
-from offsite.archives.jsonl.compression import compressor
-from offsite.archives.jsonl.line import lines_of
+from offsite.archives.jsonl.compression import make_compressor
+from offsite.archives.jsonl.line import encode_lines
 from offsite.archives.jsonl.place import JSONL, jsonl_archive
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
@@ -27,7 +27,7 @@ class JsonlWriter(IndexedWriter):
     compression: str = "none"
 
     def __post_init__(self) -> None:
-        compressor(self.compression)
+        make_compressor(self.compression)
 
     @property
     def _archive(self) -> IndexedArchive:
@@ -45,14 +45,14 @@ class _LineFile:
     """One file in the making."""
 
     def __init__(self, of: TopicPartition, compression: str) -> None:
-        self._of, self._compress = of, compressor(compression)
+        self._of, self._compress = of, make_compressor(compression)
         self._parts: list[Buffer] = []
         self._waiting: list[bytes] = []
         self._waiting_bytes = self._plain_bytes = 0
         self.size_bytes = 0
 
     def add(self, columns: RecordColumns) -> None:
-        lines = b"".join(lines_of(columns, self._of))
+        lines = b"".join(encode_lines(columns, self._of))
         self._waiting.append(lines)
         self._waiting_bytes += len(lines)
         if self._waiting_bytes >= _PART_BYTES:

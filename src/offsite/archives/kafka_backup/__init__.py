@@ -12,7 +12,7 @@ from offsite.archives.kafka_backup.inspect import (
     inspect_records,
 )
 from offsite.archives.kafka_backup.reader import KafkaBackupReader
-from offsite.archives.kafka_backup.reindex import Reindexed, ReindexedSegment, reindex
+from offsite.archives.kafka_backup.reindex import ReindexedSegment, ReindexResult, reindex
 from offsite.archives.kafka_backup.writer import KafkaBackupWriter
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "KafkaBackupReader",
     "KafkaBackupWriter",
     "PlacedRecord",
-    "Reindexed",
+    "ReindexResult",
     "ReindexedSegment",
     "inspect",
     "inspect_records",

@@ -8,14 +8,14 @@ from operator import lt
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import SegmentFile
 from offsite.archives.kafka_backup.segments.index import Entries, SegmentIndexFile
-from offsite.archives.kafka_backup.segments.reader import SegmentReader
+from offsite.archives.kafka_backup.segments.reader import KafkaBackupSegmentReader
 from offsite.archives.kafka_backup.segments.record_codec import decode_run, offsets_of
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, RecordsFile
-from offsite.archives.kafka_backup.segments.walk import Skipped, Walk, Whole
+from offsite.archives.kafka_backup.segments.walk import SkippedBytes, Walk, WholeRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class SegmentExtent:
     """Offsets `first` to `last`, both inside. `is_indexed`: an index describes all of it, as far as its ends tell (of
     small segments nobody asked). `ends_whole`: the file ends with its last record."""
 
@@ -26,7 +26,7 @@ class Extent:
     ends_whole: bool
 
 
-def extent_of(files: Files, segment: SegmentFile, *, small_bytes: int = 0) -> Extent | None:
+def find_extent(files: Files, segment: SegmentFile, *, small_bytes: int = 0) -> SegmentExtent | None:
     """The extent of a segment; None when it holds no record. Reads the whole file only when its index is no help, or
     when it has at most `small_bytes`: then that is quicker than looking at both ends of its index."""
     if segment.records_bytes <= FIRST_POSITION:
@@ -42,7 +42,7 @@ def extent_of(files: Files, segment: SegmentFile, *, small_bytes: int = 0) -> Ex
     return _read_through(files, segment)
 
 
-def _small(files: Files, segment: SegmentFile) -> Extent | None:
+def _small(files: Files, segment: SegmentFile) -> SegmentExtent | None:
     """None when there is more or less in it than whole records."""
     file = RecordsFile(files, segment.records_key, segment.records_bytes)
     run = decode_run(file.read(FIRST_POSITION, file.size_bytes))
@@ -50,32 +50,34 @@ def _small(files: Files, segment: SegmentFile) -> Extent | None:
     is_whole = bool(offsets) and FIRST_POSITION + run.ends[-1] == file.size_bytes
     if not is_whole or not all(map(lt, offsets, offsets[1:])):
         return None
-    return Extent(segment=segment, first=offsets[0], last=offsets[-1], is_indexed=False, ends_whole=True)
+    return SegmentExtent(segment=segment, first=offsets[0], last=offsets[-1], is_indexed=False, ends_whole=True)
 
 
-def _indexed(segment: SegmentFile, file: RecordsFile, first: int, last_entry: Entries) -> Extent:
+def _indexed(segment: SegmentFile, file: RecordsFile, first: int, last_entry: Entries) -> SegmentExtent:
     """The records behind the last entry, if any, are walked."""
     last = last_entry.offsets[0]
     if last_entry.end(0) == file.size_bytes:
-        return Extent(segment=segment, first=first, last=last, is_indexed=True, ends_whole=True)
+        return SegmentExtent(segment=segment, first=first, last=last, is_indexed=True, ends_whole=True)
     walk = Walk(file, last_entry.positions[0], file.size_bytes, last - 1)
     steps = list(map(type, walk.steps()))
     last = max(last, walk.last)
-    return Extent(segment=segment, first=first, last=last, is_indexed=False, ends_whole=Skipped not in steps)
+    return SegmentExtent(
+        segment=segment, first=first, last=last, is_indexed=False, ends_whole=SkippedBytes not in steps
+    )
 
 
-def _read_through(files: Files, segment: SegmentFile) -> Extent | None:
+def _read_through(files: Files, segment: SegmentFile) -> SegmentExtent | None:
     """Reads all. When damage comes first, so does the offset that the name says: the damage belongs to this segment."""
     first = last = -1
     ends_whole = False
-    for step in SegmentReader(files, segment).steps():
-        if isinstance(step, Whole):
+    for step in KafkaBackupSegmentReader(files, segment).steps():
+        if isinstance(step, WholeRecords):
             first = step.records[0].offset if first < 0 else first
             last = step.records[-1].offset
             ends_whole = True
-        elif isinstance(step, Skipped):
+        elif isinstance(step, SkippedBytes):
             first = segment.start if first < 0 else first
             ends_whole = False
     if last < 0:
         return None
-    return Extent(segment=segment, first=first, last=last, is_indexed=False, ends_whole=ends_whole)
+    return SegmentExtent(segment=segment, first=first, last=last, is_indexed=False, ends_whole=ends_whole)

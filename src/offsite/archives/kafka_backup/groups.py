@@ -29,20 +29,26 @@ def read_groups(
 ) -> tuple[dict[str, GroupOffsets], tuple[str, ...]]:
     """Groups by name, without the tool's own, and a sentence about that one. A file that is empty or cut, as a crash
     leaves it, counts as absent."""
-    found: dict[str, dict[str, list[CommittedOffset]]] = {}
+    by_group: dict[str, dict[str, list[CommittedOffset]]] = {}
     unreadable = []
-    for each in partitions:
-        if each.group_file is None:
+    for partition in partitions:
+        if partition.group_file is None:
             continue
-        offsets = decode_group_file(files.get(each.group_file) or b"")
+        offsets = decode_group_file(files.get(partition.group_file) or b"")
         if offsets is None:
-            unreadable.append(f"{each.group_file} is empty or cut, so committed offsets of that partition are unknown")
+            unreadable.append(
+                f"{partition.group_file} is empty or cut, so committed offsets of that partition are unknown"
+            )
         for group, offset in (offsets or {}).items():
-            row = CommittedOffset(each.partition, offset)
-            found.setdefault(group, {}).setdefault(each.topic, []).append(row)
-    own = _own_group(found, own_group)
-    sentences = (f"the group {own} was left out, as that of the backup itself",) if own in found else ()
-    groups = {name: _group(name, found[name]) for name in sorted(found) if name != own}
+            row = CommittedOffset(partition.partition, offset)
+            by_group.setdefault(group, {}).setdefault(partition.topic, []).append(row)
+    excluded_group = _own_group(by_group, own_group)
+    sentences = (
+        (f"the group {excluded_group} was left out, as that of the backup itself",)
+        if excluded_group in by_group
+        else ()
+    )
+    groups = {name: _group(name, by_group[name]) for name in sorted(by_group) if name != excluded_group}
     return groups, (*sentences, *unreadable)
 
 

@@ -9,12 +9,12 @@ from itertools import pairwise
 
 from offsite.archives.archive import Damage, OnDamage, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.extent import extent_of
+from offsite.archives.kafka_backup.extent import find_extent
 from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile, list_partitions
 from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index, encode_partition_index
 from offsite.archives.kafka_backup.segments.index import SegmentIndexFile
-from offsite.archives.kafka_backup.segments.reader import Misindexed, SegmentReader, damage_of
-from offsite.archives.kafka_backup.segments.walk import Skipped
+from offsite.archives.kafka_backup.segments.reader import IndexContradiction, KafkaBackupSegmentReader, describe_damage
+from offsite.archives.kafka_backup.segments.walk import SkippedBytes
 from offsite.archives.kafka_backup.soundness import is_sound
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound
@@ -80,7 +80,7 @@ def inspect(files: Files, topic: str | None = None, *, deep: bool = False) -> In
     if not partitions:
         raise ArchiveNotFound(f"{files.url} holds no kafka-backup segments")
     damage: list[Damage] = []
-    inspected = tuple(_partition(files, each, damage.append, deep=deep) for each in partitions)
+    inspected = tuple(_partition(files, partition, damage.append, deep=deep) for partition in partitions)
     return Inspection(partitions=inspected, damage=tuple(damage))
 
 
@@ -89,9 +89,9 @@ def inspect_records(files: Files, file: str, on_damage: OnDamage = refuse_damage
     segment = _segment_of(files, file)
     if not is_sound(files, segment.records_key, segment.records_bytes, on_damage):
         return
-    for step in SegmentReader(files, segment).steps():
-        if isinstance(step, Skipped | Misindexed):
-            on_damage(damage_of(files, segment, step))
+    for step in KafkaBackupSegmentReader(files, segment).steps():
+        if isinstance(step, SkippedBytes | IndexContradiction):
+            on_damage(describe_damage(files, segment, step))
         else:
             for record, (start, end) in zip(step.records, pairwise([step.start, *step.ends]), strict=True):
                 yield PlacedRecord(position=start, size_bytes=end - start, record=record)
@@ -109,7 +109,7 @@ def _partition(files: Files, partition: PartitionFiles, on_damage: OnDamage, *, 
     return InspectedPartition(
         topic=partition.topic,
         partition=partition.partition,
-        segments=tuple(_segment(files, each, on_damage, deep=deep) for each in partition.segments),
+        segments=tuple(_segment(files, segment, on_damage, deep=deep) for segment in partition.segments),
         index=_partition_index_state(files, partition),
         has_groups=partition.group_file is not None,
     )
@@ -119,11 +119,11 @@ def _segment(files: Files, segment: SegmentFile, on_damage: OnDamage, *, deep: b
     index = SegmentIndexFile.of(files, segment)
     content = _Content()
     if is_sound(files, segment.records_key, segment.records_bytes, on_damage):
-        extent = None if deep else extent_of(files, segment)
+        extent = None if deep else find_extent(files, segment)
         if extent is not None and extent.is_indexed:
             content = _Content(first=extent.first, last=extent.last, records=index.count)
         else:
-            content.read(SegmentReader(files, segment), on_damage)
+            content.read(KafkaBackupSegmentReader(files, segment), on_damage)
     return InspectedSegment(
         file=segment.records_key,
         first_offset=content.first,
@@ -143,12 +143,12 @@ class _Content:
     records: int = 0
     is_contradicted: bool = False
 
-    def read(self, reader: SegmentReader, on_damage: OnDamage) -> None:
+    def read(self, reader: KafkaBackupSegmentReader, on_damage: OnDamage) -> None:
         """Count what the whole segment holds."""
         for step in reader.steps():
-            if isinstance(step, Skipped | Misindexed):
-                self.is_contradicted |= isinstance(step, Misindexed)
-                on_damage(damage_of(reader.files, reader.segment, step))
+            if isinstance(step, SkippedBytes | IndexContradiction):
+                self.is_contradicted |= isinstance(step, IndexContradiction)
+                on_damage(describe_damage(reader.files, reader.segment, step))
             else:
                 self.first = step.records[0].offset if self.first is None else self.first
                 self.last = step.records[-1].offset
@@ -174,7 +174,7 @@ def _partition_index_state(files: Files, partition: PartitionFiles) -> IndexStat
         return IndexState.WRONG
     if encode_partition_index([(entry.stem, entry.start) for entry in entries]) != data:
         return IndexState.TORN
-    listed, present = {each.stem for each in entries}, {each.stem for each in partition.segments}
+    listed, present = {entry.stem for entry in entries}, {segment.stem for segment in partition.segments}
     if listed == present:
         return IndexState.OK
     return IndexState.LAGGING if listed < present else IndexState.WRONG

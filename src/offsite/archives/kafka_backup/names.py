@@ -42,18 +42,18 @@ def consumer_offsets_key(topic: str, partition: int) -> str:
 
 def match_segment_file(name: str) -> tuple[str, int, int, str] | None:
     """Stem, partition, start offset and `RECORDS` or `INDEX`; None for any other file."""
-    found = _SEGMENT.fullmatch(name)
-    return None if found is None else (found[1], int(found[2]), int(found[3]), found[4])
+    match = _SEGMENT.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]), int(match[3]), match[4])
 
 
 def match_partition_file(name: str) -> tuple[str, int] | None:
     """The kind of a partition's file, `PARTITION_INDEX` or `CONSUMER_OFFSETS`, and the partition; None for any other
     file."""
-    found = _PARTITION_FILE.fullmatch(name)
-    return None if found is None else (found[1], int(found[2]))
+    match = _PARTITION_FILE.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]))
 
 
 def stem_start(stem: str) -> int | None:
     """The start offset that a segment's stem names; None when it is no stem."""
-    found = match_segment_file(f"{stem}_{RECORDS}")
-    return None if found is None else found[2]
+    parts = match_segment_file(f"{stem}_{RECORDS}")
+    return None if parts is None else parts[2]

@@ -71,8 +71,8 @@ def list_partitions(files: Files, topic: str | None = None) -> list[PartitionFil
 
 def list_partition(files: Files, topic: str, partition: int) -> PartitionFiles:
     """The files of one partition, which may have none."""
-    found = (each for each in list_partitions(files, topic) if each.partition == partition)
-    return next(found, PartitionFiles(topic=topic, partition=partition))
+    matching = (candidate for candidate in list_partitions(files, topic) if candidate.partition == partition)
+    return next(matching, PartitionFiles(topic=topic, partition=partition))
 
 
 class _Folder:
@@ -87,8 +87,8 @@ class _Folder:
         return PartitionFiles(
             topic=topic,
             partition=partition,
-            segments=[each for each in segments if each.records_bytes != NO_FILE],
-            orphan_indexes=[each for each in segments if each.records_bytes == NO_FILE],
+            segments=[segment for segment in segments if segment.records_bytes != NO_FILE],
+            orphan_indexes=[segment for segment in segments if segment.records_bytes == NO_FILE],
             partition_index=self.others.get(PARTITION_INDEX),
             group_file=next((key for kind, key in self.others.items() if kind != PARTITION_INDEX), None),
         )

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from offsite.archives.archive import Piece
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.extent import Extent
+from offsite.archives.kafka_backup.extent import SegmentExtent
 from offsite.archives.kafka_backup.segments.index import SegmentIndexFile
 
 PIECE_BYTES = 96 << 20
@@ -23,7 +23,7 @@ class _Part:
     size_bytes: int
 
 
-def plan_pieces(files: Files, runs: Sequence[list[Extent]], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+def plan_pieces(files: Files, runs: Sequence[list[SegmentExtent]], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
     """Disjoint and rising pieces of one partition. The last has no end when there is damage behind its last record, so
     that its task tells of it. Nothing for no runs."""
     if not runs:
@@ -43,21 +43,21 @@ def plan_pieces(files: Files, runs: Sequence[list[Extent]], piece_bytes: int = P
         )
 
 
-def _end(last_run: Sequence[Extent]) -> int | None:
+def _end(last_run: Sequence[SegmentExtent]) -> int | None:
     is_whole = all(extent.ends_whole for extent in last_run)
     return max(extent.last for extent in last_run) + 1 if is_whole else None
 
 
-def _parts(files: Files, run: list[Extent], piece_bytes: int) -> Iterator[_Part]:
-    size_bytes = sum(each.segment.records_bytes for each in run)
-    names = tuple(each.segment.records_key for each in run)
+def _parts(files: Files, run: list[SegmentExtent], piece_bytes: int) -> Iterator[_Part]:
+    size_bytes = sum(extent.segment.records_bytes for extent in run)
+    names = tuple(extent.segment.records_key for extent in run)
     cuts = _cuts(files, run[0], piece_bytes) if len(run) == 1 and run[0].is_indexed else {}
     starts = {0: run[0].first, **cuts}
     for (position, start), (end, _) in pairwise([*starts.items(), (size_bytes, 0)]):
         yield _Part(start, names, end - position)
 
 
-def _cuts(files: Files, extent: Extent, piece_bytes: int) -> dict[int, int]:
+def _cuts(files: Files, extent: SegmentExtent, piece_bytes: int) -> dict[int, int]:
     """Position → offset of records that begin further parts of a large segment."""
     index = SegmentIndexFile.of(files, extent.segment)
     cuts: dict[int, int] = {}

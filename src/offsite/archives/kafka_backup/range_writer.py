@@ -12,12 +12,12 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Self
 
-from offsite.archives.archive import Written
+from offsite.archives.archive import RangeReceipt
 from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup import partition_index
 from offsite.archives.kafka_backup.names import partition_index_key, segment_stem
 from offsite.archives.kafka_backup.segments.record_codec import encode_record
-from offsite.archives.kafka_backup.segments.writer import SegmentWriter
+from offsite.archives.kafka_backup.segments.writer import KafkaBackupSegmentWriter
 from offsite.archives.kafka_backup.tail import Tail
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
@@ -41,7 +41,7 @@ class KafkaBackupRangeWriter:
         self._next = tail.end
         self._lossy, self._times_lost = lossy, 0
         self._has_partition_index = not tail.is_new
-        self._segments: list[SegmentWriter] = []
+        self._segments: list[KafkaBackupSegmentWriter] = []
         self._current = self._open_segment(tail.stem, 0, tail.records_bytes)
 
     def append(self, records: Sequence[Record]) -> None:
@@ -63,14 +63,14 @@ class KafkaBackupRangeWriter:
     def append_columns(self, columns: RecordColumns) -> None:
         self.append(columns.records())
 
-    def close(self) -> Written:
+    def close(self) -> RangeReceipt:
         """All is durable when this returns."""
         self._flush()
-        receipts = [receipt for each in self._segments if (receipt := each.receipt(self._range)) is not None]
-        return Written(
+        receipts = [receipt for segment in self._segments if (receipt := segment.receipt(self._range)) is not None]
+        return RangeReceipt(
             range=self._range,
             files=tuple(receipts),
-            records=sum(each.records for each in receipts),
+            records=sum(file.records for file in receipts),
             losses=((_TIME_LOST, self._times_lost),) if self._times_lost else (),
         )
 
@@ -115,8 +115,8 @@ class KafkaBackupRangeWriter:
         self._flush()
         self._current = self._open_segment(segment_stem(self._range.partition, first_offset), first_offset, 0)
 
-    def _open_segment(self, stem: str, start: int, records_bytes: int) -> SegmentWriter:
-        segment = SegmentWriter(
+    def _open_segment(self, stem: str, start: int, records_bytes: int) -> KafkaBackupSegmentWriter:
+        segment = KafkaBackupSegmentWriter(
             files=self._files, topic=self._range.topic, stem=stem, start=start, records_bytes=records_bytes
         )
         self._segments.append(segment)

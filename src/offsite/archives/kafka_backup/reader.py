@@ -9,14 +9,14 @@ from operator import attrgetter
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.extent import Extent, extent_of
+from offsite.archives.kafka_backup.extent import SegmentExtent, find_extent
 from offsite.archives.kafka_backup.groups import read_groups
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
 from offsite.archives.kafka_backup.segments.reader import SegmentRecords
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
-from offsite.archives.kafka_backup.soundness import at_start, sound_segments
-from offsite.archives.overlap import Run, merged, overlapping
+from offsite.archives.kafka_backup.soundness import find_sound_segments, with_start_offset
+from offsite.archives.overlap import SortedRun, group_overlapping, merge_runs
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound
 
@@ -57,7 +57,7 @@ class KafkaBackupReader:
         groups, left_out = read_groups(self.files, partitions, self.own_group)
         return ArchiveContents(
             topics=tuple(_topics(partitions)),
-            pieces=tuple(piece for each in partitions for piece in self._pieces(each, on_damage)),
+            pieces=tuple(piece for partition in partitions for piece in self._pieces(partition, on_damage)),
             fidelity=FIDELITY + ((EMPTY_AS_NULL,) if self.empty_as_null else ()) + left_out,
             groups=groups,
         )
@@ -66,14 +66,14 @@ class KafkaBackupReader:
         """See `ArchiveReader`; memory is a few windows of 4 MiB, more only where one record is larger."""
         names = set(piece.files)
         present = list_partition(self.files, piece.topic, piece.partition).segments
-        segments = [each for each in present if each.records_key in names]
+        segments = [segment for segment in present if segment.records_key in names]
         if len(segments) < len(names):
-            gone = names - {each.records_key for each in segments}
+            gone = names - {segment.records_key for segment in segments}
             on_damage(Damage(file=min(gone), position=0, problem="it is gone since the archive was listed"))
-        for records in merged(list(self._runs(segments, piece, on_damage)), on_damage):
+        for records in merge_runs(list(self._runs(segments, piece, on_damage)), on_damage):
             yield _with_nulls(records) if self.empty_as_null else records
 
-    def _runs(self, segments: Sequence[SegmentFile], piece: Piece, on_damage: OnDamage) -> Iterator[Run]:
+    def _runs(self, segments: Sequence[SegmentFile], piece: Piece, on_damage: OnDamage) -> Iterator[SortedRun]:
         if len(segments) == 1:
             yield self._run(segments[0], piece.start, piece, on_damage)
             return
@@ -82,29 +82,29 @@ class KafkaBackupReader:
             if extent is not None:
                 yield self._run(segment, extent.first, piece, on_damage)
 
-    def _run(self, segment: SegmentFile, start: int, piece: Piece, on_damage: OnDamage) -> Run:
+    def _run(self, segment: SegmentFile, start: int, piece: Piece, on_damage: OnDamage) -> SortedRun:
         records = SegmentRecords(self.files, segment, piece, on_damage)
-        return Run(file=segment.records_key, start=start, open=records.batches)
+        return SortedRun(file=segment.records_key, start=start, open=records.batches)
 
-    def _extent(self, segment: SegmentFile) -> Extent | None:
-        return extent_of(self.files, segment, small_bytes=min(_SMALL_BYTES, self.piece_bytes // 2))
+    def _extent(self, segment: SegmentFile) -> SegmentExtent | None:
+        return find_extent(self.files, segment, small_bytes=min(_SMALL_BYTES, self.piece_bytes // 2))
 
     def _pieces(self, partition: PartitionFiles, on_damage: OnDamage) -> Iterator[Piece]:
         extents = []
-        for segment in sound_segments(self.files, partition, on_damage):
+        for segment in find_sound_segments(self.files, partition, on_damage):
             extent = self._extent(segment)
             if extent is not None:
                 extents.append(extent)
             elif segment.records_bytes > FIRST_POSITION:
                 problem = f"no whole record in its {segment.records_bytes} bytes"
                 damage = Damage(file=segment.records_key, position=FIRST_POSITION, problem=problem)
-                at_start(segment, on_damage)(damage)
-        return plan_pieces(self.files, list(overlapping(extents, attrgetter("first", "last"))), self.piece_bytes)
+                with_start_offset(segment, on_damage)(damage)
+        return plan_pieces(self.files, list(group_overlapping(extents, attrgetter("first", "last"))), self.piece_bytes)
 
 
 def _topics(partitions: Sequence[PartitionFiles]) -> Iterator[ArchiveTopic]:
-    for topic, group in groupby(partitions, key=lambda each: each.topic):
-        yield ArchiveTopic(topic=topic, partitions=max(each.partition for each in group) + 1)
+    for topic, group in groupby(partitions, key=lambda partition: partition.topic):
+        yield ArchiveTopic(topic=topic, partitions=max(partition.partition for partition in group) + 1)
 
 
 def _with_nulls(records: Sequence[Record]) -> list[Record]:

@@ -15,10 +15,10 @@ from offsite.archives.kafka_backup.names import partition_index_key
 from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile, list_partitions
 from offsite.archives.kafka_backup.partition_index import encode_partition_index
 from offsite.archives.kafka_backup.segments.index import ENTRY_BYTES, VERSION, encode_entries
-from offsite.archives.kafka_backup.segments.reader import damage_of
+from offsite.archives.kafka_backup.segments.reader import describe_damage
 from offsite.archives.kafka_backup.segments.record_codec import offsets_of
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, RecordsFile
-from offsite.archives.kafka_backup.segments.walk import Skipped, Walk, Whole
+from offsite.archives.kafka_backup.segments.walk import SkippedBytes, Walk, WholeRecords
 from offsite.archives.kafka_backup.soundness import is_sound
 from offsite.model.errors import ArchiveNotFound
 
@@ -35,7 +35,7 @@ class ReindexedSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reindexed:
+class ReindexResult:
     """What became of an archive. `partition_indexes` were rewritten, `removed` index files had no records. `damage` is
     what holds no record."""
 
@@ -49,17 +49,19 @@ class Reindexed:
         return sum(segment.records for segment in self.segments)
 
 
-def reindex(files: AppendableFiles, topic: str | None = None) -> Reindexed:
+def reindex(files: AppendableFiles, topic: str | None = None) -> ReindexResult:
     """Reads every record of the archive, or of one topic. A crash on the way leaves indexes that lag, which the next
     run completes. Raises `ArchiveNotFound`."""
     partitions = list_partitions(files, topic)
     if not partitions:
-        what = "kafka-backup segments" if topic is None else f"kafka-backup segments of the topic {topic}"
-        raise ArchiveNotFound(f"{files.url} holds no {what}", hint="name the folder that holds the topics' folders")
+        description = "kafka-backup segments" if topic is None else f"kafka-backup segments of the topic {topic}"
+        raise ArchiveNotFound(
+            f"{files.url} holds no {description}", hint="name the folder that holds the topics' folders"
+        )
     run = _Run(files)
     for partition in partitions:
         run.reindex(partition)
-    return Reindexed(
+    return ReindexResult(
         segments=tuple(run.segments),
         partition_indexes=tuple(run.partition_indexes),
         removed=tuple(run.removed),
@@ -88,18 +90,18 @@ class _Run:
         index = _IndexRewriter(self.files, segment)
         cut_bytes = 0
         for step in _steps(self.files, segment):
-            if not isinstance(step, Skipped):
+            if not isinstance(step, SkippedBytes):
                 index.add(encode_entries(offsets_of(step.records), step.start, step.ends))
                 continue
-            self.damage.append(damage_of(self.files, segment, step))
+            self.damage.append(describe_damage(self.files, segment, step))
             if is_last and step.end == segment.records_bytes:
                 cut_bytes = step.end - step.start
                 self.files.truncate(segment.records_key, step.start)
         index.end()
-        done = ReindexedSegment(
+        reindexed = ReindexedSegment(
             file=segment.records_key, records=index.records, is_rewritten=index.is_rewritten, cut_bytes=cut_bytes
         )
-        self.segments.append(done)
+        self.segments.append(reindexed)
 
     def _partition_index(self, partition: PartitionFiles) -> None:
         key = partition.partition_index or partition_index_key(partition.topic, partition.partition)
@@ -112,7 +114,7 @@ class _Run:
             self.removed.append(key)
 
 
-def _steps(files: AppendableFiles, segment: SegmentFile) -> Iterator[Whole | Skipped]:
+def _steps(files: AppendableFiles, segment: SegmentFile) -> Iterator[WholeRecords | SkippedBytes]:
     """Without the old index: it is what is in doubt."""
     file = RecordsFile(files, segment.records_key, segment.records_bytes)
     return Walk(file, FIRST_POSITION, segment.records_bytes).steps()

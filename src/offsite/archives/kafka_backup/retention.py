@@ -15,17 +15,17 @@ from offsite.archives.files import Files
 from offsite.archives.kafka_backup.names import partition_index_key
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile, list_partition, list_partitions
 from offsite.archives.kafka_backup.partition_index import decode_partition_index, encode_partition_index
-from offsite.archives.kafka_backup.segments.reader import SegmentReader
+from offsite.archives.kafka_backup.segments.reader import KafkaBackupSegmentReader
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
-from offsite.archives.kafka_backup.segments.walk import Whole
-from offsite.archives.kafka_backup.soundness import sound_segments
+from offsite.archives.kafka_backup.segments.walk import WholeRecords
+from offsite.archives.kafka_backup.soundness import find_sound_segments
 from offsite.archives.retention import (
     ArchiveFile,
     ExpiredObject,
-    GoingFile,
+    ExpiringFile,
     LastMessage,
     are_first,
-    by_partition,
+    group_by_partition,
 )
 from offsite.model.errors import ArchiveBusy, ArchiveNotFound
 
@@ -39,33 +39,35 @@ class KafkaBackupRetention:
     files: Files
 
     def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
-        found = list_partitions(self.files)
-        if not found:
+        partitions = list_partitions(self.files)
+        if not partitions:
             raise ArchiveNotFound(f"{self.files.url} holds no kafka-backup segment")
-        for each in found:
-            sound_segments(self.files, each, refuse_damage)
-        return tuple(files for each in found if (files := tuple(_files(each))))
+        for partition in partitions:
+            find_sound_segments(self.files, partition, refuse_damage)
+        return tuple(files for partition in partitions if (files := tuple(_files(partition))))
 
     def settings(self) -> None:
         """The format keeps none."""
 
     def last_message(self, file: ArchiveFile) -> LastMessage:
         segments = list_partition(self.files, file.partition.topic, file.partition.partition).segments
-        segment = next((each for each in segments if each.records_key == file.name), None)
+        segment = next((candidate for candidate in segments if candidate.records_key == file.name), None)
         return LastMessage(at_ms=None, unknown="is not there any more") if segment is None else self._read(segment)
 
-    def forget(self, going: Sequence[GoingFile], *, now_ms: int) -> Sequence[ExpiredObject]:
+    def forget(self, going: Sequence[ExpiringFile], *, now_ms: int) -> Sequence[ExpiredObject]:
         gone: list[ExpiredObject] = []
-        for files in by_partition([each.file for each in going]):
+        for files in group_by_partition([expiring.file for expiring in going]):
             of = files[0].partition
             partition = list_partition(self.files, of.topic, of.partition)
-            if not are_first([each for each in going if each.file.partition == of], (tuple(_files(partition)),)):
+            if not are_first(
+                [expiring for expiring in going if expiring.file.partition == of], (tuple(_files(partition)),)
+            ):
                 raise ArchiveBusy(f"{of} of {self.files.url} has changed since the plan", hint="plan again")
-            self._unlist(partition, {each.start for each in files})
+            self._unlist(partition, {file.start for file in files})
             gone += (
                 ExpiredObject(key=key, partition=of, size_bytes=size_bytes, since_ms=now_ms)
-                for each in files
-                for key, size_bytes in zip(each.keys, (0, each.size_bytes), strict=True)
+                for file in files
+                for key, size_bytes in zip(file.keys, (0, file.size_bytes), strict=True)
             )
         return gone
 
@@ -78,17 +80,17 @@ class KafkaBackupRetention:
     def _unlist(self, partition: PartitionFiles, starts: Collection[int]) -> None:
         key = partition.partition_index or partition_index_key(partition.topic, partition.partition)
         data = self.files.get(key) or b""
-        entries = [(each.stem, each.start) for each in decode_partition_index(data)]
+        entries = [(entry.stem, entry.start) for entry in decode_partition_index(data)]
         last = max(starts)
-        new = encode_partition_index([each for each in entries if each[1] > last])
+        new = encode_partition_index([entry for entry in entries if entry[1] > last])
         if data and new != data and not self.files.replace(key, data, new):
             raise ArchiveBusy(f"{key} was written by another process", hint="run the same command again")
 
     def _read(self, segment: SegmentFile) -> LastMessage:
         newest_ms, end = 0, segment.start
         if segment.records_bytes > FIRST_POSITION:
-            for step in SegmentReader(self.files, segment).steps():
-                if not isinstance(step, Whole):
+            for step in KafkaBackupSegmentReader(self.files, segment).steps():
+                if not isinstance(step, WholeRecords):
                     return LastMessage(at_ms=None, unknown="nobody knows its last message: not all of it can be read")
                 if any(record.timestamp_ms < 0 for record in step.records):
                     return LastMessage(at_ms=None, unknown="it holds records without a time")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsite.archives.archive import Damage, LostAt, OnDamage
+from offsite.archives.archive import Damage, LostOffset, OnDamage
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.names import records_key, stem_start
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile
 from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index
 
 
-def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> list[SegmentFile]:
+def find_sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> list[SegmentFile]:
     """The segments whose records can be read. Tells of all others, of indexes of an unknown version (their segments are
     read without), and of segments that the partition index lists between those that are there.
 
@@ -23,13 +23,13 @@ def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage)
     return [
         segment
         for segment in partition.segments
-        if is_sound(files, segment.records_key, segment.records_bytes, at_start(segment, on_damage))
+        if is_sound(files, segment.records_key, segment.records_bytes, with_start_offset(segment, on_damage))
     ]
 
 
-def at_start(segment: SegmentFile, on_damage: OnDamage) -> OnDamage:
+def with_start_offset(segment: SegmentFile, on_damage: OnDamage) -> OnDamage:
     """A listener that tells `on_damage` of a segment that cannot be read at all, with the offset that it begins at."""
-    lost = LostAt(topic=segment.topic, partition=segment.partition, offset=segment.start)
+    lost = LostOffset(topic=segment.topic, partition=segment.partition, offset=segment.start)
     return lambda damage: on_damage(replace(damage, lost_at=lost))
 
 
@@ -52,6 +52,6 @@ def _check_partition_index(files: Files, partition: PartitionFiles, on_damage: O
             on_damage(Damage(file=key, position=entry.position, problem="it names no segment that could be"))
         elif entry.stem not in present and entry.start > partition.segments[0].start:
             missing = records_key(partition.topic, entry.stem)
-            lost = LostAt(topic=partition.topic, partition=partition.partition, offset=entry.start)
+            lost = LostOffset(topic=partition.topic, partition=partition.partition, offset=entry.start)
             problem = f"{missing} is not there"
             on_damage(Damage(file=key, position=entry.position, problem=problem, lost_at=lost))

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup import partition_index
-from offsite.archives.kafka_backup.extent import extent_of
+from offsite.archives.kafka_backup.extent import find_extent
 from offsite.archives.kafka_backup.names import partition_index_key, segment_stem
 from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile
 from offsite.archives.kafka_backup.segments import index as segment_index
 from offsite.archives.kafka_backup.segments.index import SegmentIndexFile
 from offsite.archives.kafka_backup.segments.record_codec import offsets_of
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, VERSION, RecordsFile
-from offsite.archives.kafka_backup.segments.walk import Skipped, Walk
+from offsite.archives.kafka_backup.segments.walk import SkippedBytes, Walk
 from offsite.model.errors import DamagedArchive
 
 _REINDEX = "offsite archive reindex says what is whole"
@@ -38,7 +38,7 @@ class Tail:
         return self.records_bytes == 0
 
 
-def mended_tail(files: AppendableFiles, partition: PartitionFiles) -> Tail:
+def mend_tail(files: AppendableFiles, partition: PartitionFiles) -> Tail:
     """A partition whose segments somebody deleted, all of them, begins anew.
 
     Raises `DamagedArchive` for what a crash cannot have done: a file of another version, records behind damage."""
@@ -53,7 +53,7 @@ def mended_tail(files: AppendableFiles, partition: PartitionFiles) -> Tail:
     mend_partition_index(files, partition)
     earlier = reversed(partition.segments[:-1])
     while end == 0 and (segment := next(earlier, None)) is not None:
-        extent = extent_of(files, segment)
+        extent = find_extent(files, segment)
         end = 0 if extent is None else extent.last + 1
     return Tail(stem=last.stem, records_bytes=records_bytes, end=end)
 
@@ -117,7 +117,7 @@ class _SegmentTail:
         walk = Walk(file, position, file.size_bytes, last)
         size_bytes = position
         for step in walk.steps():
-            if not isinstance(step, Skipped):
+            if not isinstance(step, SkippedBytes):
                 entries = segment_index.encode_entries(offsets_of(step.records), step.start, step.ends)
                 self.files.append(self.segment.index_key, entries)
                 size_bytes = step.ends[-1]

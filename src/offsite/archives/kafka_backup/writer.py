@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.archives.archive import ArchiveTopic, ArchiveWriter, Written
+from offsite.archives.archive import ArchiveTopic, ArchiveWriter, RangeReceipt
 from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup import partition_index
-from offsite.archives.kafka_backup.extent import extent_of
+from offsite.archives.kafka_backup.extent import find_extent
 from offsite.archives.kafka_backup.groups import encode_group_file
 from offsite.archives.kafka_backup.names import (
     consumer_offsets_key,
@@ -20,10 +20,10 @@ from offsite.archives.kafka_backup.names import (
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partition, list_partitions
 from offsite.archives.kafka_backup.range_writer import KafkaBackupRangeWriter
 from offsite.archives.kafka_backup.segments import index as segment_index
-from offsite.archives.kafka_backup.segments.reader import SegmentReader
+from offsite.archives.kafka_backup.segments.reader import KafkaBackupSegmentReader
 from offsite.archives.kafka_backup.segments.records_file import VERSION
-from offsite.archives.kafka_backup.segments.walk import Whole
-from offsite.archives.kafka_backup.tail import mended_tail
+from offsite.archives.kafka_backup.segments.walk import WholeRecords
+from offsite.archives.kafka_backup.tail import mend_tail
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
@@ -53,38 +53,38 @@ class KafkaBackupWriter(ArchiveWriter):
 
     def ends(self) -> Mapping[TopicPartition, int]:
         """See `ArchiveWriter`; reads the tails of the last segment's files, more only where a crash left work."""
-        tails = {each.topic_partition: mended_tail(self.files, each) for each in list_partitions(self.files)}
+        tails = {files.topic_partition: mend_tail(self.files, files) for files in list_partitions(self.files)}
         return {partition: tail.end for partition, tail in tails.items() if tail.end > 0}
 
     def last_record(self, of: TopicPartition) -> Record | None:
         for segment in reversed(list_partition(self.files, of.topic, of.partition).segments):
-            if (extent := extent_of(self.files, segment)) is not None:
-                steps = SegmentReader(self.files, segment, extent.last).steps()
-                whole = [step for step in steps if isinstance(step, Whole) and step.records]
+            if (extent := find_extent(self.files, segment)) is not None:
+                steps = KafkaBackupSegmentReader(self.files, segment, extent.last).steps()
+                whole = [step for step in steps if isinstance(step, WholeRecords) and step.records]
                 return whole[-1].records[-1] if whole else None
         return None
 
     def open(self, log_range: LogRange) -> KafkaBackupRangeWriter:
         """Mends the partition's end, like `ends`: a task that is tried again goes on behind what it flushed before."""
         partition = list_partition(self.files, log_range.topic, log_range.partition)
-        tail = mended_tail(self.files, partition)
+        tail = mend_tail(self.files, partition)
         return KafkaBackupRangeWriter(
             files=self.files, log_range=log_range, segment_bytes=self.segment_bytes, tail=tail, lossy=self.lossy
         )
 
     def finish(
         self,
-        written: Sequence[Written],  # noqa: ARG002 - all indexes are written already
+        written: Sequence[RangeReceipt],  # noqa: ARG002 - all indexes are written already
         topics: Sequence[ArchiveTopic],
         groups: Mapping[str, GroupOffsets],
     ) -> tuple[str, ...]:
         """Partitions without records get an empty segment, as the tool makes, so that they are not forgotten. Committed
         offsets are replaced; without any group, those of before are left alone."""
         for topic in topics:
-            present = {each.partition: each for each in list_partitions(self.files, topic.topic)}
+            present = {files.partition: files for files in list_partitions(self.files, topic.topic)}
             for partition in range(topic.partitions):
-                found = present.get(partition)
-                if found is None or not found.segments:
+                existing = present.get(partition)
+                if existing is None or not existing.segments:
                     self._make_empty(topic.topic, partition)
             if groups:
                 self._write_groups(topic, present, groups)

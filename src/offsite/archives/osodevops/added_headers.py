@@ -11,19 +11,19 @@ import struct
 
 from offsite.log.records.record import Record, RecordHeaders
 
-__all__ = ["added_headers", "without_added_headers"]
+__all__ = ["make_added_headers", "strip_added_headers"]
 
 OFFSET, TIMESTAMP, CLUSTER = "x-original-offset", "x-original-timestamp", "x-source-cluster"
 _I64 = struct.Struct("<q")
 
 
-def added_headers(record: Record, cluster_id: str = "") -> RecordHeaders:
+def make_added_headers(record: Record, cluster_id: str = "") -> RecordHeaders:
     """What the tool would append to `record`."""
     stamps = ((OFFSET, _I64.pack(record.offset)), (TIMESTAMP, _I64.pack(record.timestamp_ms)))
     return (*stamps, (CLUSTER, cluster_id.encode())) if cluster_id else stamps
 
 
-def without_added_headers(record: Record) -> Record:
+def strip_added_headers(record: Record) -> Record:
     """The record as its producer made it; the very same object when the tool has added nothing."""
     count = _added(record)
     return record._replace(headers=record.headers[:-count]) if count else record

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from offsite.archives.archive import Damage, LostAt, OnDamage, Piece
+from offsite.archives.archive import Damage, LostOffset, OnDamage, Piece
 from offsite.archives.files import Files
 from offsite.archives.osodevops.manifest import ListedSegment, Manifest, ManifestPartition, ManifestTopic
 from offsite.archives.osodevops.place import segment_partition
@@ -21,7 +21,7 @@ from offsite.log.records.record import Record
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.untrusted.whole_number import whole_number
 
-__all__ = ["adopted", "fidelity_of", "find_orphans", "is_control_like", "pieces_of"]
+__all__ = ["describe_fidelity", "find_orphans", "is_control_like", "make_pieces", "with_orphans"]
 
 ALWAYS = (
     "timestamp types are unknown: CreateTime is assumed, and the times of LogAppendTime topics are their producers'",
@@ -39,7 +39,7 @@ NO_CLUSTER = "the source cluster is not named"
 _CONTROL_TYPES = (b"\0\0", b"\0\1")
 
 
-def pieces_of(
+def make_pieces(
     manifest: Manifest, *, sizes: Mapping[str, int], piece_bytes: int, on_damage: OnDamage
 ) -> Iterator[Piece]:
     """Pieces of about `piece_bytes` as stored. `sizes` are of the files there are; a missing one is told, and stays in
@@ -49,7 +49,7 @@ def pieces_of(
             if segment.key not in sizes:
                 problem = f"is missing; the manifest lists it for {segment.offsets}"
                 on_damage(Damage(file=segment.key, position=0, problem=problem))
-        segments = [replace(each, size_bytes=sizes.get(each.key, 0)) for each in partition.segments]
+        segments = [replace(listed, size_bytes=sizes.get(listed.key, 0)) for listed in partition.segments]
         if segments:
             yield from _cut(of, segments, piece_bytes)
 
@@ -87,42 +87,42 @@ def find_orphans(keys: Iterable[str], manifest: Manifest) -> list[str]:
     return sorted(key for key in keys if key not in listed and segment_partition(key, manifest.prefix))
 
 
-def adopted(files: Files, manifest: Manifest, orphans: Mapping[str, int], on_damage: OnDamage) -> Manifest:
+def with_orphans(files: Files, manifest: Manifest, orphans: Mapping[str, int], on_damage: OnDamage) -> Manifest:
     """The manifest as if it listed these files (key → size) too."""
-    found: dict[TopicPartition, list[ListedSegment]] = {}
+    by_partition: dict[TopicPartition, list[ListedSegment]] = {}
     for key, size_bytes in orphans.items():
         segment, of = segment_at(files, key, size_bytes), segment_partition(key, manifest.prefix)
         if segment is None or of is None:
             problem = "is not listed, and no segment by its first bytes"
             on_damage(Damage(file=key, position=0, problem=problem, lost_at=_lost_at(key, of)))
         else:
-            found.setdefault(of, []).append(segment)
+            by_partition.setdefault(of, []).append(segment)
     topics = {topic.topic: topic for topic in manifest.topics}
-    for of, segments in sorted(found.items()):
-        known = topics.get(of.topic) or ManifestTopic(topic=of.topic, partition_count=0, partitions=())
-        topics[of.topic] = _joined(known, of.partition, segments)
+    for of, segments in sorted(by_partition.items()):
+        manifest_topic = topics.get(of.topic) or ManifestTopic(topic=of.topic, partition_count=0, partitions=())
+        topics[of.topic] = _joined(manifest_topic, of.partition, segments)
     return replace(manifest, topics=tuple(topics.values()))
 
 
-def _lost_at(key: str, of: TopicPartition | None) -> LostAt | None:
+def _lost_at(key: str, of: TopicPartition | None) -> LostOffset | None:
     """The offset that the name of a segment says it begins at."""
     start = re.search(r"/segment-(\d+)", key)
     offset = whole_number(start[1]) if start else None
-    return LostAt(topic=of.topic, partition=of.partition, offset=offset) if of and offset is not None else None
+    return LostOffset(topic=of.topic, partition=of.partition, offset=offset) if of and offset is not None else None
 
 
 def _joined(topic: ManifestTopic, number: int, segments: Sequence[ListedSegment]) -> ManifestTopic:
     partitions = {partition.partition: partition for partition in topic.partitions}
-    known = partitions.get(number) or ManifestPartition(partition=number, segments=())
-    partitions[number] = replace(known, segments=tuple(sorted((*known.segments, *segments))))
+    manifest_partition = partitions.get(number) or ManifestPartition(partition=number, segments=())
+    partitions[number] = replace(manifest_partition, segments=tuple(sorted((*manifest_partition.segments, *segments))))
     return replace(
         topic,
         partition_count=max(topic.partition_count, number + 1),
-        partitions=tuple(partitions[each] for each in sorted(partitions)),
+        partitions=tuple(partitions[partition_number] for partition_number in sorted(partitions)),
     )
 
 
-def fidelity_of(manifest: Manifest) -> list[str]:
+def describe_fidelity(manifest: Manifest) -> list[str]:
     """What an archive of the tool cannot tell about its source: a sentence each."""
     is_recent = any(segment.sha256 for segment in manifest.segments())
     sentences = [*ALWAYS, *(() if is_recent else (NULL_HEADERS,))]
@@ -163,5 +163,5 @@ def _breaks(topic: ManifestTopic) -> Iterable[str]:
 
 
 def _missing(partition: ManifestPartition) -> Iterable[Span]:
-    known = partition.spans()
-    return uncovered(known[0][0], max(end for _, end in known), known) if known else ()
+    spans = partition.spans()
+    return uncovered(spans[0][0], max(end for _, end in spans), spans) if spans else ()

@@ -13,14 +13,14 @@ from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffse
 from offsite.log.range import TopicPartition
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
 
-__all__ = ["encode_snapshot", "parse_snapshot", "within_ends"]
+__all__ = ["encode_snapshot", "limit_to_ends", "parse_snapshot"]
 
 Groups = dict[str, GroupOffsets]
 
 
 def parse_snapshot(data: bytes) -> Groups:
     """The groups by name. Raises `NotTheTools`."""
-    groups = (_group(each) for each in ToolObject.parse(data).children("groups"))
+    groups = (_group(group_document) for group_document in ToolObject.parse(data).children("groups"))
     return {group.group: group for group in sorted(groups, key=lambda group: group.group) if group.topics}
 
 
@@ -29,12 +29,12 @@ def encode_snapshot(groups: Mapping[str, GroupOffsets], *, snapshot_ms: int) -> 
     return json.dumps({"snapshot_time": snapshot_ms, "groups": rows}, indent=2).encode()
 
 
-def within_ends(groups: Mapping[str, GroupOffsets], ends: Mapping[TopicPartition, int]) -> tuple[Groups, list[str]]:
+def limit_to_ends(groups: Mapping[str, GroupOffsets], ends: Mapping[TopicPartition, int]) -> tuple[Groups, list[str]]:
     """The groups with no offset beyond the end of its partition, and a sentence for each that was moved back.
 
     A partition that is not in `ends` has no known end, and its offsets stay.
     """
-    kept: Groups = {}
+    limited: Groups = {}
     moved: list[str] = []
     for name, group in groups.items():
         topics = []
@@ -47,8 +47,8 @@ def within_ends(groups: Mapping[str, GroupOffsets], ends: Mapping[TopicPartition
                 for old, new in zip(topic, rows, strict=True)
                 if old != new
             ]
-        kept[name] = GroupOffsets(group=name, topics=tuple(topics))
-    return kept, moved
+        limited[name] = GroupOffsets(group=name, topics=tuple(topics))
+    return limited, moved
 
 
 def _within(row: CommittedOffset, end: int | None) -> CommittedOffset:

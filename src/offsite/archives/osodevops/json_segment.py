@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.archives.osodevops.segment import LZ4, NONE, ZSTD
-from offsite.archives.osodevops.segment_body import BodyProblem, OnProblem, plain_parts
+from offsite.archives.osodevops.segment_body import BodyProblem, OnProblem, decompress_parts
 from offsite.archives.osodevops.stored_file import StoredFile
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounded_json import MAX_JSON_BYTES, BadJson, check_json_size
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
-__all__ = ["is_json_segment", "json_records"]
+__all__ = ["is_json_segment", "read_json_records"]
 
 BATCH_RECORDS = 2_000
 _MAX_OUTSIDE_BYTES = 24 * MIB
@@ -33,7 +33,7 @@ def is_json_segment(stored: StoredFile) -> bool:
     return first.lstrip()[:1] == b"["
 
 
-def json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[list[Record]]:
+def read_json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[list[Record]]:
     """The records before the first problem, which is told with its byte in the plain file."""
     data = b"".join(_whole_parts(stored, on_problem))
     try:
@@ -87,22 +87,22 @@ def _whole_parts(stored: StoredFile, on_problem: OnProblem) -> Iterator[bytes]:
 
 def _plain(stored: StoredFile) -> Iterator[bytes]:
     suffix = stored.key.rpartition(".")[2]
-    return plain_parts({"zst": ZSTD, "lz4": LZ4}.get(suffix, NONE), stored.parts())
+    return decompress_parts({"zst": ZSTD, "lz4": LZ4}.get(suffix, NONE), stored.parts())
 
 
-def _record(fields: ToolObject) -> Record:
-    headers = tuple((header.text("key"), _bytes(header, "value")) for header in fields.children("headers"))
-    offset, timestamp_ms = fields.integer("offset"), fields.integer("timestamp")
+def _record(document: ToolObject) -> Record:
+    headers = tuple((header.text("key"), _bytes(header, "value")) for header in document.children("headers"))
+    offset, timestamp_ms = document.integer("offset"), document.integer("timestamp")
     if not 0 <= offset < MAX_OFFSET:
         raise NotTheTools(f"no record has offset {offset}")
-    return Record(offset, timestamp_ms, CREATE_TIME, _bytes(fields, "key"), _bytes(fields, "value"), headers)
+    return Record(offset, timestamp_ms, CREATE_TIME, _bytes(document, "key"), _bytes(document, "value"), headers)
 
 
-def _bytes(fields: ToolObject, name: str) -> bytes | None:
-    if fields.fields.get(name) is None:
+def _bytes(document: ToolObject, name: str) -> bytes | None:
+    if document.fields.get(name) is None:
         return None
     try:
-        return b64decode(fields.text(name), validate=True)
+        return b64decode(document.text(name), validate=True)
     except ValueError as error:
         raise NotTheTools(f"field {name!r} is not Base64: {error}") from error
 

@@ -50,17 +50,17 @@ class ManifestPartition:
 
     def spans(self) -> list[Span]:
         """The offsets that are accounted for, `[start, end)` each, rising."""
-        lost = [(each.start, each.end) for each in self.lost]
-        return sorted([(each.start, each.end) for each in self.segments] + lost)
+        lost = [(lost_range.start, lost_range.end) for lost_range in self.lost]
+        return sorted([(segment.start, segment.end) for segment in self.segments] + lost)
 
     def holes(self) -> Iterator[ArchiveHole]:
         """What was lost and is in no segment, each offset once, rising."""
-        done = 0
-        held = sorted((each.start, each.end) for each in self.segments)
+        next_offset = 0
+        segment_spans = sorted((segment.start, segment.end) for segment in self.segments)
         for lost in sorted(self.lost):
-            for start, end in uncovered(max(lost.start, done), lost.end, held):
+            for start, end in uncovered(max(lost.start, next_offset), lost.end, segment_spans):
                 yield ArchiveHole(range=replace(lost, start=start, end=end), reason="retention")
-            done = max(done, lost.end)
+            next_offset = max(next_offset, lost.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +108,13 @@ class Manifest:
 
 def _topic(fields: ToolObject, stored_prefix: str, prefix: str) -> ManifestTopic:
     topic = fields.text("name")
-    partitions = [_partition(each, topic, stored_prefix, prefix) for each in fields.children("partitions")]
-    partitions.sort(key=lambda each: each.partition)
-    seen = max((each.partition for each in partitions), default=-1) + 1
-    count = max(seen, fields.integer_or("original_partition_count", 0))
+    partitions = [
+        _partition(partition_document, topic, stored_prefix, prefix)
+        for partition_document in fields.children("partitions")
+    ]
+    partitions.sort(key=lambda partition: partition.partition)
+    listed_count = max((partition.partition for partition in partitions), default=-1) + 1
+    count = max(listed_count, fields.integer_or("original_partition_count", 0))
     if count > MAX_PARTITIONS:
         raise NotTheTools(f"{count} partitions of topic {topic!r} are none")
     return ManifestTopic(
@@ -127,7 +130,7 @@ def _partition(fields: ToolObject, topic: str, stored_prefix: str, prefix: str) 
     partition = fields.integer("partition_id")
     if not is_partition(partition):
         raise NotTheTools(f"partition {partition} of topic {topic!r} is none")
-    segments = [_segment(each, stored_prefix, prefix) for each in fields.children("segments")]
+    segments = [_segment(segment_document, stored_prefix, prefix) for segment_document in fields.children("segments")]
     lost = [*_ranges(fields, "gaps", last_is_inside=0), *_ranges(fields, "pruned", last_is_inside=1)]
     return ManifestPartition(
         partition=partition,
@@ -149,7 +152,7 @@ def _segment(fields: ToolObject, stored_prefix: str, prefix: str) -> ListedSegme
 
 
 def _ranges(fields: ToolObject, name: str, *, last_is_inside: int) -> list[tuple[int, int]]:
-    return [_range(each, last_is_inside=last_is_inside) for each in fields.children(name)]
+    return [_range(range_document, last_is_inside=last_is_inside) for range_document in fields.children(name)]
 
 
 def _range(fields: ToolObject, *, last_is_inside: int) -> tuple[int, int]:

@@ -29,9 +29,9 @@ class ManifestUpdate:
 
     def with_files(self, files: Sequence[FileReceipt], topics: Sequence[ArchiveTopic]) -> bytes:
         """The new `manifest.json`. A file that it lists already takes the place of the old entry."""
-        known: Mapping[str, object] = self.manifest.document.fields
-        fields: JsonObject = {**self._beginning(), **known}
-        rows = _Rows(_objects(known, "topics"), "name")
+        recorded: Mapping[str, object] = self.manifest.document.fields
+        fields: JsonObject = {**self._beginning(), **recorded}
+        rows = _Rows(_objects(recorded, "topics"), "name")
         described = {topic.topic: topic for topic in topics}
         for name in sorted({*described, *(receipt.range.topic for receipt in files)}):
             row = rows.get(name)
@@ -57,8 +57,8 @@ class ManifestUpdate:
         partitions = _Rows(_objects(topic, "partitions"), "partition_id")
         row = partitions.get(receipt.range.partition)
         entry = self._entry(receipt)
-        others = [each for each in _objects(row, "segments") if each.get("key") != entry["key"]]
-        row["segments"] = sorted((*others, entry), key=_start)
+        other_entries = [segment for segment in _objects(row, "segments") if segment.get("key") != entry["key"]]
+        row["segments"] = sorted((*other_entries, entry), key=_start)
         topic["partitions"] = partitions.all()
 
     def _entry(self, receipt: FileReceipt) -> JsonObject:
@@ -91,8 +91,8 @@ class _Rows:
 
 
 def _describe(row: JsonObject, topic: ArchiveTopic) -> None:
-    known = row.get("original_partition_count")
-    row["original_partition_count"] = max(topic.partitions, known if isinstance(known, int) else 0)
+    recorded_count = row.get("original_partition_count")
+    row["original_partition_count"] = max(topic.partitions, recorded_count if isinstance(recorded_count, int) else 0)
     if topic.replication_factor > 0:
         row["source_replication_factor"] = topic.replication_factor
     if topic.configs:

@@ -32,13 +32,13 @@ def find_prefix(files: Files, backup_id: str, *, needs_manifest: bool = True) ->
     if files.get_range(MANIFEST, 0, 1) is not None:
         return ""
     keys = [info.key for info in files.list()]
-    found = {key.removesuffix(MANIFEST) for key in keys if key.count("/") == 1 and key.endswith(f"/{MANIFEST}")}
-    if not found and not needs_manifest:
-        found = {key[: match.start()] for key in keys if (match := SEGMENT_KEY.search(key))}
-    if len(found) == 1:
-        return found.pop()
-    if found:
-        names = ", ".join(sorted(prefix.rstrip("/") for prefix in found))
+    prefixes = {key.removesuffix(MANIFEST) for key in keys if key.count("/") == 1 and key.endswith(f"/{MANIFEST}")}
+    if not prefixes and not needs_manifest:
+        prefixes = {key[: match.start()] for key in keys if (match := SEGMENT_KEY.search(key))}
+    if len(prefixes) == 1:
+        return prefixes.pop()
+    if prefixes:
+        names = ", ".join(sorted(prefix.rstrip("/") for prefix in prefixes))
         raise ArchiveNotFound(f"{files.url} holds several backups: {names}", hint="choose one by its backup id")
     raise ArchiveNotFound(
         f"{files.url} holds no {MANIFEST}, neither itself nor one folder below",

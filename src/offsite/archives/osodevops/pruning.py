@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from offsite.archives.osodevops.fields import ToolObject
 from offsite.archives.osodevops.manifest import Manifest
-from offsite.archives.retention import GoingFile
+from offsite.archives.retention import ExpiringFile
 from offsite.log.range import TopicPartition
 
-__all__ = ["PrunedRange", "joined", "pruned_ranges", "shortened"]
+__all__ = ["PrunedRange", "join_pruned", "read_pruned_ranges", "remove_segments"]
 
 JsonObject = dict[str, object]
 _Change = Callable[[JsonObject, TopicPartition], JsonObject]
@@ -28,75 +28,79 @@ class PrunedRange:
     at_ms: int
 
 
-def pruned_ranges(manifest: Manifest) -> Mapping[TopicPartition, Sequence[PrunedRange]]:
+def read_pruned_ranges(manifest: Manifest) -> Mapping[TopicPartition, Sequence[PrunedRange]]:
     """What the manifest says was pruned, for whatever reason. Raises `NotTheTools`."""
     return {
         _partition(topic, row): [
             PrunedRange(
-                start=each.integer("start_offset"),
-                end=each.integer("end_offset") + 1,
-                at_ms=each.integer_or("pruned_at", 0),
+                start=pruned.integer("start_offset"),
+                end=pruned.integer("end_offset") + 1,
+                at_ms=pruned.integer_or("pruned_at", 0),
             )
-            for each in row.children("pruned")
+            for pruned in row.children("pruned")
         ]
         for topic in manifest.document.children("topics")
         for row in topic.children("partitions")
     }
 
 
-def shortened(manifest: Manifest, going: Sequence[GoingFile], *, now_ms: int) -> JsonObject:
+def remove_segments(manifest: Manifest, going: Sequence[ExpiringFile], *, now_ms: int) -> JsonObject:
     """The document without the entries of the segments that go."""
-    by_partition: dict[TopicPartition, list[GoingFile]] = {}
-    for each in going:
-        by_partition.setdefault(each.file.partition, []).append(each)
+    by_partition: dict[TopicPartition, list[ExpiringFile]] = {}
+    for expiring in going:
+        by_partition.setdefault(expiring.file.partition, []).append(expiring)
 
     def without(row: JsonObject, of: TopicPartition) -> JsonObject:
         gone = by_partition.get(of)
         if not gone:
             return row
-        entries = {(each.file.name, each.file.start) for each in gone}
-        kept = [each for each in _rows(row, "segments") if (_key(manifest, each), each["start_offset"]) not in entries]
-        return {**row, "segments": kept, "pruned": [*_rows(row, "pruned"), _entry(gone, now_ms)]}
+        entries = {(expiring.file.name, expiring.file.start) for expiring in gone}
+        remaining = [
+            segment
+            for segment in _rows(row, "segments")
+            if (_key(manifest, segment), segment["start_offset"]) not in entries
+        ]
+        return {**row, "segments": remaining, "pruned": [*_rows(row, "pruned"), _entry(gone, now_ms)]}
 
     return _changed(manifest, without)
 
 
-def joined(manifest: Manifest, *, before_ms: int, but: Collection[TopicPartition]) -> JsonObject:
+def join_pruned(manifest: Manifest, *, before_ms: int, but: Collection[TopicPartition]) -> JsonObject:
     """The document with one entry for all that retention pruned from a partition before then, unless it is in `but`:
     objects of it are still there. Else a manifest would grow with every run."""
 
     def together(row: JsonObject, of: TopicPartition) -> JsonObject:
         rows = _rows(row, "pruned")
-        old = [each for each in rows if each.get("reason") == REASON and _number(each, "pruned_at") <= before_ms]
+        old = [entry for entry in rows if entry.get("reason") == REASON and _number(entry, "pruned_at") <= before_ms]
         if len(old) < 2 or of in but:
             return row
-        return {**row, "pruned": [_sum(old), *(each for each in rows if each not in old)]}
+        return {**row, "pruned": [_sum(old), *(entry for entry in rows if entry not in old)]}
 
     return _changed(manifest, together)
 
 
-def _entry(gone: Sequence[GoingFile], now_ms: int) -> JsonObject:
+def _entry(gone: Sequence[ExpiringFile], now_ms: int) -> JsonObject:
     """Offsets are both inside."""
     return {
-        "start_offset": min(each.file.start for each in gone),
-        "end_offset": max(each.file.end for each in gone) - 1,
+        "start_offset": min(expiring.file.start for expiring in gone),
+        "end_offset": max(expiring.file.end for expiring in gone) - 1,
         "segments": len(gone),
-        "bytes": sum(each.file.size_bytes for each in gone),
+        "bytes": sum(expiring.file.size_bytes for expiring in gone),
         "pruned_at": now_ms,
-        "cutoff_timestamp": max(each.last_message_ms for each in gone) + 1,
+        "cutoff_timestamp": max(expiring.last_message_ms for expiring in gone) + 1,
         "reason": REASON,
     }
 
 
 def _sum(entries: Sequence[Mapping[str, object]]) -> JsonObject:
-    ends = {name: max(_number(each, name) for each in entries) for name in ("end_offset", "pruned_at")}
-    sums = {name: sum(_number(each, name) for each in entries) for name in ("segments", "bytes")}
+    ends = {name: max(_number(entry, name) for entry in entries) for name in ("end_offset", "pruned_at")}
+    sums = {name: sum(_number(entry, name) for entry in entries) for name in ("segments", "bytes")}
     return {
         **entries[-1],
         **ends,
         **sums,
-        "start_offset": min(_number(each, "start_offset") for each in entries),
-        "cutoff_timestamp": max(_number(each, "cutoff_timestamp") for each in entries),
+        "start_offset": min(_number(entry, "start_offset") for entry in entries),
+        "cutoff_timestamp": max(_number(entry, "cutoff_timestamp") for entry in entries),
     }
 
 
@@ -125,4 +129,4 @@ def _number(row: Mapping[str, object], name: str) -> int:
 def _rows(row: JsonObject, name: str) -> list[Mapping[str, object]]:
     """Of a manifest that was parsed, so its lists are lists of objects."""
     rows = row.get(name)
-    return [each for each in rows if isinstance(each, Mapping)] if isinstance(rows, list) else []
+    return [document for document in rows if isinstance(document, Mapping)] if isinstance(rows, list) else []

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from offsite.archives.archive import FileReceipt, Written
+from offsite.archives.archive import FileReceipt, RangeReceipt
 from offsite.archives.files import Files
 from offsite.archives.osodevops.representable import RecordEncoder
 from offsite.archives.osodevops.segment import FOOTER, FOOTER_MAGIC, HEADER_BYTES, MAGIC, VERSION, ZSTD, SegmentHeader
@@ -58,9 +58,9 @@ class SegmentRangeWriter:
     def append_columns(self, columns: RecordColumns) -> None:
         self.append(columns.records())
 
-    def close(self) -> Written:
+    def close(self) -> RangeReceipt:
         self._end_segment()
-        return Written(
+        return RangeReceipt(
             range=self._range,
             files=tuple(self._done),
             records=sum(receipt.records for receipt in self._done),

@@ -11,14 +11,20 @@ from functools import partial
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.osodevops.added_headers import without_added_headers
-from offsite.archives.osodevops.contents import adopted, fidelity_of, find_orphans, is_control_like, pieces_of
+from offsite.archives.osodevops.added_headers import strip_added_headers
+from offsite.archives.osodevops.contents import (
+    describe_fidelity,
+    find_orphans,
+    is_control_like,
+    make_pieces,
+    with_orphans,
+)
 from offsite.archives.osodevops.fields import NotTheTools
-from offsite.archives.osodevops.group_snapshot import parse_snapshot, within_ends
+from offsite.archives.osodevops.group_snapshot import limit_to_ends, parse_snapshot
 from offsite.archives.osodevops.manifest import ListedSegment, Manifest, ManifestTopic
 from offsite.archives.osodevops.place import SEGMENT_KEY, SNAPSHOT, find_prefix, read_manifest
 from offsite.archives.osodevops.segment_file import read_segment, segment_at
-from offsite.archives.overlap import Run, clipped, merged
+from offsite.archives.overlap import SortedRun, clip_to_piece, merge_runs
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.records.record import Record
 
@@ -45,17 +51,17 @@ class OsodevopsReader:
         listed = read_manifest(self.files, prefix, on_damage)
         manifest = listed or Manifest(prefix=prefix)
         sizes = {info.key: info.size_bytes for info in self.files.list(prefix)}
-        fidelity = fidelity_of(manifest)
+        fidelity = describe_fidelity(manifest)
         orphans = find_orphans(sizes, manifest)
         if orphans and (self.adopt_orphans or listed is None):
-            manifest = adopted(self.files, manifest, {key: sizes[key] for key in orphans}, on_damage)
+            manifest = with_orphans(self.files, manifest, {key: sizes[key] for key in orphans}, on_damage)
             fidelity.append(f"{len(orphans)} segments that no manifest lists were adopted")
         elif orphans:
             fidelity.append(f"{len(orphans)} segments that the manifest does not list were left out")
         groups, moved = self._groups(manifest, on_damage)
         return ArchiveContents(
             topics=tuple(_archive_topic(topic) for topic in manifest.topics),
-            pieces=tuple(pieces_of(manifest, sizes=sizes, piece_bytes=self.piece_bytes, on_damage=on_damage)),
+            pieces=tuple(make_pieces(manifest, sizes=sizes, piece_bytes=self.piece_bytes, on_damage=on_damage)),
             fidelity=(*fidelity, *moved),
             groups=groups,
             holes=tuple(hole for _, partition in manifest.partitions() for hole in partition.holes()),
@@ -67,17 +73,17 @@ class OsodevopsReader:
         prefix = piece.files[0][: match.start()] if match else find_prefix(self.files, self.backup_id)
         manifest = read_manifest(self.files, prefix, lambda _: None) or Manifest(prefix=prefix)  # `contents` has told
         runs = [
-            Run(file=segment.key, start=segment.start, open=partial(self._records, segment, on_damage))
+            SortedRun(file=segment.key, start=segment.start, open=partial(self._records, segment, on_damage))
             for segment in self._segments(piece, manifest)
         ]
-        return clipped(piece, merged(runs, on_damage))
+        return clip_to_piece(piece, merge_runs(runs, on_damage))
 
     def _segments(self, piece: Piece, manifest: Manifest) -> Iterator[ListedSegment]:
         """Every entry of the manifest, also when several name one file; then files that have none."""
         unlisted = dict.fromkeys(piece.files)
-        wanted = set(unlisted)
+        piece_keys = set(unlisted)
         for segment in manifest.segments():
-            if segment.key in wanted:
+            if segment.key in piece_keys:
                 unlisted.pop(segment.key, None)
                 yield segment
         for key in unlisted:
@@ -88,7 +94,7 @@ class OsodevopsReader:
         """The records of one file as their producers made them."""
         first_marker: int | None = None
         for batch in read_segment(self.files, segment, on_damage):
-            records = list(map(without_added_headers, batch))
+            records = list(map(strip_added_headers, batch))
             markers = {record.offset for record in records if is_control_like(record)}
             if markers and first_marker is None:
                 first_marker = min(markers)
@@ -96,8 +102,8 @@ class OsodevopsReader:
                 records = [record for record in records if record.offset not in markers]
             yield records
         if first_marker is not None:
-            done = "left out" if self.drop_control_like else "kept"
-            problem = f"records that look like transaction markers were {done}, the first at offset {first_marker}"
+            outcome = "left out" if self.drop_control_like else "kept"
+            problem = f"records that look like transaction markers were {outcome}, the first at offset {first_marker}"
             on_damage(Damage(file=segment.key, position=0, problem=problem, is_note=True))
 
     def _groups(self, manifest: Manifest, on_damage: OnDamage) -> tuple[dict[str, GroupOffsets], list[str]]:
@@ -111,7 +117,7 @@ class OsodevopsReader:
             on_damage(Damage(file=key, position=error.position, problem=str(error)))
             return {}, []
         ends = {of: partition.end for of, partition in manifest.partitions()}
-        return within_ends(groups, {of: end for of, end in ends.items() if end is not None})
+        return limit_to_ends(groups, {of: end for of, end in ends.items() if end is not None})
 
 
 def _archive_topic(topic: ManifestTopic) -> ArchiveTopic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from offsite.archives.osodevops.added_headers import added_headers, without_added_headers
+from offsite.archives.osodevops.added_headers import make_added_headers, strip_added_headers
 from offsite.archives.osodevops.segment import MAX_HEADERS, MAX_NAME_BYTES, encode_record
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import LOG_APPEND_TIME, Record, RecordHeaders
@@ -40,16 +40,16 @@ class RecordEncoder:
 
     def _headers(self, record: Record) -> Encoded:
         """A record that already ends in headers like the tool's own gets them once more: readers take off the last."""
-        is_ambiguous = without_added_headers(record) is not record
-        more = added_headers(record, self._cluster_id) if self._offset_headers or is_ambiguous else ()
-        found = tuple(self._encoded(record, record.headers))
+        is_ambiguous = strip_added_headers(record) is not record
+        more = make_added_headers(record, self._cluster_id) if self._offset_headers or is_ambiguous else ()
+        encoded = tuple(self._encoded(record, record.headers))
         room = MAX_HEADERS - len(more)
-        if len(found) > room:
+        if len(encoded) > room:
             self._lose(record, TOO_MANY_HEADERS)
-        return (*found[:room], *((name.encode(), value) for name, value in more))
+        return (*encoded[:room], *((name.encode(), value) for name, value in more))
 
     def _encoded(self, record: Record, headers: RecordHeaders) -> list[tuple[bytes, bytes | None]]:
-        kept, lost = [], set()
+        representable, lost = [], set()
         for name, value in headers:
             try:
                 encoded = name.encode()
@@ -59,15 +59,15 @@ class RecordEncoder:
             if len(encoded) > MAX_NAME_BYTES:
                 lost.add(NAME_TOO_LONG)
             else:
-                kept.append((encoded, value))
-        for what in sorted(lost):
-            self._lose(record, what)
-        return kept
+                representable.append((encoded, value))
+        for loss in sorted(lost):
+            self._lose(record, loss)
+        return representable
 
-    def _lose(self, record: Record, what: str) -> None:
+    def _lose(self, record: Record, loss: str) -> None:
         if not self._is_lossy:
             raise NotRepresentable(
-                f"{self._of} offset {record.offset}: an osodevops backup has no place for {what}",
+                f"{self._of} offset {record.offset}: an osodevops backup has no place for {loss}",
                 hint="leave such things out with --lossy, or choose a format that holds them",
             )
-        self.losses[what] += 1
+        self.losses[loss] += 1

@@ -17,15 +17,15 @@ from offsite.archives.osodevops.contents import find_orphans
 from offsite.archives.osodevops.fields import NotTheTools
 from offsite.archives.osodevops.manifest import ListedSegment, Manifest
 from offsite.archives.osodevops.place import MANIFEST, find_prefix, read_manifest, segment_partition
-from offsite.archives.osodevops.pruning import PrunedRange, joined, pruned_ranges, shortened
+from offsite.archives.osodevops.pruning import PrunedRange, join_pruned, read_pruned_ranges, remove_segments
 from offsite.archives.osodevops.segment_file import read_segment, segment_at
 from offsite.archives.retention import (
     ArchiveFile,
     ExpiredObject,
-    GoingFile,
+    ExpiringFile,
     LastMessage,
     are_first,
-    by_partition,
+    group_by_partition,
 )
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, DamagedArchive
@@ -51,15 +51,19 @@ class OsodevopsRetention:
     def last_message(self, file: ArchiveFile) -> LastMessage:
         if (at_ms := self.files.last_message_ms(file.name)) is not None:
             return LastMessage(at_ms=at_ms, end=file.end)
-        listed = (each for each in self._manifest().segments() if (each.key, each.start) == (file.name, file.start))
+        listed = (
+            candidate
+            for candidate in self._manifest().segments()
+            if (candidate.key, candidate.start) == (file.name, file.start)
+        )
         segment = next(listed, None)
         return LastMessage(at_ms=None, unknown="is listed no more") if segment is None else _read(self.files, segment)
 
-    def forget(self, going: Sequence[GoingFile], *, now_ms: int) -> Sequence[ExpiredObject]:
+    def forget(self, going: Sequence[ExpiringFile], *, now_ms: int) -> Sequence[ExpiredObject]:
         def change(manifest: Manifest) -> Mapping[str, object]:
             if not are_first(going, _partitions(manifest)):
                 raise ArchiveBusy(f"{self.files.url} has changed since the plan", hint="plan again")
-            return shortened(manifest, going, now_ms=now_ms)
+            return remove_segments(manifest, going, now_ms=now_ms)
 
         if going:
             self._rewrite(change)
@@ -68,15 +72,19 @@ class OsodevopsRetention:
     def expired(self) -> Sequence[ExpiredObject]:
         manifest = self._manifest()
         try:
-            pruned = pruned_ranges(manifest)
+            pruned = read_pruned_ranges(manifest)
         except NotTheTools as error:
             raise DamagedArchive(f"{manifest.prefix}{MANIFEST}: {error}", hint=_HINT) from error
         return tuple(self._unlisted(manifest, {info.key: info for info in self.files.list(manifest.prefix)}, pruned))
 
     def settle(self, gone: Collection[str], *, before_ms: int) -> None:
         """Join what was pruned before then."""
-        left = {each.partition for each in self.expired() if each.since_ms <= before_ms and each.key not in gone}
-        self._rewrite(lambda manifest: joined(manifest, before_ms=before_ms, but=left))
+        waiting_partitions = {
+            expired_object.partition
+            for expired_object in self.expired()
+            if expired_object.since_ms <= before_ms and expired_object.key not in gone
+        }
+        self._rewrite(lambda manifest: join_pruned(manifest, before_ms=before_ms, but=waiting_partitions))
 
     def _unlisted(
         self, manifest: Manifest, infos: Mapping[str, FileInfo], pruned: Mapping[TopicPartition, Sequence[PrunedRange]]
@@ -85,11 +93,19 @@ class OsodevopsRetention:
         behind it, unless its topic was made anew: then offsets begin at 0 again."""
         for key in find_orphans(infos, manifest):
             of, info = segment_partition(key, manifest.prefix), infos[key]
-            ranges = [each for each in pruned.get(of, ()) if info.modified_ms <= each.at_ms] if of is not None else ()
+            ranges = (
+                [pruned_range for pruned_range in pruned.get(of, ()) if info.modified_ms <= pruned_range.at_ms]
+                if of is not None
+                else ()
+            )
             segment = segment_at(self.files, key, info.size_bytes) if ranges else None
             if of is None or segment is None:
                 continue
-            since_ms = [each.at_ms for each in ranges if each.start <= segment.start and segment.end <= each.end]
+            since_ms = [
+                pruned_range.at_ms
+                for pruned_range in ranges
+                if pruned_range.start <= segment.start and segment.end <= pruned_range.end
+            ]
             if since_ms:
                 yield ExpiredObject(key=key, partition=of, size_bytes=info.size_bytes, since_ms=max(since_ms))
 
@@ -117,18 +133,18 @@ class OsodevopsRetention:
 
 def _partitions(manifest: Manifest) -> Sequence[Sequence[ArchiveFile]]:
     return tuple(
-        by_partition(
+        group_by_partition(
             [
                 ArchiveFile(
-                    name=each.key,
+                    name=segment.key,
                     partition=of,
-                    start=each.start,
-                    end=each.end,
-                    size_bytes=each.size_bytes,
-                    keys=(each.key,),
+                    start=segment.start,
+                    end=segment.end,
+                    size_bytes=segment.size_bytes,
+                    keys=(segment.key,),
                 )
                 for of, partition in manifest.partitions()
-                for each in partition.segments
+                for segment in partition.segments
             ]
         )
     )

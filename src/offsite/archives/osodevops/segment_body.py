@@ -16,7 +16,7 @@ from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RE
 if TYPE_CHECKING:
     from zstandard import ZstdDecompressionReader
 
-__all__ = ["BodyProblem", "plain_parts", "records_of"]
+__all__ = ["BodyProblem", "decode_records", "decompress_parts"]
 
 MAX_LZ4_BYTES = 256 << 20
 """Most that an lz4 block may come to, which is one segment: the tool's are some 128 MiB."""
@@ -33,34 +33,34 @@ class BodyProblem(Exception):
     """The body cannot be decompressed further. Becomes `Damage` in this package."""
 
 
-def plain_parts(compression: int, stored: Iterator[bytes]) -> Iterator[bytes]:
+def decompress_parts(compression: int, stored: Iterator[bytes]) -> Iterator[bytes]:
     """The plain bytes of a body, in parts. Raises `BodyProblem`; what came before it is good."""
     return {NONE: _read_plain, ZSTD: _read_zstd, LZ4: _read_lz4}[compression](stored)
 
 
-def records_of(plain: Iterable[bytes], on_problem: OnProblem) -> Iterator[list[Record]]:
+def decode_records(plain: Iterable[bytes], on_problem: OnProblem) -> Iterator[list[Record]]:
     """The records of a body, in the order of the file. Those before a problem are given before it is told."""
-    rest = _Rest()
+    pending = _PendingBytes()
     try:
         for part in plain:
-            rest.add(part)
-            if rest.size_bytes >= rest.wanted_bytes:
-                yield from rest.take(on_problem)
-            if rest.is_bad:
+            pending.add(part)
+            if pending.size_bytes >= pending.needed_bytes:
+                yield from pending.take(on_problem)
+            if pending.is_bad:
                 return
     except BodyProblem as problem:
-        on_problem(rest.position, str(problem))
+        on_problem(pending.position, str(problem))
         return
-    if rest.size_bytes:
-        on_problem(rest.position, f"{rest.size_bytes} bytes at the end are no whole record")
+    if pending.size_bytes:
+        on_problem(pending.position, f"{pending.size_bytes} bytes at the end are no whole record")
 
 
-class _Rest:
+class _PendingBytes:
     """Plain bytes that are not records yet; `position` is where they begin."""
 
     def __init__(self) -> None:
         self.position = self.size_bytes = 0
-        self.wanted_bytes = LENGTH.size
+        self.needed_bytes = LENGTH.size
         self.is_bad = False
         self._parts: list[bytes] = []
 
@@ -98,8 +98,8 @@ class _Rest:
         self.position += position
         self._parts = [data[position:]]
         self.size_bytes = len(data) - position
-        known = self.size_bytes >= LENGTH.size
-        self.wanted_bytes = LENGTH.size + (LENGTH.unpack_from(data, position)[0] if known else 0)
+        has_length = self.size_bytes >= LENGTH.size
+        self.needed_bytes = LENGTH.size + (LENGTH.unpack_from(data, position)[0] if has_length else 0)
 
 
 class _PartsFile:
@@ -113,9 +113,9 @@ class _PartsFile:
     def read(self, size_bytes: int) -> bytes:
         if not self._rest:
             self._rest = next(self._parts, b"")
-        taken, self._rest = self._rest[:size_bytes], self._rest[size_bytes:]
-        self.taken_bytes += len(taken)
-        return taken
+        data, self._rest = self._rest[:size_bytes], self._rest[size_bytes:]
+        self.taken_bytes += len(data)
+        return data
 
 
 def _read_plain(stored: Iterator[bytes]) -> Iterator[bytes]:

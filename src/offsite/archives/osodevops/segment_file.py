@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import lt
 
-from offsite.archives.archive import Damage, OnDamage, while_usable
+from offsite.archives.archive import Damage, OnDamage, read_while_usable
 from offsite.archives.files import Files
-from offsite.archives.osodevops.json_segment import is_json_segment, json_records
+from offsite.archives.osodevops.json_segment import is_json_segment, read_json_records
 from offsite.archives.osodevops.manifest import ListedSegment
 from offsite.archives.osodevops.segment import (
     FOOTER,
@@ -25,7 +25,7 @@ from offsite.archives.osodevops.segment import (
     VERSION,
     SegmentHeader,
 )
-from offsite.archives.osodevops.segment_body import plain_parts, records_of
+from offsite.archives.osodevops.segment_body import decode_records, decompress_parts
 from offsite.archives.osodevops.stored_file import FileSums, StoredFile
 from offsite.log.records.record import Record
 from offsite.model.untrusted.bounds import MAX_OFFSET
@@ -44,7 +44,7 @@ def segment_at(files: Files, key: str, size_bytes: int) -> ListedSegment | None:
     stored = StoredFile.open(files, key)
     if stored is None or not is_json_segment(stored):
         return None
-    offsets = [record.offset for batch in json_records(stored, lambda _, __: None) for record in batch]
+    offsets = [record.offset for batch in read_json_records(stored, lambda _, __: None) for record in batch]
     return ListedSegment(key=key, start=min(offsets), end=max(offsets) + 1, size_bytes=size_bytes) if offsets else None
 
 
@@ -57,7 +57,7 @@ def read_segment(files: Files, segment: ListedSegment, on_damage: OnDamage) -> I
     def read(tell: OnDamage) -> Iterator[list[Record]]:
         return _Reading(files=files, segment=segment, on_damage=tell).records()
 
-    return while_usable(read, segment.key, on_damage)
+    return read_while_usable(read, segment.key, on_damage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class _Reading:
             yield from self._binary(stored)
         elif is_json_segment(stored):
             if self._hash_is_right(stored.sums(FOOTER_BYTES)):
-                yield from self._rising(json_records(stored, self._tell), records=self.segment.records)
+                yield from self._rising(read_json_records(stored, self._tell), records=self.segment.records)
         else:
             self._tell(0, f"begins with {stored.head[:4]!r}: not a segment")
 
@@ -87,10 +87,10 @@ class _Reading:
         if body_end is None:
             return
         self._compare(header)
-        plain = plain_parts(header.compression, stored.parts(HEADER_BYTES, body_end))
+        plain = decompress_parts(header.compression, stored.parts(HEADER_BYTES, body_end))
         is_plain = header.compression == NONE
         yield from self._rising(
-            records_of(plain, lambda position, problem: self._tell_of_body(position, problem, is_plain=is_plain)),
+            decode_records(plain, lambda position, problem: self._tell_of_body(position, problem, is_plain=is_plain)),
             records=header.records,
         )
 
@@ -126,9 +126,9 @@ class _Reading:
         return False
 
     def _compare(self, header: SegmentHeader) -> None:
-        said = replace(self.segment, start=header.first_offset, end=header.last_offset + 1)
-        if said != self.segment:
-            self._tell(16, f"holds {said.offsets}; the manifest lists it for {self.segment.offsets}")
+        header_segment = replace(self.segment, start=header.first_offset, end=header.last_offset + 1)
+        if header_segment != self.segment:
+            self._tell(16, f"holds {header_segment.offsets}; the manifest lists it for {self.segment.offsets}")
         elif self.segment.records not in (-1, header.records):
             self._tell(8, f"holds {header.records} records; the manifest lists {self.segment.records}")
 
@@ -141,20 +141,20 @@ class _Reading:
                 next_offset = batch[-1].offset + 1
                 yield batch
                 continue
-            kept = []
+            in_order = []
             for record in batch:
                 if next_offset <= record.offset < end:
-                    kept.append(record)
+                    in_order.append(record)
                     next_offset = record.offset + 1
                 elif not is_told:
                     is_told = True
-                    if kept:  # given before the damage is told: who listens learns where it lies
-                        yield kept
-                        kept = []
+                    if in_order:  # given before the damage is told: who listens learns where it lies
+                        yield in_order
+                        in_order = []
                     self._tell(HEADER_BYTES, f"offset {record.offset} comes where {next_offset} to {end - 1} may")
             count += len(batch)
-            if kept:
-                yield kept
+            if in_order:
+                yield in_order
         if records not in (-1, count):
             self._tell(8, f"holds {count} records, not the {records} that are promised")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsite.archives.archive import ArchiveTopic, ArchiveWriter, Written, refuse_damage
+from offsite.archives.archive import ArchiveTopic, ArchiveWriter, RangeReceipt, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.osodevops.group_snapshot import encode_snapshot
 from offsite.archives.osodevops.manifest import Manifest
@@ -18,7 +18,7 @@ from offsite.archives.osodevops.place import MANIFEST, SNAPSHOT, read_manifest, 
 from offsite.archives.osodevops.range_writer import START_DIGITS, SegmentRangeWriter
 from offsite.archives.osodevops.representable import RecordEncoder
 from offsite.archives.osodevops.segment_file import read_segment
-from offsite.log.groups.offsets import GroupOffsets, offset_count, on_topics
+from offsite.log.groups.offsets import GroupOffsets, offset_count, restrict_to_topics
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.clock import Clock, SystemClock
@@ -61,8 +61,10 @@ class OsodevopsWriter(ArchiveWriter):
         return {of: end for of, end in ends.items() if end is not None}
 
     def last_record(self, of: TopicPartition) -> Record | None:
-        segments = [each for held, row in self._manifest().partitions() if held == of for each in row.segments]
-        newest = max(segments, key=lambda each: (each.end, each.start), default=None)
+        segments = [
+            segment for partition, row in self._manifest().partitions() if partition == of for segment in row.segments
+        ]
+        newest = max(segments, key=lambda segment: (segment.end, segment.start), default=None)
         last: Record | None = None
         for batch in () if newest is None else read_segment(self.files, newest, refuse_damage):
             last = batch[-1]
@@ -84,15 +86,15 @@ class OsodevopsWriter(ArchiveWriter):
         )
 
     def finish(
-        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
+        self, written: Sequence[RangeReceipt], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
     ) -> tuple[str, ...]:
         manifest = self._manifest()
-        files = [receipt for each in written for receipt in each.files]
+        files = [receipt for range_receipt in written for receipt in range_receipt.files]
         self._remove_leftovers(manifest, written)
-        kept = on_topics(groups, dict.fromkeys((topic.topic for topic in topics), ""))
+        exported = restrict_to_topics(groups, dict.fromkeys((topic.topic for topic in topics), ""))
         now_ms = self.clock.now_ms()
-        if kept:
-            self.files.put(self._prefix + SNAPSHOT, encode_snapshot(kept, snapshot_ms=now_ms))
+        if exported:
+            self.files.put(self._prefix + SNAPSHOT, encode_snapshot(exported, snapshot_ms=now_ms))
         update = ManifestUpdate(
             manifest=manifest,
             backup_id=manifest.backup_id or self._new_backup_id(),
@@ -100,7 +102,7 @@ class OsodevopsWriter(ArchiveWriter):
             now_ms=now_ms,
         )
         self.files.put(self._prefix + MANIFEST, update.with_files(files, topics))
-        return tuple(_left_out(groups, kept))
+        return tuple(_left_out(groups, exported))
 
     @property
     def _prefix(self) -> str:
@@ -118,31 +120,31 @@ class OsodevopsWriter(ArchiveWriter):
     def _new_backup_id(self) -> str:
         """The name of the folder that holds the manifest, for the tool looks there."""
         place, _, name = self.files.url.rstrip("/").rpartition("/")
-        found = self.backup_id or name
-        if not found or (not self.backup_id and place.endswith(":/")):
+        chosen_id = self.backup_id or name
+        if not chosen_id or (not self.backup_id and place.endswith(":/")):
             raise BadOption(
                 f"a backup of this format lies in a folder named as itself, and {self.files.url} has no name",
                 hint="export into a folder below it",
             )
-        return found
+        return chosen_id
 
-    def _remove_leftovers(self, manifest: Manifest, written: Sequence[Written]) -> None:
+    def _remove_leftovers(self, manifest: Manifest, written: Sequence[RangeReceipt]) -> None:
         """Segments of an export that crashed, and that was cut at other offsets: all they hold was written anew."""
         listed = {segment.key for segment in manifest.segments()}
-        listed |= {receipt.name for each in written for receipt in each.files}
+        listed |= {receipt.name for range_receipt in written for receipt in range_receipt.files}
         for of, ranges in _by_partition(written).items():
             folder = f"{self._prefix}topics/{of.topic}/partition={of.partition}/"
             for info in list(self.files.list(folder)):
                 start = _start_by_name(info.key, self._prefix)
-                if info.key not in listed and any(each.start <= start < each.end for each in ranges):
+                if info.key not in listed and any(log_range.start <= start < log_range.end for log_range in ranges):
                     self.files.delete(info.key)
 
 
-def _by_partition(written: Sequence[Written]) -> dict[TopicPartition, list[LogRange]]:
-    found: dict[TopicPartition, list[LogRange]] = {}
-    for each in written:
-        found.setdefault(each.range.topic_partition, []).append(each.range)
-    return found
+def _by_partition(written: Sequence[RangeReceipt]) -> dict[TopicPartition, list[LogRange]]:
+    ranges: dict[TopicPartition, list[LogRange]] = {}
+    for range_receipt in written:
+        ranges.setdefault(range_receipt.range.topic_partition, []).append(range_receipt.range)
+    return ranges
 
 
 def _start_by_name(key: str, prefix: str) -> int:
@@ -152,13 +154,13 @@ def _start_by_name(key: str, prefix: str) -> int:
     return int(digits) if is_ours else -1
 
 
-def _left_out(groups: Mapping[str, GroupOffsets], kept: Mapping[str, GroupOffsets]) -> list[str]:
+def _left_out(groups: Mapping[str, GroupOffsets], exported: Mapping[str, GroupOffsets]) -> list[str]:
     sentences = []
-    rows = [row for group in kept.values() for topic in group.topics for row in topic]
+    rows = [row for group in exported.values() for topic in group.topics for row in topic]
     if count := sum(bool(row.metadata) for row in rows):
         sentences.append(f"the metadata of {count} committed offsets")
     if count := sum(row.leader_epoch >= 0 for row in rows):
         sentences.append(f"the leader epochs of {count} committed offsets")
-    if count := offset_count(groups) - offset_count(kept):
+    if count := offset_count(groups) - offset_count(exported):
         sentences.append(f"{count} committed offsets on other topics")
     return sentences

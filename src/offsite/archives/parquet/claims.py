@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from offsite.archives.parquet.pages import Fetch, Page, pages_of, window_bytes
+from offsite.archives.parquet.pages import Fetch, Page, read_pages, window_bytes
 from offsite.archives.parquet.thrift import BadThrift
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
@@ -18,7 +18,7 @@ from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 if TYPE_CHECKING:
     from pyarrow.parquet import ColumnChunkMetaData, FileMetaData  # type: ignore[import-untyped]
 
-__all__ = ["COLUMNS", "FileClaims", "named_columns"]
+__all__ = ["COLUMNS", "FileClaims", "find_dictionary_columns"]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 _BYTES, _FIXED = "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"
@@ -33,17 +33,19 @@ _MIN_ROWS, _ROWS_OF_BYTE = 1_000_000, 16
 """Of a file, whatever its size; and by its size."""
 
 
-def named_columns(metadata: FileMetaData) -> list[str]:
+def find_dictionary_columns(metadata: FileMetaData) -> list[str]:
     """The leaves that say to have a dictionary of bytes."""
-    found = set()
+    columns = set()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         for leaf in range(group.num_columns):
             chunk = group.column(leaf)
-            has_one = chunk.dictionary_page_offset is not None or any("DICT" in each for each in chunk.encodings)
+            has_one = chunk.dictionary_page_offset is not None or any(
+                "DICT" in encoding for encoding in chunk.encodings
+            )
             if has_one and chunk.physical_type == _BYTES and _is_wanted(chunk):
-                found.add(chunk.path_in_schema)
-    return sorted(found)
+                columns.add(chunk.path_in_schema)
+    return sorted(columns)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class FileClaims:
     def _checked(self, chunk: ColumnChunkMetaData) -> list[Page]:
         starts = [at for at in (chunk.dictionary_page_offset, chunk.data_page_offset) if at]
         pages = []
-        for page in pages_of(self.fetch, min(starts, default=0), chunk.total_compressed_size):
+        for page in read_pages(self.fetch, min(starts, default=0), chunk.total_compressed_size):
             self._pages += 1
             if self._pages > _MIN_PAGES + self.size_bytes // _BYTES_OF_PAGE:
                 raise BadThrift(f"{self._pages} pages in a file of {self.size_bytes} bytes")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsite.archives.parquet.claims import FileClaims, named_columns
+from offsite.archives.parquet.claims import FileClaims, find_dictionary_columns
 from offsite.archives.parquet.pages import Fetch
 from offsite.log.records.record import Record
 from offsite.model.size import MIB
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
-__all__ = ["OffsetSpan", "SortRoom", "offset_spans"]
+__all__ = ["OffsetSpan", "SortRoom", "find_offset_spans"]
 
 SORTED_BYTES = 256 * MIB
 """Of records of one partition that are in memory to be sorted, in all files that are open at once."""
@@ -78,11 +78,11 @@ def _memory_bytes(record: Record) -> int:
     return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
-def offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[OffsetSpan]:
+def find_offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[OffsetSpan]:
     """Where the row groups lie. One whose offsets cannot be read, or that has none, stays behind the one before it and
     mixes with none: reading it tells."""
     claims = FileClaims(
-        fetch=fetch, size_bytes=size_bytes, named=named_columns(file.metadata), columns=frozenset(("offset",))
+        fetch=fetch, size_bytes=size_bytes, named=find_dictionary_columns(file.metadata), columns=frozenset(("offset",))
     )
     spans: list[OffsetSpan] = []
     for number in range(file.num_row_groups):

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 from offsite.archives.parquet.thrift import I32, I64, LIST, STRUCT, BadThrift, Fields, read_struct
 
-__all__ = ["Page", "check_footer", "pages_of", "window_bytes"]
+__all__ = ["Page", "check_footer", "read_pages", "window_bytes"]
 
 _OPTIONAL, _REPEATED = 1, 2
 _BYTE_ARRAY = 6
@@ -55,14 +55,14 @@ def _check(leaf: _Leaf, sizes: Fields) -> None:
 
 def _leaves(elements: Sequence[Fields]) -> Iterator[_Leaf]:
     """In the order of columns; the first element is the root, which no level counts."""
-    rest = iter(elements)
-    open_groups = [(_number_or_0(next(rest, {}), 5), 0, 0)]
+    remaining = iter(elements)
+    open_groups = [(_number_or_0(next(remaining, {}), 5), 0, 0)]
     while open_groups:
         children, repetition, definition = open_groups.pop()
         if children <= 0:
             continue
         open_groups.append((children - 1, repetition, definition))
-        element = next(rest, None)
+        element = next(remaining, None)
         if element is None:
             raise BadThrift("a schema that is cut")
         kind, inner = _number_or_0(element, 3), _number_or_0(element, 5)
@@ -74,10 +74,10 @@ def _leaves(elements: Sequence[Fields]) -> Iterator[_Leaf]:
 
 
 def _structs(fields: Fields, number: int) -> list[Fields]:
-    found = cast("list[Fields]", fields.get((number, LIST), []))
-    if not all(isinstance(each, dict) for each in found):
+    structs = cast("list[Fields]", fields.get((number, LIST), []))
+    if not all(isinstance(struct, dict) for struct in structs):
         raise BadThrift(f"field {number} is no list of structs")
-    return found
+    return structs
 
 
 def _struct(fields: Fields, number: int) -> Fields:
@@ -121,7 +121,7 @@ def check_footer(fetch: Fetch, size_bytes: int) -> None:
     check_levels(footer)
 
 
-def pages_of(fetch: Fetch, start: int, size_bytes: int) -> Iterator[Page]:
+def read_pages(fetch: Fetch, start: int, size_bytes: int) -> Iterator[Page]:
     """The pages of the column chunk that lies there. Raises `BadThrift`."""
     at, end = start, start + size_bytes
     while at < end:
@@ -155,15 +155,15 @@ def _cost(page: Page, values: int) -> int:
 
 
 def _header(fetch: Fetch, at: int, end: int) -> tuple[Fields, int]:
-    wanted = _HEADER_BYTES
+    chunk_bytes = _HEADER_BYTES
     while True:
-        data = fetch(at, min(wanted, end - at))
+        data = fetch(at, min(chunk_bytes, end - at))
         try:
             return read_struct(data)
         except BadThrift:
-            if len(data) < wanted or wanted >= _MAX_HEADER_BYTES:
+            if len(data) < chunk_bytes or chunk_bytes >= _MAX_HEADER_BYTES:
                 raise
-            wanted *= 32
+            chunk_bytes *= 32
 
 
 def _page(header: Fields, plain_bytes: int) -> Page:

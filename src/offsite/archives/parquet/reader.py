@@ -18,12 +18,12 @@ from offsite.archives.file_window import SourceFile
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_reading import FileFormat, IndexedReader
-from offsite.archives.overlap import overlapping
-from offsite.archives.parquet.claims import COLUMNS, FileClaims, named_columns
-from offsite.archives.parquet.offset_order import OffsetSpan, SortRoom, offset_spans
+from offsite.archives.overlap import group_overlapping
+from offsite.archives.parquet.claims import COLUMNS, FileClaims, find_dictionary_columns
+from offsite.archives.parquet.offset_order import OffsetSpan, SortRoom, find_offset_spans
 from offsite.archives.parquet.pages import check_footer
 from offsite.archives.parquet.place import parquet_archive
-from offsite.archives.parquet.table import OtherColumns, check_columns, few_headers, records_of, table_schema
+from offsite.archives.parquet.table import OtherColumns, check_columns, decode_rows, split_by_headers, table_schema
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_OFFSET, MAX_RATIO
@@ -113,7 +113,7 @@ class _ParquetFiles(FileFormat):
         try:
             check_footer(place.fetch, place.size_bytes)
             metadata = parquet.read_metadata(place)
-            named = named_columns(metadata)
+            named = find_dictionary_columns(metadata)
             claims = FileClaims(fetch=place.fetch, size_bytes=place.size_bytes, named=named)
             grown = Growth(most_bytes=max(MAX_EXPANDED_BYTES, source.plain_bytes, MAX_RATIO * place.size_bytes))
             with parquet.ParquetFile(place, metadata=metadata, read_dictionary=named, **_OPTIONS) as file:
@@ -124,7 +124,9 @@ class _ParquetFiles(FileFormat):
                         yield from parts.records(number, on_damage)
                     return
                 _note_others(file, source.key, on_damage)
-                for spans in overlapping(offset_spans(file, place.fetch, place.size_bytes), attrgetter("low", "high")):
+                for spans in group_overlapping(
+                    find_offset_spans(file, place.fetch, place.size_bytes), attrgetter("low", "high")
+                ):
                     if len(spans) == 1 and spans[0].rises:
                         yield from parts.records(spans[0].number, on_damage)
                     else:
@@ -146,7 +148,7 @@ class _ParquetFiles(FileFormat):
             check_footer(place.fetch, place.size_bytes)
             with parquet.ParquetFile(place, **_OPTIONS) as file:
                 check_columns(file.schema_arrow)
-                spans = offset_spans(file, place.fetch, place.size_bytes)
+                spans = find_offset_spans(file, place.fetch, place.size_bytes)
         except _errors():
             return None
         return min((span.low for span in spans if 0 <= span.low <= span.high and span.low < MAX_OFFSET), default=None)
@@ -160,7 +162,7 @@ class _ParquetFiles(FileFormat):
             for span in spans:
                 for batch in parts.records(span.number, damages.append):
                     if not room.take(batch):
-                        low, high = spans[0].low, max(each.high for each in spans)
+                        low, high = spans[0].low, max(mixed_span.high for mixed_span in spans)
                         raise _TooMuchToSort(
                             f"unsorted: offsets {low} to {high} in no order, and too much to sort here"
                         )
@@ -211,8 +213,8 @@ class _Parts(NamedTuple):
             columns = [name for name in self.file.schema_arrow.names if name in COLUMNS]
             for batch in self.file.iter_batches(records, row_groups=[number], columns=columns, use_threads=False):
                 self.grown.add(batch.nbytes)
-                for part in few_headers(batch):
-                    yield _counted(records_of(part, self.of), self.grown, is_named=bool(self.claims.named))
+                for part in split_by_headers(batch):
+                    yield _counted(decode_rows(part, self.of), self.grown, is_named=bool(self.claims.named))
         except OtherColumns:
             raise
         except _errors() as error:
@@ -225,10 +227,10 @@ def _note_others(file: ParquetFile, key: str, on_damage: OnDamage) -> None:
         on_damage(Damage(file=key, position=0, problem=problem, is_note=True))
 
     schema = file.schema_arrow
-    if others := sorted({*schema.names} - {*COLUMNS, *table_schema().names}):
-        note(f"columns that are not read: {', '.join(name[:40] for name in others[:5])}")
+    if unread := sorted({*schema.names} - {*COLUMNS, *table_schema().names}):
+        note(f"columns that are not read: {', '.join(name[:40] for name in unread[:5])}")
     columns = (file.schema.column(number) for number in range(len(file.schema)))
-    is_spark_old = any(each.path == "timestamp" and each.physical_type == "INT96" for each in columns)
+    is_spark_old = any(column.path == "timestamp" and column.physical_type == "INT96" for column in columns)
     if schema.field("timestamp").type.tz is None and not is_spark_old:
         note("timestamps without a time zone, which are taken for UTC")
 

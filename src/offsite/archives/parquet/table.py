@@ -22,7 +22,7 @@ from offsite.log.records.record_columns import RecordColumns
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["BadTable", "OtherColumns", "check_columns", "records_of", "table_of", "table_schema"]
+__all__ = ["BadTable", "OtherColumns", "check_columns", "decode_rows", "make_table", "table_schema"]
 
 _UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
 MAX_HEADERS = 200_000
@@ -58,7 +58,7 @@ def table_schema() -> pa.Schema:
     )
 
 
-def table_of(columns: RecordColumns, losses: Losses) -> pa.Table:
+def make_table(columns: RecordColumns, losses: Losses) -> pa.Table:
     """The table of these records. Raises `NotRepresentable` for times that no timestamp holds, and header names that
     are not UTF-8."""
     import pyarrow as pa
@@ -118,7 +118,7 @@ def _note_names(columns: RecordColumns, losses: Losses) -> None:
             losses.note(offset, "a header whose name is not UTF-8, whose other bytes become U+FFFD")
 
 
-def records_of(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
+def decode_rows(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
     """The rows of a batch, whose columns were checked, as they stand in it. Columns that Spark may leave out may be
     missing. Raises `BadTable`."""
     _check_partition(batch, of)
@@ -136,8 +136,8 @@ def check_columns(schema: pa.Schema) -> None:
     """Check that the columns without which there is no record are there, and all of a type that can be read. Raises
     `OtherColumns`."""
     if missing := [name for name in _NEEDED if name not in schema.names]:
-        held = ", ".join(name[:_MAX_NAME] for name in schema.names[:_MAX_NAMED]) or "none"
-        raise OtherColumns(f"there is no column {missing[0]!r}; there are {held}")
+        present = ", ".join(name[:_MAX_NAME] for name in schema.names[:_MAX_NAMED]) or "none"
+        raise OtherColumns(f"there is no column {missing[0]!r}; there are {present}")
     for name, is_readable in _READABLE.items():
         columns = [schema.field(number) for number in schema.get_all_field_indices(name)]
         if len(columns) > 1:
@@ -206,7 +206,7 @@ _READABLE: dict[str, Callable[[pa.DataType], bool]] = {
 """Of each column that is read: whether its type can be."""
 
 
-def few_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def split_by_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in parts that have so few headers that they fit into memory. Raises `BadTable`."""
     count = 0 if "headers" not in batch.schema.names else _header_count(batch["headers"])
     if count <= MAX_HEADERS:
@@ -215,8 +215,8 @@ def few_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         raise BadTable(f"a record of {count} headers")
     else:
         middle = len(batch) // 2
-        yield from few_headers(batch[:middle])
-        yield from few_headers(batch[middle:])
+        yield from split_by_headers(batch[:middle])
+        yield from split_by_headers(batch[middle:])
 
 
 def _header_count(headers: pa.Array) -> int:
@@ -243,8 +243,8 @@ def _blobs(column: pa.Array) -> list[bytes | None]:
 
 
 def _check_partition(batch: pa.RecordBatch, of: TopicPartition) -> None:
-    for name, wanted in (("topic", of.topic), ("partition", of.partition)):
-        if name in batch.schema.names and (other := set(batch[name].unique().to_pylist()) - {wanted}):
+    for name, expected in (("topic", of.topic), ("partition", of.partition)):
+        if name in batch.schema.names and (other := set(batch[name].unique().to_pylist()) - {expected}):
             raise OtherColumns(f"rows of {name} {other.pop()}, not of {of}")
 
 

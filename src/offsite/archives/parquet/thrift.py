@@ -76,8 +76,8 @@ class _Reader:
             raise BadThrift(f"a list of {size}")
         items = []
         for _ in range(size):
-            item, at = self._value(kind, at, depth + 1)
-            items.append(item)
+            element, at = self._value(kind, at, depth + 1)
+            items.append(element)
         return items, at
 
     def _long(self, at: int) -> tuple[int, int]:

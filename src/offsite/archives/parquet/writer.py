@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
 from offsite.archives.parquet.place import PARQUET, parquet_archive
-from offsite.archives.parquet.table import table_of, table_schema
+from offsite.archives.parquet.table import make_table, table_schema
 from offsite.log.buffer import Buffer
 from offsite.log.records.record_columns import RecordColumns
 
@@ -85,4 +85,4 @@ class _ParquetFile:
 
     def _table(self) -> pa.Table:
         columns = (tuple(chain.from_iterable(column)) for column in zip(*self._waiting, strict=True))
-        return table_of(RecordColumns._make(columns), self._losses)
+        return make_table(RecordColumns._make(columns), self._losses)

@@ -12,11 +12,11 @@ from typing import NamedTuple, cast
 import fastavro
 from fastavro.types import Schema
 
-from offsite.archives.avro_claims import Claims, claims_of
+from offsite.archives.avro_claims import Claims, compute_claims
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.model.untrusted.bounds import MAX_OFFSET
 
-__all__ = ["BARE_SCHEMAS", "BadRow", "Row", "read_rows", "writer_schema"]
+__all__ = ["BARE_SCHEMAS", "BadRow", "Row", "parse_writer_schema", "read_rows"]
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
@@ -44,7 +44,7 @@ class WriterSchema(NamedTuple):
     parsed: Schema
 
 
-def writer_schema(text: bytes) -> WriterSchema:
+def parse_writer_schema(text: bytes) -> WriterSchema:
     """The schema in a container's metadata. Raises `BadRow` when it is not the tool's."""
     try:
         declared = parse_json(text)
@@ -55,7 +55,7 @@ def writer_schema(text: bytes) -> WriterSchema:
     if sorted(str(field.get("name")) for field in named) != sorted(FIELDS):
         raise BadRow(f"the schema lacks one of the fields {', '.join(FIELDS)}, or has others")
     try:
-        claims = claims_of(
+        claims = compute_claims(
             {**_space_of(declared), "type": "record", "name": "AvroKafkaRecord", "fields": named}
         ).of_many()
     except ValueError as error:
@@ -117,7 +117,7 @@ def _parsed(schema: object) -> Schema:
 def _bare_schema(key_and_value: object, headers: object) -> WriterSchema:
     types = ("string", "int", "long", "long", key_and_value, key_and_value, headers)
     fields = [{"name": name, "type": kind} for name, kind in zip(FIELDS, types, strict=True)]
-    claims = claims_of({"type": "record", "name": "AvroKafkaRecord", "fields": fields})
+    claims = compute_claims({"type": "record", "name": "AvroKafkaRecord", "fields": fields})
     return WriterSchema(claims, _parsed(claims.schema))
 
 

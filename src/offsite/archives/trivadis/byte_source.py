@@ -46,12 +46,12 @@ class ByteSource:
 
     def skip_past(self, marker: bytes) -> bool:
         """Go on behind the next `marker`; False, and at the end, when there is none."""
-        while (found := self._part.find(marker, self._at)) < 0:
+        while (marker_start := self._part.find(marker, self._at)) < 0:
             self._at = max(self._at, len(self._part) - len(marker) + 1)
             if not self._fetch():
                 self._at = len(self._part)
                 return False
-        self._at = found + len(marker)
+        self._at = marker_start + len(marker)
         return True
 
     def _fetch(self) -> bool:

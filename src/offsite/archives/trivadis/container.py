@@ -17,7 +17,7 @@ from offsite.archives.files import Files
 from offsite.archives.trivadis.byte_source import ByteSource, FileEnds
 from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 
-__all__ = ["Block", "Container"]
+__all__ = ["Container", "ContainerBlock"]
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -33,7 +33,7 @@ class BadContainer(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class ContainerBlock:
     """A block of records, no longer compressed. `count` records are in `data`; `position` is where the block begins in
     the file."""
 
@@ -73,7 +73,7 @@ class Container:
             raise BadContainer(f"has codec {container._codec!r}; known are {', '.join(CODECS)}")
         return container
 
-    def blocks(self, on_damage: OnDamage) -> Iterator[Block]:
+    def blocks(self, on_damage: OnDamage) -> Iterator[ContainerBlock]:
         source, grown, empty = self._source, 0, 0
         while not source.at_end():
             start = source.position
@@ -97,14 +97,14 @@ class Container:
                 source.seek(start)
                 source.skip_past(self._sync)
 
-    def _block(self, start: int) -> Block:
+    def _block(self, start: int) -> ContainerBlock:
         count, size_bytes = _read_long(self._source), _read_long(self._source)
         if not (0 <= count <= MAX_BLOCK_BYTES and 0 <= size_bytes <= MAX_BLOCK_BYTES):
             raise BadContainer(f"{count} records in {size_bytes} bytes")
         data = self._source.take(size_bytes)
         if self._source.take(SYNC_BYTES) != self._sync:
             raise BadContainer("no sync marker behind it")
-        return Block(count=count, data=_decompress(self._codec, data), position=start)
+        return ContainerBlock(count=count, data=_decompress(self._codec, data), position=start)
 
 
 def _read_long(source: ByteSource) -> int:
@@ -121,16 +121,16 @@ def _read_long(source: ByteSource) -> int:
 
 
 def _read_metadata(source: ByteSource) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    metadata: dict[str, bytes] = {}
     while count := _read_long(source):
         if count < 0:
             _read_long(source)  # how many bytes the entries take
-        if abs(count) + len(found) > MAX_METADATA_ENTRIES or source.position > MAX_METADATA_BYTES:
+        if abs(count) + len(metadata) > MAX_METADATA_ENTRIES or source.position > MAX_METADATA_BYTES:
             raise BadContainer(f"{abs(count)} entries of metadata")
         for _ in range(abs(count)):
             name = _read_bytes(source).decode("utf-8", "replace")
-            found[name] = _read_bytes(source)
-    return found
+            metadata[name] = _read_bytes(source)
+    return metadata
 
 
 def _read_bytes(source: ByteSource) -> bytes:

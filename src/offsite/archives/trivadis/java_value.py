@@ -12,7 +12,7 @@ import re
 import struct
 from collections.abc import Callable
 
-__all__ = ["BYTES_PREFIX", "plain_bytes"]
+__all__ = ["BYTES_PREFIX", "unwrap_java_value"]
 
 _STREAM = b"\xac\xed\0\5"
 BYTES_PREFIX = _STREAM + b"ur\0\x02[B"
@@ -35,13 +35,13 @@ _BOXES: dict[bytes, str] = {
 }
 
 
-def plain_bytes(stream: bytes) -> bytes | None:
+def unwrap_java_value(stream: bytes) -> bytes | None:
     """What the producer sent, as far as it can be known: text as UTF-8, a number as its decimal text. None for a stream
     of another kind, and for what is no stream at all."""
     for read in _READERS:
-        found = read(stream)
-        if found is not None:
-            return found
+        plain = read(stream)
+        if plain is not None:
+            return plain
     return None
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.files import Files
-from offsite.archives.inflate import GZIP, BadStream, inflated
+from offsite.archives.inflate import GZIP, BadStream, inflate
 from offsite.archives.trivadis.avro_row import BARE_SCHEMAS, BadRow, Row, read_rows
 from offsite.archives.trivadis.byte_source import ByteSource
 from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 
-__all__ = ["line_rows"]
+__all__ = ["read_line_rows"]
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = MAX_RECORD_BYTES
@@ -25,7 +25,7 @@ PLAIN_PART_BYTES = 64 << 10
 BATCH_ROWS = 2_000
 
 
-def line_rows(files: Files, key: str, on_damage: OnDamage) -> Iterator[tuple[int, list[Row]]]:
+def read_line_rows(files: Files, key: str, on_damage: OnDamage) -> Iterator[tuple[int, list[Row]]]:
     """Rows in the order of the file, in batches with the position of the first one's line."""
 
     def tell(position: int, problem: str) -> None:
@@ -73,22 +73,22 @@ def _row(line: bytes) -> Row:
 
 def _lines(parts: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, each with its position."""
-    position, rest, rest_bytes, blank = 0, list[bytes](), 0, 0
+    position, unfinished, unfinished_bytes, blank = 0, list[bytes](), 0, 0
     for part in parts:
         *lines, last = part.split(b"\n")
         if lines:
-            lines[0], rest, rest_bytes = b"".join((*rest, lines[0])), [], 0
+            lines[0], unfinished, unfinished_bytes = b"".join((*unfinished, lines[0])), [], 0
         for line in lines:
             if text := line.strip():
                 yield position, text
             else:
                 blank += 1
             position += len(line) + 1
-        rest.append(last)
-        rest_bytes += len(last)
-        if rest_bytes > MAX_LINE_BYTES or blank > MAX_BLANK_LINES:
+        unfinished.append(last)
+        unfinished_bytes += len(last)
+        if unfinished_bytes > MAX_LINE_BYTES or blank > MAX_BLANK_LINES:
             raise BadRow(f"a line of more than {MAX_LINE_BYTES} bytes, or {MAX_BLANK_LINES} empty lines")
-    if text := b"".join(rest).strip():
+    if text := b"".join(unfinished).strip():
         yield position, text
 
 
@@ -102,7 +102,7 @@ def _plain_parts(source: ByteSource) -> Iterator[bytes]:
             yield part
         return
     try:
-        for _, part in inflated(source.read, GZIP):
+        for _, part in inflate(source.read, GZIP):
             yield part
     except BadStream as error:
         raise BadRow(f"the gzip stream cannot be read behind byte {error.position}: {error}") from error

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from offsite.archives.archive import Damage, OnDamage, while_usable
+from offsite.archives.archive import Damage, OnDamage, read_while_usable
 from offsite.archives.files import Files
-from offsite.archives.trivadis.avro_row import BadRow, Row, read_rows, writer_schema
+from offsite.archives.trivadis.avro_row import BadRow, Row, parse_writer_schema, read_rows
 from offsite.archives.trivadis.container import Container
-from offsite.archives.trivadis.java_value import BYTES_PREFIX, plain_bytes
-from offsite.archives.trivadis.line_file import line_rows
+from offsite.archives.trivadis.java_value import BYTES_PREFIX, unwrap_java_value
+from offsite.archives.trivadis.line_file import read_line_rows
 from offsite.archives.trivadis.object_key import ArchiveObject
 from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
 from offsite.model.choices import EmptyAs
@@ -26,12 +26,12 @@ Rows = Iterator[tuple[int, list[Row]]]
 
 def is_wrapped(rows: Iterable[Row]) -> bool:
     """Whether every key and value of a file is a serialised `byte[]`; looks no further than the first that is not."""
-    found = False
+    has_rows = False
     for row in rows:
         if not all(blob is not None and blob.startswith(BYTES_PREFIX) for blob in (row.key, row.value)):
             return False
-        found = True
-    return found
+        has_rows = True
+    return has_rows
 
 
 class Restorer(NamedTuple):
@@ -54,7 +54,7 @@ class Restorer(NamedTuple):
 
     def _blob(self, blob: bytes | None) -> bytes | None:
         if blob and self.is_wrapped:
-            plain = plain_bytes(blob)
+            plain = unwrap_java_value(blob)
             return blob if plain is None else plain
         return None if not blob and self.empty_as == _NULL else blob
 
@@ -62,7 +62,7 @@ class Restorer(NamedTuple):
 def _headers(row: Row, unknown: list[str]) -> RecordHeaders:
     headers = []
     for name, stream in row.headers.items():
-        plain = plain_bytes(stream)
+        plain = unwrap_java_value(stream)
         if plain is None:
             unknown.append(name)
         headers.append((name, stream if plain is None else plain))
@@ -85,7 +85,7 @@ def read_object(
     def read(tell: OnDamage) -> Iterator[Sequence[Record]]:
         return _Reading(files=files, archived=archived, empty_as=empty_as, on_damage=tell).records()
 
-    return while_usable(read, archived.key, on_damage)
+    return read_while_usable(read, archived.key, on_damage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +120,12 @@ class _Reading:
         """Only a file that begins like one is read twice; its damage is told by the other reading."""
         if not is_wrapped(first):
             return False
-        batches = while_usable(self._rows, self.archived.key, lambda _: None)
+        batches = read_while_usable(self._rows, self.archived.key, lambda _: None)
         return is_wrapped(row for _, rows in batches for row in rows)
 
     def _rows(self, on_damage: OnDamage) -> Rows:
         if self.archived.is_lines:
-            return line_rows(self.files, self.archived.key, on_damage)
+            return read_line_rows(self.files, self.archived.key, on_damage)
         return self._container_rows(on_damage)
 
     def _container_rows(self, on_damage: OnDamage) -> Rows:
@@ -134,7 +134,7 @@ class _Reading:
         if container is None:
             return
         try:
-            schema = writer_schema(container.schema)
+            schema = parse_writer_schema(container.schema)
         except BadRow as error:
             on_damage(Damage(file=key, position=0, problem=str(error)))
             return
@@ -151,18 +151,18 @@ class _Reading:
         """Only rows of this partition, from the offset in the name on, that do not go back."""
         next_offset = self.archived.start
         for position, rows in batches:
-            kept: list[Row] = []
+            in_order: list[Row] = []
             for row, following in zip(rows, [*rows[1:], None], strict=True):
                 if problem := self._problem(row, following, next_offset):
-                    if kept:  # given before the damage is told: who listens learns where it lies
-                        yield position, kept
-                        kept = []
+                    if in_order:  # given before the damage is told: who listens learns where it lies
+                        yield position, in_order
+                        in_order = []
                     self._tell(position, problem)
                 else:
-                    kept.append(row)
+                    in_order.append(row)
                     next_offset = row.offset + 1
-            if kept:
-                yield position, kept
+            if in_order:
+                yield position, in_order
 
     def _problem(self, row: Row, following: Row | None, next_offset: int) -> str:
         if (row.topic, row.partition) != (self.archived.topic, self.archived.partition):

@@ -12,11 +12,11 @@ from functools import partial
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.overlap import Run, clipped, merged
+from offsite.archives.overlap import SortedRun, clip_to_piece, merge_runs
 from offsite.archives.trivadis.object_key import ArchiveObject, parse_key
 from offsite.archives.trivadis.object_records import read_object
 from offsite.log.groups.fold import GroupPartition, OffsetRecord, parse_group_record
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets, on_topics
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets, restrict_to_topics
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.choices import EmptyAs
@@ -53,20 +53,20 @@ class GroupTable:
             if parsed is None:
                 continue
             if parsed.value is None:
-                self._commits.pop(parsed.of, None)
+                self._commits.pop(parsed.group_partition, None)
             else:
-                self._commits[parsed.of] = parsed
+                self._commits[parsed.group_partition] = parsed
 
     def groups(self) -> dict[str, GroupOffsets]:
         """The groups by name. Raises `DamagedBatch` for a value that is cut."""
-        found: dict[str, dict[str, list[CommittedOffset]]] = {}
+        by_group: dict[str, dict[str, list[CommittedOffset]]] = {}
         for of, commit in self._commits.items():
-            found.setdefault(of.group, {}).setdefault(of.topic, []).append(commit.committed())
+            by_group.setdefault(of.group, {}).setdefault(of.topic, []).append(commit.committed())
         return {
             group: GroupOffsets(
                 group=group, topics=tuple(TopicOffsets.of(topic, topics[topic]) for topic in sorted(topics))
             )
-            for group, topics in sorted(found.items())
+            for group, topics in sorted(by_group.items())
         }
 
 
@@ -86,8 +86,8 @@ def choose_trees(objects: Sequence[ArchiveObject], end_of: Callable[[ArchiveObje
     begin, end = spans[best]
     where = f"{objects[0].topic}/{objects[0].partition}"
     if all(begin <= start and end >= stop for start, stop in spans.values()):
-        others = ", ".join(name or "the topic itself" for name in sorted(trees) if name != best)
-        return trees[best], f"{where}: of several trees, {best or 'the topic itself'} was read, not {others}"
+        unread = ", ".join(name or "the topic itself" for name in sorted(trees) if name != best)
+        return trees[best], f"{where}: of several trees, {best or 'the topic itself'} was read, not {unread}"
     return _in_order(objects), f"{where}: none of {', '.join(sorted(trees))} is complete, and all were read"
 
 
@@ -129,33 +129,33 @@ class TrivadisReader:
             topics=tuple(ArchiveTopic(topic=topic, partitions=count) for topic, count in counts.items()),
             pieces=tuple(pieces),
             fidelity=(*FIDELITY, *remarks),
-            groups=on_topics(self._groups(offsets, on_damage), dict.fromkeys(counts, "")),
+            groups=restrict_to_topics(self._groups(offsets, on_damage), dict.fromkeys(counts, "")),
         )
 
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
         objects = [archived for key in piece.files if (archived := parse_key(key))]
         runs = [
-            Run(file=archived.key, start=archived.start, open=partial(self._records, archived, on_damage))
+            SortedRun(file=archived.key, start=archived.start, open=partial(self._records, archived, on_damage))
             for archived in objects
         ]
-        return clipped(piece, merged(runs, on_damage))
+        return clip_to_piece(piece, merge_runs(runs, on_damage))
 
     def _records(self, archived: ArchiveObject, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         return read_object(self.files, archived, empty_as=self.empty_as, on_damage=on_damage)
 
     def _objects(self) -> Mapping[TopicPartition, list[ArchiveObject]]:
-        found: dict[TopicPartition, list[ArchiveObject]] = {}
+        by_partition: dict[TopicPartition, list[ArchiveObject]] = {}
         for info in self.files.list():
             archived = parse_key(info.key, info.size_bytes)
             if archived:
                 of = TopicPartition(topic=archived.topic, partition=archived.partition)
-                found.setdefault(of, []).append(archived)
-        if not found:
+                by_partition.setdefault(of, []).append(archived)
+        if not by_partition:
             raise ArchiveNotFound(
                 f"{self.files.url} holds no object named as the tool names them",
                 hint="the archive's root is where folders are topics: orders/0/orders-0-000000000000000.avro",
             )
-        return found
+        return by_partition
 
     def _end_of(self, archived: ArchiveObject) -> int:
         """Behind the last record that can be read; damage is told when it is read for good."""

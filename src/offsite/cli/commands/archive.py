@@ -18,8 +18,8 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.archives.kafka_backup import Reindexed
-    from offsite.services.archives.inspection import Inspection, RecordLines
+    from offsite.archives.kafka_backup import ReindexResult
+    from offsite.services.archives.inspection import ArchiveInspection, RecordLines
 
 app = typer.Typer(help="Look into archives of other tools, and let old files go.", no_args_is_help=True)
 app.add_typer(archive_retention.app, name="retention")
@@ -48,9 +48,9 @@ def inspect(
         emit(lines, output=output, render=_render_records)
         damaged = lines.damaged
     else:
-        found = inspect(source)
-        emit(found, output=output, render=_render)
-        damaged, is_unfit = found.damaged, bool(found.unfit)
+        inspection = inspect(source)
+        emit(inspection, output=output, render=_render)
+        damaged, is_unfit = inspection.damaged, bool(inspection.unfit)
     if damaged:
         raise typer.Exit(Damaged.exit_code)
     if is_unfit:
@@ -69,72 +69,77 @@ def reindex(
     """
     from offsite.services.archives.inspection import reindex
 
-    done = reindex(path, topic)
-    emit(done, output=output, render=_render_reindexed)
-    if any(damage.file not in {each.file for each in done.segments if each.cut_bytes} for damage in done.damage):
+    result = reindex(path, topic)
+    emit(result, output=output, render=_render_reindexed)
+    if any(
+        damage.file not in {segment.file for segment in result.segments if segment.cut_bytes}
+        for damage in result.damage
+    ):
         raise typer.Exit(Damaged.exit_code)
 
 
-def _render(console: Console, found: Inspection) -> None:
+def _render(console: Console, inspection: ArchiveInspection) -> None:
     from rich.table import Table
 
-    of_cluster = f" of cluster {found.cluster_id}" if found.cluster_id else ""
-    console.print(f"{found.format} archive {found.archive}{of_cluster}")
+    of_cluster = f" of cluster {inspection.cluster_id}" if inspection.cluster_id else ""
+    console.print(f"{inspection.format} archive {inspection.archive}{of_cluster}")
     table = Table("topic", "partition", "from offset", "to offset", "files", "size")
-    for part in found.partitions:
+    for part in inspection.partitions:
         end = "?" if part.end is None else f"{part.end:,}"
         table.add_row(
             part.topic, str(part.partition), f"{part.start:,}", end, str(part.files), format_size(part.size_bytes)
         )
     console.print(table)
-    if found.segments:
-        _render_segments(console, found)
-    console.print(f"{found.groups:,} groups with {found.group_offsets:,} committed offsets")
-    for hole in found.holes:
+    if inspection.segments:
+        _render_segments(console, inspection)
+    console.print(f"{inspection.groups:,} groups with {inspection.group_offsets:,} committed offsets")
+    for hole in inspection.holes:
         console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
-    for damage in found.damaged:
+    for damage in inspection.damaged:
         console.print(f"damaged: {damage}")
-    for damage in found.unfit:
+    for damage in inspection.unfit:
         console.print(f"not taken: {damage}\nnext: {damage.unfit}")
-    for lack in found.fidelity:
+    for lack in inspection.fidelity:
         console.print(f"not in the archive: {lack}")
 
 
-def _render_segments(console: Console, found: Inspection) -> None:
+def _render_segments(console: Console, inspection: ArchiveInspection) -> None:
     from rich.table import Table
 
     table = Table("segment", "offsets", "records", "size", "index")
-    for each in found.segments:
-        offsets = "-" if each.first_offset is None else f"{each.first_offset:,} to {each.last_offset:,}"
-        table.add_row(each.file, offsets, f"{each.records:,}", format_size(each.size_bytes), each.index.value)
+    for segment in inspection.segments:
+        offsets = "-" if segment.first_offset is None else f"{segment.first_offset:,} to {segment.last_offset:,}"
+        table.add_row(
+            segment.file, offsets, f"{segment.records:,}", format_size(segment.size_bytes), segment.index.value
+        )
     console.print(table)
-    if any(each.index != "ok" for each in found.segments):
-        console.print(f"next: offsite archive reindex {found.archive}")
+    if any(segment.index != "ok" for segment in inspection.segments):
+        console.print(f"next: offsite archive reindex {inspection.archive}")
 
 
-def _render_records(console: Console, found: RecordLines) -> None:
+def _render_records(console: Console, lines: RecordLines) -> None:
     from rich.table import Table
 
     table = Table("byte", "size", "offset", "time", "key", "value", "headers")
-    for each in found.records:
-        texts = ["null" if text is None else text for text in (each.key, each.value)]
-        time = format_time(each.timestamp_ms) if each.timestamp_ms != -1 else "-"
-        row = [str(each.position), str(each.size_bytes), f"{each.offset:,}", time, *texts, str(each.headers)]
+    for record in lines.records:
+        texts = ["null" if text is None else text for text in (record.key, record.value)]
+        time = format_time(record.timestamp_ms) if record.timestamp_ms != -1 else "-"
+        row = [str(record.position), str(record.size_bytes), f"{record.offset:,}", time, *texts, str(record.headers)]
         table.add_row(*row)
     console.print(table)
-    for damage in found.damaged:
+    for damage in lines.damaged:
         console.print(f"damaged: {damage}")
 
 
-def _render_reindexed(console: Console, done: Reindexed) -> None:
-    for each in done.segments:
-        cut = f", {each.cut_bytes} torn bytes cut off" if each.cut_bytes else ""
-        state = "index written anew" if each.is_rewritten else "index was right"
-        console.print(f"{each.file}: {each.records:,} records, {state}{cut}")
-    for key in done.partition_indexes:
+def _render_reindexed(console: Console, result: ReindexResult) -> None:
+    for segment in result.segments:
+        cut = f", {segment.cut_bytes} torn bytes cut off" if segment.cut_bytes else ""
+        state = "index written anew" if segment.is_rewritten else "index was right"
+        console.print(f"{segment.file}: {segment.records:,} records, {state}{cut}")
+    for key in result.partition_indexes:
         console.print(f"{key}: written anew")
-    for key in done.removed:
+    for key in result.removed:
         console.print(f"{key}: removed, it had no records")
-    for damage in done.damage:
+    for damage in result.damage:
         console.print(f"damaged: {damage}")
-    console.print(f"{done.records:,} records in {len(done.segments)} segments")
+    console.print(f"{result.records:,} records in {len(result.segments)} segments")

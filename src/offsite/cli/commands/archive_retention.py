@@ -11,14 +11,14 @@ from offsite.cli.options.archive import ArchivePlace, BackupId, FormatToWrite
 from offsite.cli.options.common import COLLECT_AFTER, Bootstrap, KafkaConfigFile, Output, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
-from offsite.cli.views.archive_retention_view import audit_line, render_done, render_plan, reported
+from offsite.cli.views.archive_retention_view import audit_line, make_retention_report, render_done, render_plan
 from offsite.cli.wiring import connect
 from offsite.model.clock import SystemClock
 
 if TYPE_CHECKING:
     from offsite.archives.retention import RetentionLimits
-    from offsite.services.archives.mirror import Mirroring
-    from offsite.services.archives.retention import ArchiveRetentionPlan, ArchiveToShorten
+    from offsite.services.archives.mirror import MirrorSource
+    from offsite.services.archives.retention import ArchiveRetentionPlan, RetentionTarget
 
 app = typer.Typer(help="Let old files of an archive go.", no_args_is_help=True)
 
@@ -65,7 +65,7 @@ def plan(options: ArchiveRetentionOptions, output: Output = OutputFormat.TABLE) 
     go.
     """
     target, limits = _opened(options)
-    emit(reported(target, _planned(target, limits, options)), output=output, render=render_plan)
+    emit(make_retention_report(target, _planned(target, limits, options)), output=output, render=render_plan)
 
 
 @app.command()
@@ -79,12 +79,12 @@ def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = O
 
     target, limits = _opened(options)
     planned = _planned(target, limits, options)
-    report = reported(target, planned)
+    report = make_retention_report(target, planned)
     if planned.going or planned.collectable:
         if not yes:
             emit_notice(report, render=render_plan)
             confirm(f"let {len(planned.going)} files of {target.place} go?")
-        report = reported(target, planned, done=carry_out(target, planned, clock=SystemClock()))
+        report = make_retention_report(target, planned, result=carry_out(target, planned, clock=SystemClock()))
     emit(report, output=output, render=render_done)
 
 
@@ -95,12 +95,12 @@ def log(path: ArchivePlace, output: Output = OutputFormat.TABLE) -> None:
     A line is written before its deletion, at the place that was named to apply. It says `done` where nothing of that
     name is there any more, else `to be done`.
     """
-    from offsite.services.archives.retention_audit import archive_audit_reports
+    from offsite.services.archives.retention_audit import read_audit_reports
 
-    emit_each(archive_audit_reports(path), name="deletions", output=output, line=audit_line)
+    emit_each(read_audit_reports(path), name="deletions", output=output, line=audit_line)
 
 
-def _opened(options: ArchiveRetentionOptions) -> tuple[ArchiveToShorten, RetentionLimits]:
+def _opened(options: ArchiveRetentionOptions) -> tuple[RetentionTarget, RetentionLimits]:
     from offsite.archives.formats import ReadOptions
     from offsite.archives.retention import RetentionLimits
     from offsite.model.size import parse_size
@@ -121,7 +121,7 @@ def _opened(options: ArchiveRetentionOptions) -> tuple[ArchiveToShorten, Retenti
 
 
 def _planned(
-    target: ArchiveToShorten, limits: RetentionLimits, options: ArchiveRetentionOptions
+    target: RetentionTarget, limits: RetentionLimits, options: ArchiveRetentionOptions
 ) -> ArchiveRetentionPlan:
     from offsite.services.archives.retention import plan_retention
 
@@ -129,8 +129,8 @@ def _planned(
     return plan_retention(target, limits, clock=SystemClock(), mirroring=mirroring)
 
 
-def _mirroring(options: ArchiveRetentionOptions) -> Mirroring:
-    from offsite.services.archives.mirror import Mirroring
+def _mirroring(options: ArchiveRetentionOptions) -> MirrorSource:
+    from offsite.services.archives.mirror import MirrorSource
 
     is_named = options.bootstrap is not None or options.kafka_config is not None
-    return Mirroring(cluster=connect(options.bootstrap, options.kafka_config).admin if is_named else None)
+    return MirrorSource(cluster=connect(options.bootstrap, options.kafka_config).admin if is_named else None)

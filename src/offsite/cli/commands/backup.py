@@ -96,8 +96,8 @@ def run(
         from offsite.cli.commands.backup_follow import follow_backup
         from offsite.services.follow.options import parse_follow
 
-        given = parse_follow(interval, give_up_after, metrics_port, collect_after, retain, retain_every, every)
-        follow_backup(options, given, engine=engine, output=output)
+        times = parse_follow(interval, give_up_after, metrics_port, collect_after, retain, retain_every, every)
+        follow_backup(options, times, engine=engine, output=output)
         return
     if metrics_port is not None:
         raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
@@ -116,7 +116,7 @@ def run(
     if retain != "off":
         raise BadOption("--retain is for a run that goes on", hint="add --follow, or use: offsite retention apply")
     from offsite.cli.progress import progress
-    from offsite.services.backup.planned import plan_backup, planning_again
+    from offsite.services.backup.planned import make_replan, plan_backup
     from offsite.services.backup.run import run_backup
 
     request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
@@ -124,7 +124,7 @@ def run(
     with spark(engine.choice(), preload="offsite.copy.bundle", limits=limits) as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=runner.slots)
         with (
-            _told_of_commits(repository, plan),
+            _telling_commits(repository, plan),
             progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress,
         ):
             result = run_backup(
@@ -133,7 +133,7 @@ def run(
                 kafka=cluster.config,
                 runner=runner,
                 on_progress=on_progress,
-                again=planning_again(repository, cluster.admin, request, slots=runner.slots),
+                replan=make_replan(repository, cluster.admin, request, slots=runner.slots),
             )
     for topic in result.missing_topics:
         note(f"warning: topic {topic} does not exist")
@@ -146,14 +146,14 @@ def run(
 
 
 @contextmanager
-def _told_of_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]:
+def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]:
     """A block in which `plan` is carried out: whoever interrupts it is told what was committed."""
-    from offsite.services.overview.newest_commit import told_commits
+    from offsite.services.overview.newest_commit import describe_new_commits
 
     try:
         yield
     except KeyboardInterrupt:
-        note(f"interrupted: {told_commits(repository, plan.backup, since=plan.base.seq)}")
+        note(f"interrupted: {describe_new_commits(repository, plan.backup, since=plan.base.seq)}")
         raise
 
 
@@ -167,7 +167,7 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     request = parse_backup(options.backup, options.words)
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = plan_backup(open_repository(options.repo, looks=True), cluster.admin, request, slots=slots(None))
-    deleted = tuple(sorted({each.topic for each in planned.gone.deleted}))
+    deleted = tuple(sorted({deletion.topic for deletion in planned.gone.deleted}))
     _note_gone(planned.gone.vanished, deleted, planned.gone.denied)
     emit(_plan_report(planned), output=output, render=_render_plan)
 
@@ -178,8 +178,8 @@ def _note_gone(vanished: Sequence[str], deleted: Sequence[str], denied: Sequence
         note(f"note: {_named(deleted)} was deleted at the source; what was backed up of it is kept")
     if denied:
         note(f"warning: the right to describe {_named(denied)} was lost, which earlier commits hold")
-    if others := sorted({*vanished} - {*deleted} - {*denied}):
-        note(f"note: the cluster does not show {_named(others)} any more, which earlier commits hold")
+    if unseen := sorted({*vanished} - {*deleted} - {*denied}):
+        note(f"note: the cluster does not show {_named(unseen)} any more, which earlier commits hold")
 
 
 def _named(topics: Sequence[str]) -> str:
@@ -235,7 +235,10 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         missing_topics=planned.source.missing,
         vanished_topics=planned.gone.vanished,
         groups=len(planned.groups.groups) if planned.groups else 0,
-        sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
+        sick=tuple(
+            f"{sick_partition.topic}/{sick_partition.partition}: {sick_partition.error.message}"
+            for sick_partition in planned.copy.sick
+        ),
         cut_back=tuple(f"{cut.partition_id} from offset {cut.at} to {cut.end}" for cut in planned.cuts),
         driver_bytes=driver_bytes(planned.copy),
     )
@@ -248,10 +251,10 @@ def _render_plan(console: Console, report: PlanReport) -> None:
     for part in report.partitions:
         table.add_row(part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}")
     console.print(table)
-    for each in report.sick:
-        console.print(f"  would be left out: {each}")
-    for each in report.cut_back:
-        console.print(f"  was cut back at the source; its old history would be kept as a branch: {each}")
+    for sick in report.sick:
+        console.print(f"  would be left out: {sick}")
+    for cut in report.cut_back:
+        console.print(f"  was cut back at the source; its old history would be kept as a branch: {cut}")
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "

@@ -34,25 +34,25 @@ for."""
 def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: SparkOptions, output: OutputFormat) -> None:
     """Follow until a signal comes. Raises the error that ended it before."""
     from offsite.model.clock import SystemClock
-    from offsite.model.uninterrupted import told_of_interruption
-    from offsite.services.follow.follower import Follow, Follower
+    from offsite.model.uninterrupted import notify_interruption
+    from offsite.services.follow.follower import Follower, FollowSettings
     from offsite.services.follow.watch import FollowWatch
     from offsite.services.monitor.server import MonitorServer
     from offsite.services.monitor.store_requests import StoreRequests, counted
     from offsite.services.monitor.view import FollowView
     from offsite.services.outages import Outages
-    from offsite.services.overview.newest_commit import told_commits
-    from offsite.services.waiting import WaitingTeller, waiting_now
+    from offsite.services.overview.newest_commit import describe_new_commits
+    from offsite.services.waiting import WaitReporter, waiting_now
 
     request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
     zeebe, requests = parse_zeebe(options.clusters), StoreRequests()
     cluster = connect(options.bootstrap, options.kafka_config)
     repository = counted(open_repository(options.repo), requests)
     participants = zeebe_participants(zeebe, partial(repository.backup, request.backup))
-    shown, lines, clock = _Shown(output), OutageLines(SystemClock()), SystemClock()
+    shown, lines, clock = _CommitPrinter(output), OutageLines(SystemClock()), SystemClock()
     view = FollowView(backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms())
     with ExitStack() as opened:
-        opened.enter_context(told_of_interruption(leave_in_time))
+        opened.enter_context(notify_interruption(leave_in_time))
         server = None
         if times.metrics is not None:
             monitor = MonitorServer(view, listen=times.metrics, clock=clock, waiting=partial(waiting_now, clock))
@@ -68,7 +68,7 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
         )
         limits = parse_limits(options.words)
         runner = opened.enter_context(spark(engine.choice(), preload="offsite.copy.bundle", limits=limits))
-        follow = Follow(
+        follow = FollowSettings(
             repository=repository,
             cluster=cluster,
             runner=runner,
@@ -82,7 +82,7 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
             participants=participants,
             stamping=stamping,
         )
-        opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
+        opened.enter_context(WaitReporter(lines.waiting, clock=clock))
         shown_round = _both(shown.round, lambda _: lines.worked())
         following = Follower(
             follow,
@@ -94,15 +94,15 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
         try:
             following.run()
         except KeyboardInterrupt:
-            note(f"stopped: {told_commits(repository, request.backup, since=following.since)}")
+            note(f"stopped: {describe_new_commits(repository, request.backup, since=following.since)}")
 
 
 def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
-    def told(what: T) -> None:
-        first(what)
-        second(what)
+    def call_both(value: T) -> None:
+        first(value)
+        second(value)
 
-    return told
+    return call_both
 
 
 def leave_in_time() -> None:
@@ -111,12 +111,12 @@ def leave_in_time() -> None:
     timer.start()
 
 
-class _Shown:
+class _CommitPrinter:
     """What people and scripts see of the rounds."""
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
 
-    def round(self, ended: Round) -> None:
-        if ended.result is not None:
-            emit(ended.result, output=self._output, render=render_commit)
+    def round(self, completed: Round) -> None:
+        if completed.result is not None:
+            emit(completed.result, output=self._output, render=render_commit)

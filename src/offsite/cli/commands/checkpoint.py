@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
-from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.option_group import WordChoice, takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, note
 from offsite.cli.views.checkpoint_view import render_checkpoint, render_explanation, render_list
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import OffsiteError
-from offsite.model.selections.pattern_list import typed
+from offsite.model.selections.pattern_list import escape_pattern
 from offsite.services.checkpoint.options import ParticipantWords, parse_participants
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 
@@ -48,7 +48,7 @@ class TakeOptions:
 
     def arguments(self, checkpoint: int) -> list[str]:
         """The same as arguments of a command that waits for that checkpoint, which is asked for already."""
-        given = {
+        options = {
             "--repo": self.repo,
             "--backup": self.backup,
             "--bootstrap": self.bootstrap,
@@ -58,10 +58,10 @@ class TakeOptions:
             "--zeebe-token-file": self.clusters.get("zeebe_token_file"),
             "--id": checkpoint,
         }
-        named = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+        named = [text for name, value in options.items() if value is not None for text in (name, str(value))]
         topics = self.applications.get("participant_topics") or ()
-        patterns = [text for pattern in topics for text in ("--participant-topics", typed(pattern))]
-        zeebe = [text for each in self.clusters.get("zeebe") or () for text in ("--zeebe", each)]
+        patterns = [text for pattern in topics for text in ("--participant-topics", escape_pattern(pattern))]
+        zeebe = [text for cluster in self.clusters.get("zeebe") or () for text in ("--zeebe", cluster)]
         return ["checkpoint", "take", *named, *patterns, *zeebe, "--wait", "-o", "json"]
 
 
@@ -81,19 +81,21 @@ def take(
 
     Exit code 1: it failed; 3: it is incomplete, nobody is at work on it; 14: the id cannot be taken any more.
     """
-    from offsite.services.checkpoint.ask import ask
+    from offsite.services.checkpoint.ask import request_checkpoint
     from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
 
     backup = open_repository(options.repo).backup(options.backup)
     if options.bootstrap or options.kafka_config or not Checkpoints(backup).is_being_taken:
         connect(options.bootstrap, options.kafka_config)  # whoever cannot take it must not ask for it
     participants = zeebe_participants(parse_zeebe(options.clusters), lambda: backup)
-    asked = ask(backup, checkpoint, participants=participants.names, stamping=parse_participants(options.applications))
-    report = Checkpoints(backup).report(asked.id)
+    request = request_checkpoint(
+        backup, checkpoint, participants=participants.names, stamping=parse_participants(options.applications)
+    )
+    report = Checkpoints(backup).report(request.id)
     if wait:
-        report = _taken_here(options, engine, backup, asked.id)
+        report = _taken_here(options, engine, backup, request.id)
     elif report.status is CheckpointStatus.REQUESTED:
-        report = _taken_elsewhere(options, engine, backup, asked.id)
+        report = _taken_elsewhere(options, engine, backup, request.id)
     emit(report, output=output, render=render_checkpoint)
     _end(report)
 
@@ -102,7 +104,7 @@ def _taken_here(options: TakeOptions, engine: SparkOptions, backup: Backup, chec
     """What is known when it is settled: taken by this process, unless another one takes checkpoints already."""
     from offsite.cli.progress import progress
     from offsite.model.clock import SystemClock
-    from offsite.services.checkpoint.serve import UNSETTLED, Server, is_free, wait_for
+    from offsite.services.checkpoint.serve import UNSETTLED, CheckpointServer, is_free, wait_for
 
     def step() -> None:
         if not is_free(backup, checkpoint):
@@ -111,7 +113,7 @@ def _taken_here(options: TakeOptions, engine: SparkOptions, backup: Backup, chec
             spark(engine.choice(), preload="offsite.copy.bundle") as runner,
             progress(f"checkpoint {checkpoint}", total_bytes=0) as on_progress,
         ):
-            Server(
+            CheckpointServer(
                 repository=repository,
                 backup=backup,
                 cluster=cluster,
@@ -160,8 +162,8 @@ def list_(repo: Repo, backup: BackupName, limit: Limit = 20, output: Output = Ou
     """List checkpoints, newest first, from the store alone."""
     from offsite.services.checkpoint.status import Checkpoints
 
-    found = Checkpoints(open_repository(repo, looks=True).backup(backup)).list(most=limit)
-    emit(found, output=output, render=render_list)
+    checkpoints = Checkpoints(open_repository(repo, looks=True).backup(backup)).list(most=limit)
+    emit(checkpoints, output=output, render=render_list)
 
 
 @app.command()
@@ -203,7 +205,7 @@ class DeleteOptions:
 
     repo: Repo
     backup: BackupName
-    clusters: Annotated[ZeebeWords, Taken(help={"zeebe": _DELETE_ZEEBE})] = field(default_factory=ZeebeWords)
+    clusters: Annotated[ZeebeWords, WordChoice(help={"zeebe": _DELETE_ZEEBE})] = field(default_factory=ZeebeWords)
 
 
 @app.command()
@@ -224,12 +226,12 @@ def delete(
 
     opened, chosen = open_repository(options.repo).backup(options.backup), _chosen(checkpoint, id_)
     participants = zeebe_participants(parse_zeebe(options.clusters), lambda: opened)
-    found = check_exists(Checkpoints(opened).report(chosen))
+    current = check_exists(Checkpoints(opened).report(chosen))
     if not yes:
-        confirm(f"delete checkpoint {chosen} ({found.status}) of backup {options.backup}, and its restore point?")
+        confirm(f"delete checkpoint {chosen} ({current.status}) of backup {options.backup}, and its restore point?")
     report = delete_checkpoint(opened, chosen, participants=participants)
-    if kept := sorted({each.name for each in found.participants} - set(participants.names)):
-        note(f"note: what {', '.join(kept)} saved for it stays there; of Zeebe, --zeebe deletes it as well")
+    if untouched := sorted({participant.name for participant in current.participants} - set(participants.names)):
+        note(f"note: what {', '.join(untouched)} saved for it stays there; of Zeebe, --zeebe deletes it as well")
     emit(report, output=output, render=render_checkpoint)
 
 

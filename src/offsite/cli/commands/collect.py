@@ -11,7 +11,12 @@ from offsite.cli.options.common import COLLECT_AFTER, BackupName, Bootstrap, Kaf
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
-from offsite.cli.views.leftovers_view import LeftoversDone, render_leftovers, render_leftovers_done, reported
+from offsite.cli.views.leftovers_view import (
+    LeftoversResult,
+    make_leftovers_report,
+    render_leftovers,
+    render_leftovers_done,
+)
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.clock import SystemClock
 from offsite.model.size import format_size
@@ -24,10 +29,10 @@ if TYPE_CHECKING:
 
     from offsite.repository.backup import Backup
     from offsite.services.archives.staging import Staging
-    from offsite.services.collect.agreement import InForce, KeptCommit
+    from offsite.services.collect.agreement import DisbelievedCommit, RetentionInForce
     from offsite.services.collect.leftovers_plan import LeftoversPlan
     from offsite.services.collect.plan import CollectionPlan
-    from offsite.services.collect.run import Collected
+    from offsite.services.collect.run import CollectionResult
 
 app = typer.Typer(help="Delete what a roll-up replaced, and what killed runs left.", no_args_is_help=True)
 
@@ -85,7 +90,7 @@ class CollectionReport:
     bytes_to_read: int
     is_last: bool
     keys: tuple[str, ...]
-    kept: tuple[KeptCommit, ...] = ()
+    kept: tuple[DisbelievedCommit, ...] = ()
 
 
 @app.command()
@@ -116,7 +121,7 @@ def run(
 
     With --leftovers: what no commit names goes once a later run has completed, and both were a day ago or longer.
     """
-    from offsite.services.collect.run import Collected
+    from offsite.services.collect.run import CollectionResult
 
     opened, grace_ms = _opened(options)
     if leftovers:
@@ -125,50 +130,52 @@ def run(
     in_force = _in_force(options)
     planned = _planned(opened, grace_ms, in_force)
     if not planned.objects and planned.is_last:
-        nothing = Collected(objects=0, bytes=0, upto=planned.upto, is_last=True, kept=planned.kept)
+        nothing = CollectionResult(objects=0, bytes=0, upto=planned.upto, is_last=True, kept=planned.disbelieved)
         emit(nothing, output=output, render=_render_collected)
         return
     if not yes:
         emit_notice(_report(planned), render=_render_plan)
         confirm(f"delete what was replaced or let go in backup {options.backup}?")
-    done = _collect(opened, planned, grace_ms, in_force, engine)
-    emit(done, output=output, render=_render_collected)
+    result = _collect(opened, planned, grace_ms, in_force, engine)
+    emit(result, output=output, render=_render_collected)
 
 
 def _opened(options: CollectOptions, *, looks: bool = False) -> tuple[Backup, int]:
     from offsite.model.time import parse_duration_s
-    from offsite.services.heads import SeenHead
+    from offsite.services.heads import RememberedHead
 
     grace_ms = int(parse_duration_s(options.collect_after) * 1000)
     repository = open_repository(options.repo, looks=looks)
     opened = repository.backup(options.backup)
-    SeenHead(repository=repository, backup=options.backup).check(opened, opened.state())
+    RememberedHead(repository=repository, backup=options.backup).check(opened, opened.state())
     return opened, grace_ms
 
 
-def _in_force(options: CollectOptions) -> InForce:
+def _in_force(options: CollectOptions) -> RetentionInForce:
     from functools import partial
 
-    from offsite.services.collect.agreement import InForce
-    from offsite.services.retention.told_settings import read_told
+    from offsite.services.collect.agreement import RetentionInForce
+    from offsite.services.retention.told_settings import read_cluster_retention
 
     policy = parse_retain(options.retain)
     is_asked = policy is not None and policy.mirrors and (options.bootstrap or options.kafka_config)
     if not is_asked:
-        return InForce(policy=policy, accepted=options.accept_upto)
+        return RetentionInForce(policy=policy, accepted=options.accept_upto)
     cluster = connect(options.bootstrap, options.kafka_config)
-    return InForce(policy=policy, accepted=options.accept_upto, told_settings=partial(read_told, cluster.admin))
+    return RetentionInForce(
+        policy=policy, accepted=options.accept_upto, cluster_retention=partial(read_cluster_retention, cluster.admin)
+    )
 
 
-def _planned(opened: Backup, grace_ms: int, in_force: InForce) -> CollectionPlan:
+def _planned(opened: Backup, grace_ms: int, in_force: RetentionInForce) -> CollectionPlan:
     from offsite.services.collect.run import plan_collection
 
     return plan_collection(opened, clock=SystemClock(), grace_ms=grace_ms, in_force=in_force)
 
 
 def _collect(
-    opened: Backup, planned: CollectionPlan, grace_ms: int, in_force: InForce, engine: SparkOptions
-) -> Collected:
+    opened: Backup, planned: CollectionPlan, grace_ms: int, in_force: RetentionInForce, engine: SparkOptions
+) -> CollectionResult:
     """All passes until nothing is left that is old enough."""
     from offsite.cli.progress import progress
     from offsite.services.collect.run import collect
@@ -177,19 +184,21 @@ def _collect(
     locked: tuple[str, ...] = ()
     with spark(engine.choice(), preload="offsite.copy.verify") as runner:
         while True:
-            with progress("collect", total_bytes=sum(each.raw_bytes for each in planned.replacements)) as on_progress:
-                done = collect(opened, planned, runner=runner, on_progress=on_progress)
-            objects, size_bytes = objects + done.objects, size_bytes + done.bytes
-            locked += done.locked
-            if done.is_last:
-                return replace(done, objects=objects, bytes=size_bytes, locked=locked)
+            with progress(
+                "collect", total_bytes=sum(replacement.raw_bytes for replacement in planned.replacements)
+            ) as on_progress:
+                result = collect(opened, planned, runner=runner, on_progress=on_progress)
+            objects, size_bytes = objects + result.objects, size_bytes + result.bytes
+            locked += result.locked
+            if result.is_last:
+                return replace(result, objects=objects, bytes=size_bytes, locked=locked)
             planned = _planned(opened, grace_ms, in_force)
 
 
 def _plan_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat) -> None:
     """Show what would go. Changes nothing."""
     planned, copies = _planned_leftovers(repo, opened, grace_ms)
-    emit(reported(planned, copies), output=output, render=render_leftovers)
+    emit(make_leftovers_report(planned, copies), output=output, render=render_leftovers)
 
 
 def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat, *, yes: bool) -> None:
@@ -199,28 +208,28 @@ def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputForma
 
     planned, copies = _planned_leftovers(repo, opened, grace_ms)
     if not yes and (planned.objects or copies):
-        emit_notice(reported(planned, copies), render=render_leftovers)
+        emit_notice(make_leftovers_report(planned, copies), render=render_leftovers)
         confirm(f"delete what killed runs left in backup {planned.head.backup}?")
-    done = collect_leftovers(opened, planned, clock=SystemClock())
+    result = collect_leftovers(opened, planned, clock=SystemClock())
     removed = tuple(staging.backup for staging, _ in copies if remove_dead_copy(staging))
-    report = LeftoversDone(
+    report = LeftoversResult(
         backup=planned.head.backup,
-        objects=done.objects,
-        bytes=done.bytes,
+        objects=result.objects,
+        bytes=result.bytes,
         copies=removed,
-        locked=done.locked,
-        unfinished=done.unfinished,
-        kept=done.kept,
+        locked=result.locked,
+        unfinished=result.unfinished,
+        kept=result.undecided,
     )
     emit(report, output=output, render=render_leftovers_done)
 
 
 def _planned_leftovers(repo: str, opened: Backup, grace_ms: int) -> tuple[LeftoversPlan, list[tuple[Staging, int]]]:
-    from offsite.services.archives.staging import dead_copies
+    from offsite.services.archives.staging import find_dead_copies
     from offsite.services.collect.leftovers_run import plan_leftovers
 
     planned = plan_leftovers(opened, clock=SystemClock(), grace_ms=grace_ms)
-    copies = [(staging, folder.size_bytes) for staging, folder in dead_copies(open_repository(repo))]
+    copies = [(staging, folder.size_bytes) for staging, folder in find_dead_copies(open_repository(repo))]
     return planned, copies
 
 
@@ -232,8 +241,8 @@ def _report(planned: CollectionPlan) -> CollectionReport:
         bytes=planned.bytes,
         bytes_to_read=planned.bytes_to_read,
         is_last=planned.is_last,
-        keys=tuple(each.key for each in planned.objects),
-        kept=planned.kept,
+        keys=tuple(stored_object.key for stored_object in planned.objects),
+        kept=planned.disbelieved,
     )
 
 
@@ -255,25 +264,26 @@ def _render_plan(console: Console, report: CollectionReport) -> None:
         console.print("  more is left for the next pass, which follows by itself")
 
 
-def _print_kept(console: Console, kept: Sequence[KeptCommit]) -> None:
-    for each in kept[:_LISTED_MAX]:
-        by = f"by {each.who}, as the audit says" if each.who else "by nobody who left a line"
-        console.print(f"  commit {each.commit} lets go, {by}: nothing is deleted because of it: {each.why}")
-    if len(kept) > _LISTED_MAX:
-        console.print(f"  and {len(kept) - _LISTED_MAX} more commits; -o json lists them")
-    if any(not each.waits for each in kept):
+def _print_kept(console: Console, commits: Sequence[DisbelievedCommit]) -> None:
+    for commit in commits[:_LISTED_MAX]:
+        by = f"by {commit.who}, as the audit says" if commit.who else "by nobody who left a line"
+        console.print(f"  commit {commit.commit} lets go, {by}: nothing is deleted because of it: {commit.why}")
+    if len(commits) > _LISTED_MAX:
+        console.print(f"  and {len(commits) - _LISTED_MAX} more commits; -o json lists them")
+    if any(not commit.waits for commit in commits):
         console.print(
             "  next: offsite retention log; where it is right: offsite collect run --retain …, or --accept-upto N"
         )
 
 
-def _render_collected(console: Console, done: Collected) -> None:
-    _print_kept(console, done.kept)
-    for key in done.locked[:_LISTED_MAX]:
+def _render_collected(console: Console, result: CollectionResult) -> None:
+    _print_kept(console, result.kept)
+    for key in result.locked[:_LISTED_MAX]:
         console.print(f"the store protects {key}: passed over")
-    if not done.objects:
+    if not result.objects:
         console.print("nothing to collect")
         return
     console.print(
-        f"collected {done.objects} objects ({format_size(done.bytes)}), replaced or let go by commits up to {done.upto}"
+        f"collected {result.objects} objects ({format_size(result.bytes)}), replaced or let go by commits up to "
+        f"{result.upto}"
     )

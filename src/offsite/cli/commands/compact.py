@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from offsite.repository.backup import Backup
     from offsite.services.compaction.plan import CompactionPlan, CompactionRequest
-    from offsite.services.compaction.run import Compacted
+    from offsite.services.compaction.run import CompactionResult
 
 app = typer.Typer(help="Keep the latest record of each key of compacted topics.", no_args_is_help=True)
 
@@ -36,7 +36,9 @@ class CompactOptions:
     backup: BackupName
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topics", help="Compacted topics to look at [default: all of the backup].", callback=split_all),
+        typer.Option(
+            "--topics", help="CompactionResult topics to look at [default: all of the backup].", callback=split_all
+        ),
     ] = None
     min_dirty_ratio: Annotated[
         float | None,
@@ -120,21 +122,21 @@ def run(
     if planned.regions and not yes:
         emit_notice(_report(planned), render=_render_plan)
         confirm(f"compact these topics of backup {options.backup}?")
-    done = _compacted(opened, planned, engine)
-    emit(_done_report(planned, done), output=output, render=_render_done)
+    result = _compacted(opened, planned, engine)
+    emit(_done_report(planned, result), output=output, render=_render_done)
 
 
 def _opened(options: CompactOptions, *, looks: bool = False) -> tuple[Backup, CompactionRequest]:
     from offsite.model.selections.selection import parse_selection
     from offsite.services.compaction.plan import ALL_TOPICS, CompactionRequest
-    from offsite.services.heads import SeenHead
+    from offsite.services.heads import RememberedHead
 
     ratio = options.min_dirty_ratio
     if ratio is not None and not 0 <= ratio <= 1:
         raise BadOption(f"--min-dirty-ratio must be from 0 to 1, not {ratio}")
     repository = open_repository(options.repo, looks=looks)
     opened = repository.backup(options.backup)
-    SeenHead(repository=repository, backup=options.backup).check(opened, opened.state())
+    RememberedHead(repository=repository, backup=options.backup).check(opened, opened.state())
     selection = parse_selection(options.topics) if options.topics else ALL_TOPICS
     return opened, CompactionRequest(selection=selection, min_dirty_ratio=ratio)
 
@@ -145,12 +147,12 @@ def _planned(opened: Backup, request: CompactionRequest) -> CompactionPlan:
     return plan_compaction(opened, request)
 
 
-def _compacted(opened: Backup, planned: CompactionPlan, engine: SparkOptions) -> Compacted:
+def _compacted(opened: Backup, planned: CompactionPlan, engine: SparkOptions) -> CompactionResult:
     from offsite.cli.progress import progress
-    from offsite.services.compaction.run import Compacted, compact
+    from offsite.services.compaction.run import CompactionResult, compact
 
     if not planned.regions:
-        return Compacted(state=planned.head)
+        return CompactionResult(state=planned.head)
     with (
         spark(engine.choice(), preload="offsite.copy.compaction.rewrite") as runner,
         progress("compact", total_bytes=2 * planned.raw_bytes) as on_progress,  # all is read twice
@@ -183,9 +185,9 @@ def _report(planned: CompactionPlan) -> CompactionReport:
     )
 
 
-def _done_report(planned: CompactionPlan, done: Compacted) -> CompactedReport:
+def _done_report(planned: CompactionPlan, result: CompactionResult) -> CompactedReport:
     return CompactedReport(
-        backup=planned.head.backup, commit=done.state.seq, **{name: getattr(done, name) for name in _FIGURES}
+        backup=planned.head.backup, commit=result.state.seq, **{name: getattr(result, name) for name in _FIGURES}
     )
 
 
@@ -201,10 +203,10 @@ def _render_plan(console: Console, report: CompactionReport) -> None:
         f"backup {report.backup}: {report.records} records ({format_size(report.bytes)}) to compact, of which those "
         "stay that are the latest of their key as of a restore point"
     )
-    for each in report.regions[:_LISTED_MAX]:
+    for region in report.regions[:_LISTED_MAX]:
         console.print(
-            f"  {each.topic}/{each.partition} [{each.start}, {each.end}): {each.records} records in {each.segments} "
-            f"segments, {format_size(each.dirty_bytes)} of {format_size(each.bytes)} new"
+            f"  {region.topic}/{region.partition} [{region.start}, {region.end}): {region.records} records in "
+            f"{region.segments} segments, {format_size(region.dirty_bytes)} of {format_size(region.bytes)} new"
         )
     if len(report.regions) > _LISTED_MAX:
         console.print(f"  and {len(report.regions) - _LISTED_MAX} more; -o json lists them")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo
-from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.option_group import WordChoice, takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.views.proof_view import render_lacking
@@ -37,7 +37,7 @@ SANDBOX_PREFIX = "offsite-drill-"
 """Temporary folders of sandboxes; the next drill deletes those of killed ones."""
 
 
-_TAKEN = Taken(
+_TAKEN = WordChoice(
     only=("topics", "exclude", "commit", "accept_rollback", "records"),
     help={
         "records": "Where the drill keeps its records and its report, for a repository that cannot be written: a "
@@ -115,14 +115,14 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
     if not in_sandbox:
         yield connect(options.bootstrap, options.kafka_config)
         return
-    from offsite.sandbox import Sandbox, Security, Settings
+    from offsite.sandbox import Sandbox, SandboxSettings, Security
     from offsite.services.cluster import connect_as
     from offsite.spark.scratch import Scratch
 
     scratch = Scratch(SANDBOX_PREFIX)
     sandbox = Sandbox(scratch.create() / "kafka")
     password = secrets.token_urlsafe(32)  # it will hold records that other users of this machine must not read
-    settings = Settings(security=Security(users={_OWNER: password}, owner=_OWNER))
+    settings = SandboxSettings(security=Security(users={_OWNER: password}, owner=_OWNER))
     try:
         listeners = sandbox.start(owned=True, settings=settings, progress=note).listeners
         yield connect_as(listeners["SASL_PLAINTEXT"], _OWNER, password)
@@ -139,13 +139,13 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     from offsite.stores.plain_files import file_mode
 
     document = cast("dict[str, JsonValue]", plain(report))
-    kept = put_drill_report(backup.record_store, backup.layout, report.drill, document, drill_page(report))
-    record = decode_drill_record(kept["json"], backup.layout.drill_key(report.drill, "json"))
+    files = put_drill_report(backup.record_store, backup.layout, report.drill, document, drill_page(report))
+    record = decode_drill_record(files["json"], backup.layout.drill_key(report.drill, "json"))
     CheckMemory(backup=backup).note_drill(record)
     if folder is None:
         return
     try:
-        for suffix, data in kept.items():
+        for suffix, data in files.items():
             path = folder / f"{report.drill}.{suffix}"
             path.touch(mode=file_mode(folder))
             path.write_bytes(data)

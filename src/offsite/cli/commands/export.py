@@ -23,7 +23,7 @@ from offsite.cli.options.common import (
     OptionalRepo,
     Output,
 )
-from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.option_group import WordChoice, takes
 from offsite.cli.options.restore import named_backup
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
@@ -53,7 +53,7 @@ class SourceOption(StrEnum):
 From = Annotated[
     SourceOption, typer.Option("--from", help="kafka: straight from the cluster at --bootstrap, without a repository.")
 ]
-Words = Annotated[PointWords, Taken(help={"topics": "Topics to export [default: all]."})]
+Words = Annotated[PointWords, WordChoice(help={"topics": "Topics to export [default: all]."})]
 Groups = Annotated[
     list[str] | None,
     typer.Option(
@@ -104,7 +104,7 @@ class ExportOptions:
     @property
     def point_is_fixed(self) -> bool:
         points = ("commit", "committed_at", "checkpoint", "at", "offsets_file", "before")
-        return any(self.words.get(each) not in (None, []) for each in points)
+        return any(self.words.get(point) not in (None, []) for point in points)
 
 
 def export_job(options: ExportOptions, master: str | None) -> ExportJob:
@@ -212,7 +212,7 @@ def _run(job: ExportJob, runner: Runner, label: str) -> ExportResult:
 def _follow(job: ExportJob, runner: Runner, interval_s: float, give_up_after_s: float, output: OutputFormat) -> None:
     from offsite.services.outages import Outages
 
-    with _told_to_stop() as stop:
+    with _stop_on_signal() as stop:
         clock = _StoppableClock(stop)
         job.follow(
             runner,
@@ -234,7 +234,7 @@ class _StoppableClock(SystemClock):
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[Event]:
+def _stop_on_signal() -> Iterator[Event]:
     """An event that SIGINT and SIGTERM set, the first time; the next SIGINT interrupts."""
     stop = Event()
 
@@ -243,12 +243,12 @@ def _told_to_stop() -> Iterator[Event]:
             raise KeyboardInterrupt
         stop.set()
 
-    before = {each: signal.signal(each, stop_once) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {signum: signal.signal(signum, stop_once) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def _render_plan(console: Console, report: ExportPlanReport) -> None:
@@ -276,13 +276,13 @@ def _render_result(console: Console, result: ExportResult) -> None:
     )
     for hole in result.holes:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
-    for what, records in result.losses:
-        console.print(f"  lost: {what}, in {records:,} records")
+    for loss, records in result.losses:
+        console.print(f"  lost: {loss}, in {records:,} records")
     for lack in result.not_held:
         console.print(f"  not in this format: {lack}")
     for sick in result.sick:
         console.print(f"  not read: {sick}")
-    for each in result.postponed:
-        console.print(f"  later: {each.topic}/{each.partition} from {each.offset}, where a transaction is undecided")
+    for stop in result.postponed:
+        console.print(f"  later: {stop.topic}/{stop.partition} from {stop.offset}, where a transaction is undecided")
     for note in result.notes:
         console.print(f"  note: {note}")

@@ -17,7 +17,7 @@ from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
 
 if TYPE_CHECKING:
-    from offsite.services.generations.instance import Happened
+    from offsite.services.generations.instance import CompletedEffect
     from offsite.services.generations.request import GenerationsRequest
 
 app = typer.Typer(help="Back up compacted topics in generations, by two instances in turn.", no_args_is_help=True)
@@ -52,9 +52,9 @@ def run(
 
 
 def _request(options: GenerationOptions, interval: str) -> GenerationsRequest:
-    from offsite.services.generations.options import GivenGenerations, parse_generations
+    from offsite.services.generations.options import GenerationInput, parse_generations
 
-    given = GivenGenerations(
+    typed = GenerationInput(
         name=options.name,
         instance=options.instance,
         length=options.length,
@@ -62,7 +62,7 @@ def _request(options: GenerationOptions, interval: str) -> GenerationsRequest:
         interval=interval,
         place=options.archive,
     )
-    return parse_generations(given, options.words, options.properties)
+    return parse_generations(typed, options.words, options.properties)
 
 
 def _run(
@@ -76,7 +76,7 @@ def _run(
     from offsite.services.backup.options import parse_limits
     from offsite.services.generations.assembly import Workshop, open_instance
     from offsite.services.outages import Outages
-    from offsite.services.waiting import WaitingTeller
+    from offsite.services.waiting import WaitReporter
 
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     clock = SystemClock()
@@ -85,7 +85,7 @@ def _run(
     with ExitStack() as opened:
         preload = "offsite.copy.export" if request.place else "offsite.copy.bundle"
         runner = opened.enter_context(spark(engine.choice(), preload=preload, limits=parse_limits(options.words)))
-        opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
+        opened.enter_context(WaitReporter(lines.waiting, clock=clock))
         workshop = Workshop(
             repository=repository,
             cluster=cluster,
@@ -94,7 +94,7 @@ def _run(
             clock=clock,
             collect_after_s=times[1],
             on_round=lambda _: lines.worked(),
-            on_happened=_Shown(output),
+            on_effect=_EventPrinter(output),
         )
         instance = open_instance(request, workshop)
         try:
@@ -103,14 +103,14 @@ def _run(
             note("stopped")
 
 
-class _Shown:
+class _EventPrinter:
     """What people and scripts see: what has changed, not each round."""
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
         self._last = ""
 
-    def __call__(self, happened: Happened) -> None:
+    def __call__(self, happened: CompletedEffect) -> None:
         from offsite.services.generations.report import line_of
 
         line = line_of(happened)
@@ -156,5 +156,5 @@ def release(
         return
     if not yes:
         confirm(f"let generation {generation} of {name} be removed, with what it alone holds?")
-    done = release_generation(repository, name, generation, by=ProcessIdentity.mine().text)
-    emit(done, output=output, render=render_release)
+    released = release_generation(repository, name, generation, by=ProcessIdentity.current().text)
+    emit(released, output=output, render=render_release)

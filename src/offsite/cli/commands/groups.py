@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from offsite.kafka.groups.committed_offsets import GroupFailure
     from offsite.services.cluster import Cluster
-    from offsite.services.groups.report import GroupPlanReport, GroupsShown
-    from offsite.services.groups.run import GroupsApplied, GroupsUndone, PlannedGroups
+    from offsite.services.groups.report import GroupPlanReport, ShownGroups
+    from offsite.services.groups.run import AppliedGroups, PlannedGroups, UndoneGroups
 
 app = typer.Typer(help="Put consumer groups where they were.", no_args_is_help=True)
 
@@ -110,8 +110,8 @@ def show(
     from offsite.model.selections.selection import parse_groups
     from offsite.services.groups.report import show_groups
 
-    known = open_repository(repo, looks=True).backup(backup)
-    shown = show_groups(known, groups=parse_groups(groups or ()), commit=commit, at=at)
+    opened = open_repository(repo, looks=True).backup(backup)
+    shown = show_groups(opened, groups=parse_groups(groups or ()), commit=commit, at=at)
     emit(shown, output=output, render=_render_show)
 
 
@@ -164,11 +164,11 @@ def undo(
     """
     from offsite.services.groups.run import find_change, undo_groups
 
-    known, cluster = open_repository(repo, records=records).backup(backup), connect(bootstrap, kafka_config)
-    found = find_change(known, cluster.admin, change)
+    opened, cluster = open_repository(repo, records=records).backup(backup), connect(bootstrap, kafka_config)
+    group_change = find_change(opened, cluster.admin, change)
     if not yes:
-        confirm(f"undo change {found.change} on cluster {found.cluster_id}?")
-    result = undo_groups(known, cluster.admin, found)
+        confirm(f"undo change {group_change.change} on cluster {group_change.cluster_id}?")
+    result = undo_groups(opened, cluster.admin, group_change)
     emit(result, output=output, render=_render_undone)
     if result.failed:
         raise typer.Exit(EXIT_PARTIAL)
@@ -194,7 +194,7 @@ def _prepare(options: GroupOptions, cluster: Cluster, *, looks: bool = False) ->
     return prepare_groups(repository.backup(options.backup), cluster.admin, request)
 
 
-def _render_show(console: Console, shown: GroupsShown) -> None:
+def _render_show(console: Console, shown: ShownGroups) -> None:
     from rich.table import Table
 
     table = Table("group", "type", "state", "topic", "partitions", "behind")
@@ -213,11 +213,11 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
     from rich.table import Table
 
     table = Table("group", "topic", "partition", "in the backup", "now", "then", "how")
-    rows = [(group, each) for group in report.groups for each in group.offsets]
-    for group, each in rows[:ROWS_SHOWN]:
+    rows = [(group, offset) for group in report.groups for offset in group.offsets]
+    for group, offset in rows[:ROWS_SHOWN]:
         name = f"{group.group} (active)" if group.active else group.group
-        offsets = (f"{each.source:,}", _offset(each.current), _offset(each.new))
-        table.add_row(name, each.target, str(each.partition), *offsets, each.how)
+        offsets = (f"{offset.source:,}", _offset(offset.current), _offset(offset.new))
+        table.add_row(name, offset.target, str(offset.partition), *offsets, offset.how)
     console.print(table)
     _render_rest(console, len(rows))
     for topic in report.absent_topics:
@@ -233,12 +233,12 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
     )
 
 
-def same_records(records: str | None) -> str:
+def records_flag(records: str | None) -> str:
     """The option as it must be given again, behind a command."""
     return "" if records is None else f" --records {shlex.quote(records)}"
 
 
-def render_applied(console: Console, result: GroupsApplied, *, records: str | None = None) -> None:
+def render_applied(console: Console, result: AppliedGroups, *, records: str | None = None) -> None:
     """The groups that were put in place; also the last lines of a restore."""
     console.print(
         f"{result.groups:,} groups are in place: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
@@ -251,7 +251,7 @@ def render_applied(console: Console, result: GroupsApplied, *, records: str | No
         restore = f" --restore {result.restore}" if result.restore else ""
         console.print(
             f"  do not start {names} before you have decided: it would skip or repeat work. To set it all the same: "
-            f"offsite groups apply --backup {result.backup}{restore} --groups {names} --clamp{same_records(records)}"
+            f"offsite groups apply --backup {result.backup}{restore} --groups {names} --clamp{records_flag(records)}"
         )
     if result.behind:
         console.print(
@@ -268,11 +268,11 @@ def render_applied(console: Console, result: GroupsApplied, *, records: str | No
     _render_failed(console, result.failed)
     if result.change:
         console.print(
-            f"to go back: offsite groups undo --backup {result.backup} --change {result.change}{same_records(records)}"
+            f"to go back: offsite groups undo --backup {result.backup} --change {result.change}{records_flag(records)}"
         )
 
 
-def _render_undone(console: Console, result: GroupsUndone) -> None:
+def _render_undone(console: Console, result: UndoneGroups) -> None:
     console.print(
         f"{result.groups:,} groups are as before change {result.change}: "
         f"{result.offsets_put_back:,} offsets put back, {result.offsets_removed:,} removed"

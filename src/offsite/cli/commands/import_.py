@@ -56,7 +56,7 @@ def import_(options: ImportOptions, engine: SparkOptions, output: Output = Outpu
     """
     from offsite.cli.progress import progress
     from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
-    from offsite.services.heads import SeenHead
+    from offsite.services.heads import RememberedHead
 
     repository = open_repository(options.repo)
     source = archive_source(options)
@@ -67,16 +67,16 @@ def import_(options: ImportOptions, engine: SparkOptions, output: Output = Outpu
         selection=_selection(options),
         skip_damaged=options.skip_damaged,
     )
-    seen = SeenHead(repository=repository, backup=options.backup)
+    seen_head = RememberedHead(repository=repository, backup=options.backup)
     with spark(engine.choice(), preload="offsite.copy.import_copy") as runner:
         plan = plan_import(repository, source.reader, request)
         if plan.base.seq:
-            seen.check(repository.backup(options.backup), plan.base)
+            seen_head.check(repository.backup(options.backup), plan.base)
         with progress(f"import {options.backup}", total_bytes=plan.estimated_bytes) as on_progress:
             result = run_import(
                 plan, repository=repository, reader=source.reader, runner=runner, on_progress=on_progress
             )
-    seen.remember(Head(commit=result.commit, hash=result.head_hash))
+    seen_head.remember(Head(commit=result.commit, hash=result.head_hash))
     emit(result, output=output, render=_render_result)
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
@@ -109,5 +109,5 @@ def render_import(console: Console, result: ImportResult) -> None:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for damage in result.damaged:
         console.print(f"  damaged: {damage}")
-    for each in result.fidelity:
-        console.print(f"  not in the archive: {each}")
+    for lack in result.fidelity:
+        console.print(f"  not in the archive: {lack}")

@@ -14,7 +14,7 @@ from offsite.cli.commands.coordinator.operator_kubernetes import (
     KubernetesOptions,
     check_not_given,
     run_in_kubernetes,
-    shown,
+    serve_probes,
 )
 from offsite.cli.options.common import Output, Repo, Yes
 from offsite.cli.options.option_group import takes
@@ -36,7 +36,7 @@ from offsite.model.time import parse_duration_s
 if TYPE_CHECKING:
     from offsite.operator.decide.expiry_queue import QueueRules
     from offsite.operator.folder.layout import FolderLayout
-    from offsite.operator.folder.operator import FolderOperator, Look
+    from offsite.operator.folder.operator import FolderOperator, LookResult
 
 app = typer.Typer(help="Keep backups as they are declared in a folder of YAML files.", no_args_is_help=True)
 
@@ -80,7 +80,9 @@ def run(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="The folder: resources, accounts.yaml, clusters/.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once, do one step for each resource, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="LookResult once, do one step for each resource, and end.")
+    ] = False,
     stop_agents: Annotated[
         bool, typer.Option("--stop-agents", help="At the end, let the processes that copy end as well.")
     ] = False,
@@ -94,7 +96,7 @@ def run(
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.operator import run as go_on
 
-    clock, every_s, lines = SystemClock(), parse_duration_s(options.every), _Shown(output)
+    clock, every_s, lines = SystemClock(), parse_duration_s(options.every), _LookPrinter(output)
     if options.kubernetes:
         if folder is not None or once or stop_agents:
             raise BadOption("--kubernetes goes with neither a folder, --once nor --stop-agents")
@@ -113,7 +115,7 @@ def run(
         emit(operator.look(), output=output, render=render_look)
         return
     try:
-        with shown(operator, options.metrics_port, clock):
+        with serve_probes(operator, options.metrics_port, clock):
             go_on(operator, every_s=every_s, clock=clock, on_look=lines.look)
     except KeyboardInterrupt:
         if stop_agents:
@@ -151,8 +153,8 @@ def get(
     from offsite.operator.folder.views import list_resources, parse_kind
 
     chosen = parse_kind(kind) if kind is not None else None
-    found = list_resources(_layout(folder), kind=chosen, name=name, now_ms=SystemClock().now_ms())
-    emit(found, output=output, render=render_resources)
+    resources = list_resources(_layout(folder), kind=chosen, name=name, now_ms=SystemClock().now_ms())
+    emit(resources, output=output, render=render_resources)
 
 
 @app.command()
@@ -163,8 +165,8 @@ def describe(kind: Kind, name: Name, folder: Folder, output: Output = OutputForm
     from offsite.operator.folder.views import describe as tell
     from offsite.operator.folder.views import parse_kind
 
-    found = tell(_layout(folder), kind=parse_kind(kind), name=name, clock=SystemClock())
-    emit(found, output=output, render=render_detail)
+    detail = tell(_layout(folder), kind=parse_kind(kind), name=name, clock=SystemClock())
+    emit(detail, output=output, render=render_detail)
 
 
 @app.command()
@@ -184,10 +186,10 @@ def delete(
     _check_installed()
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.edits import plan_removal, remove
-    from offsite.operator.folder.views import backups_told, parse_kind
+    from offsite.operator.folder.views import parse_kind, read_backup_names
 
     layout, key = _layout(folder), (parse_kind(kind), name)
-    plan = plan_removal(layout, key, backups_told(layout, key), keeps_backups=keep_backups)
+    plan = plan_removal(layout, key, read_backup_names(layout, key), keeps_backups=keep_backups)
     if not yes:
         emit_notice(plan, render=render_removal)
         confirm(f"delete {plan.kind} {plan.name}?")
@@ -279,14 +281,14 @@ def members(
     emit(list_members(store, identity), output=output, render=render_members)
 
 
-class _Shown:
+class _LookPrinter:
     """What people and scripts see of looks: what is new."""
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
-        self._told: Look | None = None
+        self._told: LookResult | None = None
 
-    def look(self, look: Look) -> None:
+    def look(self, look: LookResult) -> None:
         if look != self._told:
             self._told = look
             emit(look, output=self._output, render=render_look)
@@ -325,7 +327,7 @@ def _check_installed() -> None:
     from importlib.util import find_spec
 
     needed = {"cronsim": "cronsim", "pydantic": "pydantic", "pyyaml": "yaml"}
-    missing = [said for said, name in needed.items() if find_spec(name) is None]
+    missing = [package for package, name in needed.items() if find_spec(name) is None]
     if missing:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[operator]'")
 

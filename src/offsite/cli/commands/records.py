@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options.common import BackupName, Output, Repo
-from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.option_group import WordChoice, takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
 from offsite.cli.wiring import open_repository, spark
@@ -31,7 +31,7 @@ from offsite.services.restore.options import PointWords, parse_point
 if TYPE_CHECKING:
     from offsite.copy.restore_point import PointRequest
     from offsite.services.records.find import RecordsPlan
-    from offsite.services.records.shown_record import Shown, ShownRecord
+    from offsite.services.records.shown_record import ShownBytes, ShownRecord
     from offsite.table.find import RecordMatch
 
 From = Annotated[
@@ -41,7 +41,7 @@ From = Annotated[
 To = Annotated[str | None, typer.Option("--to", help="End before this offset, or before this time.")]
 PointOptions = Annotated[
     PointWords,
-    Taken(
+    WordChoice(
         but=("topics", "exclude", "partitions", "offsets_file", "before"),
         help={"isolation": "Whether records of aborted transactions are shown."},
     ),
@@ -192,9 +192,9 @@ def search(
     )
     plan = plan_records(open_repository(options.repo, looks=True).backup(options.backup), request)
     note_incarnations(plan)
-    found = _search(plan, engine) if plan.tasks else []
-    emit_each(found[:limit], name="records", output=output, line=record_line)
-    if len(found) > limit:
+    records = _search(plan, engine) if plan.tasks else []
+    emit_each(records[:limit], name="records", output=output, line=record_line)
+    if len(records) > limit:
         note(f"there are more than {limit} records; see them with --limit")
 
 
@@ -211,7 +211,7 @@ def _search(plan: RecordsPlan, engine: SparkOptions) -> list[ShownRecord]:
 
 def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict[str, list[str]]:
     """What is typed, and what is in the file, by name. No text is told of a line that is wrong. Raises `BadOption`."""
-    found = {name: [told] if isinstance(told, str) else list(told or ()) for name, told in typed.items()}
+    conditions = {name: [value] if isinstance(value, str) else list(value or ()) for name, value in typed.items()}
     try:
         text = (
             ""
@@ -224,11 +224,11 @@ def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict
         raise BadOption(f"--match-file cannot be read: {error}", hint="name a file of text") from error
     for number, line in enumerate(text.splitlines(), 1):
         name, equals, words = line.partition("=")
-        if line and (not equals or (kind := name.strip().replace("-", "_")) not in found):
+        if line and (not equals or (kind := name.strip().replace("-", "_")) not in conditions):
             raise BadOption(f"line {number} of --match-file is no condition", hint="write it as value=TEXT")
         if line:
-            found[kind].append(words)
-    return found
+            conditions[kind].append(words)
+    return conditions
 
 
 def _match(conditions: Mapping[str, list[str]]) -> RecordMatch:
@@ -244,7 +244,7 @@ def _match(conditions: Mapping[str, list[str]]) -> RecordMatch:
     match = RecordMatch(
         key=_from_hex(key_hex) if key_hex is not None else _encoded(key),
         value_holds=_encoded(value),
-        headers=tuple(_header(each) for each in headers),
+        headers=tuple(_header(header) for header in headers),
     )
     if match == RecordMatch():
         raise BadOption(
@@ -276,12 +276,12 @@ NULL = "NULL"
 def record_line(record: ShownRecord) -> str:
     """The record as one line: `topic/partition@offset  time  key  value  name=value …`."""
     time = format_time(record.timestamp_ms) if record.timestamp_ms != -1 else "-"
-    headers = [f"{printable(each.name)}={_shown(each.value)}" for each in record.headers]
+    headers = [f"{printable(header.name)}={_shown(header.value)}" for header in record.headers]
     place = f"{record.topic}/{record.partition}@{record.offset}"
     return "  ".join([place, time, _shown(record.key), _shown(record.value), *headers])
 
 
-def _shown(shown: Shown | None) -> str:
+def _shown(shown: ShownBytes | None) -> str:
     if shown is None:
         return NULL
     match shown.encoding, shown.data:

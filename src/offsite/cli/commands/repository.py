@@ -69,11 +69,11 @@ def init(
         raise BadOption(f"{place} and --repo {repo} both say where", hint="give one of them")
     if not (chosen := place or repo):
         raise BadOption("no repository is named", hint="name a folder or a URL: offsite init s3://bucket/prefix")
-    made = Repository.init(open_store(chosen))
+    repository = Repository.init(open_store(chosen))
     report = InitReport(
-        repository=made.store.url,
-        repository_id=made.descriptor.repository_id,
-        beside=tuple(islice(strangers_around(made.store), _BESIDE_MAX)),
+        repository=repository.store.url,
+        repository_id=repository.descriptor.repository_id,
+        beside=tuple(islice(strangers_around(repository.store), _BESIDE_MAX)),
     )
     emit(report, output=output, render=_render_init)
 
@@ -82,9 +82,9 @@ def list_(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """List the backups of the repository. Exit code 13 when one of them is damaged, or cannot be read."""
     from offsite.services.overview.contents import list_backups
 
-    found = list_backups(open_repository(repo, looks=True))
-    emit(found, output=output, render=_render_list)
-    if any(each.problem for each in found.backups):
+    result = list_backups(open_repository(repo, looks=True))
+    emit(result, output=output, render=_render_list)
+    if any(backup.problem for backup in result.backups):
         raise typer.Exit(Damaged.exit_code)
 
 
@@ -114,7 +114,7 @@ def status(repo: Repo, html: HtmlFile = None, records: Records = None, output: O
         _write_page(repository, report, html)
     emit(report, output=output, render=render_status)
     if not report.safe:
-        raise typer.Exit(Damaged.exit_code if any(each.damaged for each in report.backups) else EXIT_ATTENTION)
+        raise typer.Exit(Damaged.exit_code if any(backup.damaged for backup in report.backups) else EXIT_ATTENTION)
 
 
 _PRIVATE = 0o600
@@ -123,16 +123,16 @@ _PRIVATE = 0o600
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.services.overview.status_page import read_glances, status_page
-    from offsite.stores.looking_store import reading_now_ms
+    from offsite.stores.looking_store import display_now_ms
     from offsite.stores.plain_files import check_replaceable
 
-    page = status_page(report, read_glances(report, repository.backup), reading_now_ms(repository.store))
+    page = status_page(report, read_glances(report, repository.backup), display_now_ms(repository.store))
     beside = file.with_name(f".{file.name}.{random_id()}")
     try:
         check_replaceable(file)
         mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else _PRIVATE
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as made:
-            made.write(page)
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as stream:
+            stream.write(page)
         beside.replace(file)  # whoever has it open in a browser never sees half of one
     except OSError as error:
         with suppress(OSError):
@@ -162,21 +162,21 @@ def _render_list(console: Console, result: BackupList) -> None:
         console.print(f"{result.repository} holds no backup yet")
         return
     table = Table("backup", "topics", "restore points", "last", "records", "size", "stored", "holes")
-    for each in result.backups:
+    for backup in result.backups:
         table.add_row(
-            each.backup,
-            str(each.topics),
-            str(each.restore_points),
-            format_time(each.last_commit_ms) if each.restore_points else "never",
-            f"{each.records:,}",
-            format_size(each.bytes),
-            format_size(each.stored_bytes),
-            str(each.holes),
+            backup.backup,
+            str(backup.topics),
+            str(backup.restore_points),
+            format_time(backup.last_commit_ms) if backup.restore_points else "never",
+            f"{backup.records:,}",
+            format_size(backup.bytes),
+            format_size(backup.stored_bytes),
+            str(backup.holes),
         )
     console.print(table)
-    for each in result.backups:
-        if each.problem:
-            console.print(f"{each.backup} is DAMAGED: {each.problem}")
+    for backup in result.backups:
+        if backup.problem:
+            console.print(f"{backup.backup} is DAMAGED: {backup.problem}")
 
 
 def _render_holes(console: Console, detail: BackupDetail) -> None:

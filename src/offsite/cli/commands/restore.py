@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.commands.drill import drill
+from offsite.cli.commands.groups import records_flag as same
 from offsite.cli.commands.groups import render_applied as render_groups
-from offsite.cli.commands.groups import same_records as same
 from offsite.cli.commands.restore_source import RestoreRunOptions, backup_to_restore
 from offsite.cli.options.common import BackupName, Output, Records, Repo, Yes
 from offsite.cli.options.option_group import takes
@@ -72,8 +72,8 @@ def map_(
     """Say which offset of the target stands for one of the source. Starts no JVM."""
     from offsite.services.groups.restored_offsets import map_offset
 
-    known = open_repository(repo, looks=True, records=records).backup(backup)
-    emit(map_offset(known, restore, _partition(partition), offset), output=output, render=_render_offset)
+    opened = open_repository(repo, looks=True, records=records).backup(backup)
+    emit(map_offset(opened, restore, _partition(partition), offset), output=output, render=_render_offset)
 
 
 app.command()(drill)
@@ -159,8 +159,8 @@ def _restored(
                 on_proof=progress[1],
             )
         except KeyboardInterrupt as interrupt:
-            for each in getattr(interrupt, "__notes__", ()):
-                tell(each)
+            for line in getattr(interrupt, "__notes__", ()):
+                tell(line)
             raise
 
 

@@ -21,7 +21,7 @@ from offsite.services.restore.options import RestoreWords, parse_restore
 if TYPE_CHECKING:
     from offsite.repository.backup import Backup
     from offsite.services.archives.staging import Staging
-    from offsite.services.restore.lease import HeldRestore
+    from offsite.services.restore.lease import RestoreLease
     from offsite.spark.runner import Runner
 
 Archive = Annotated[
@@ -92,9 +92,9 @@ def backup_to_restore(
 
 def _purpose(options: RestoreRunOptions, cluster_id: Callable[[], str]) -> str:
     """Text that tells this command from other restores of the same archive."""
-    from offsite.services.restore.request import remembered
+    from offsite.services.restore.request import encode_request
 
-    return json.dumps([remembered(parse_restore(options.words)), options.skip_damaged, cluster_id()])
+    return json.dumps([encode_request(parse_restore(options.words)), options.skip_damaged, cluster_id()])
 
 
 @contextmanager
@@ -113,8 +113,8 @@ def _staged(  # the archive, and all that says what becomes of it
     request = ImportRequest(
         backup=staging.backup, format=format_name, place=source.place, skip_damaged=options.skip_damaged
     )
-    with staging.in_hand(take_over=take_over) as held:
-        staging.keep(kept=options.keep_staging)
+    with staging.hold(take_over=take_over) as lease:
+        staging.keep(stays=options.keep_staging)
         try:
             plan = plan_import(staging.repository, source.reader, request)
             with progress(f"import {archive}", total_bytes=plan.estimated_bytes) as on_progress:
@@ -123,36 +123,36 @@ def _staged(  # the archive, and all that says what becomes of it
                     repository=staging.repository,
                     reader=source.reader,
                     runner=runner,
-                    on_progress=held.watched(on_progress),
+                    on_progress=lease.watch_progress(on_progress),
                 )
             emit_notice(result, render=render_import)
             yield staging.repository.backup(staging.backup)
         except BaseException as error:
-            end_copy(staging, held, error)
+            end_copy(staging, lease, error)
             raise
         if options.keeps_backup:
             note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}")
         else:
-            _remove(staging, held)
+            _remove(staging, lease)
 
 
-def end_copy(staging: Staging, held: HeldRestore, error: BaseException) -> None:
+def end_copy(staging: Staging, lease: RestoreLease, error: BaseException) -> None:
     """What becomes of the copy where the restore did not come to its end, or not all of it came back."""
     place = f"{staging.place}, backup {staging.backup}"
     if staging.is_wanted or staging.is_kept:
         note(f"the copy of the archive is kept in {place}: the same command goes on")
     elif isinstance(error, typer.Exit) and error.exit_code == EXIT_PARTIAL:
-        staging.keep(kept=True)
+        staging.keep(stays=True)
         note(f"the copy of the archive is kept in {place}, for the groups that were not set; delete it afterwards")
     elif isinstance(error, typer.Exit | UserError | Damaged):  # the same command would end so again
-        _remove(staging, held)
+        _remove(staging, lease)
     else:
         note(f"the copy of the archive is kept in {place}: the same command goes on, or any goes without it in a day")
 
 
-def _remove(staging: Staging, held: HeldRestore) -> None:
+def _remove(staging: Staging, lease: RestoreLease) -> None:
     try:
-        changes = staging.remove(held)
+        changes = staging.remove(lease)
     except RestoreTakenOver:
         raise
     except (OffsiteError, OSError) as error:  # the restore has ended all the same

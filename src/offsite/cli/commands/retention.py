@@ -50,7 +50,7 @@ def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None
     from offsite.services.retention.report import retention_report
 
     policy, opened = parse_policy(**options.words), _opened(options.repo, options.backup, looks=True)
-    planned = plan_retention(opened, policy, clock=SystemClock(), told_settings=_told(options, opened))
+    planned = plan_retention(opened, policy, clock=SystemClock(), cluster_retention=_cluster_settings(options, opened))
     emit(retention_report(planned), output=output, render=render_plan)
 
 
@@ -77,15 +77,15 @@ def apply(
     from offsite.services.retention.report import retention_report
 
     policy, opened, clock = parse_policy(**options.words), _opened(options.repo, options.backup), SystemClock()
-    told = _told(options, opened)
-    planned = plan_retention(opened, policy, clock=clock, told_settings=told)
+    cluster_settings = _cluster_settings(options, opened)
+    planned = plan_retention(opened, policy, clock=clock, cluster_retention=cluster_settings)
     check_force(planned, force=force)
     if not planned.is_empty and not yes:
         emit_notice(retention_report(planned), render=render_plan)
         confirm(f"let go {planned.points} restore points of backup {options.backup}, and what no other one needs?")
-    done = apply_retention(opened, planned, clock=clock, force=force, told_settings=told)
+    result = apply_retention(opened, planned, clock=clock, force=force, cluster_retention=cluster_settings)
     forget_searches(opened.store)
-    emit(retention_report(done.plan, commit=done.commit), output=output, render=render_done)
+    emit(retention_report(result.plan, commit=result.commit), output=output, render=render_done)
 
 
 @app.command()
@@ -145,19 +145,19 @@ def log(
 
 
 def _opened(repo: str, backup: str, *, looks: bool = False) -> Backup:
-    from offsite.services.heads import SeenHead
+    from offsite.services.heads import RememberedHead
 
     repository = open_repository(repo, looks=looks)
     opened = repository.backup(backup)
-    SeenHead(repository=repository, backup=backup).check(opened, opened.state())
+    RememberedHead(repository=repository, backup=backup).check(opened, opened.state())
     return opened
 
 
-def _told(options: RetentionOptions, opened: Backup) -> Mapping[str, Retention]:
+def _cluster_settings(options: RetentionOptions, opened: Backup) -> Mapping[str, Retention]:
     """What the cluster says of its topics, where one is named."""
-    from offsite.services.retention.told_settings import read_told
+    from offsite.services.retention.told_settings import read_cluster_retention
 
     if options.bootstrap is None and options.kafka_config is None:
         return {}
     cluster = connect(options.bootstrap, options.kafka_config)
-    return read_told(cluster.admin, opened, opened.state())
+    return read_cluster_retention(cluster.admin, opened, opened.state())

@@ -148,16 +148,16 @@ def _expected_head(options: VerifyOptions) -> Head | None:
 
 def _missing_heads(repository: Repository, opened: Backup, expected: Head | None, *, accept: bool) -> list[str]:
     """Reasons why heads that were seen before, by whoever asks or on this machine, are not part of the backup."""
-    from offsite.services.heads import SeenHead, head_of, missing
+    from offsite.services.heads import RememberedHead, head_of, why_missing
     from offsite.services.overview.let_go import note_look
 
     state = opened.readable_state()
-    seen = SeenHead(repository=repository, backup=state.backup)
+    seen_head = RememberedHead(repository=repository, backup=state.backup)
     if accept:
-        seen.remember(head_of(state))
+        seen_head.remember(head_of(state))
         note_look(opened, state)
-    asked = "" if expected is None else missing(opened, state, expected)
-    return list(dict.fromkeys(filter(None, (asked, seen.problem(opened, state)))))
+    unmet = "" if expected is None else why_missing(opened, state, expected)
+    return list(dict.fromkeys(filter(None, (unmet, seen_head.problem(opened, state)))))
 
 
 def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, listed: bool) -> Leftovers | None:

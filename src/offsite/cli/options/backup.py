@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Repo
-from offsite.cli.options.option_group import Taken
+from offsite.cli.options.option_group import WordChoice
 from offsite.services.backup.options import BackupWords
 from offsite.services.checkpoint.options import ParticipantWords
 from offsite.services.zeebe.options import ZeebeWords
@@ -20,7 +20,7 @@ class BackupOptions:
     backup: BackupName
     words: Annotated[
         BackupWords,
-        Taken(
+        WordChoice(
             but=(
                 "compression",
                 "expect_deletes",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, Repo, checked_places
-from offsite.cli.options.option_group import Taken
+from offsite.cli.options.option_group import WordChoice
 from offsite.repository.generations.entry import Instance
 from offsite.services.backup.options import BackupWords
 
@@ -52,6 +52,8 @@ class GenerationOptions:
     first: First = None
     archive: Archive = ""
     properties: Properties = None
-    words: Annotated[BackupWords, Taken(but=("missing_topics", "group_history"))] = field(default_factory=BackupWords)
+    words: Annotated[BackupWords, WordChoice(but=("missing_topics", "group_history"))] = field(
+        default_factory=BackupWords
+    )
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None

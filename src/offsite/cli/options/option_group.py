@@ -17,11 +17,11 @@ from typing import Annotated, Any, NamedTuple, get_type_hints, is_typeddict
 import typer
 
 from offsite.cli.options.common import checked_places
-from offsite.model.option import Declared, declared
+from offsite.model.option import DeclaredOption, declared_options
 from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all
 
 
-class Taken(NamedTuple):
+class WordChoice(NamedTuple):
     """Choice of the words of a service that a command takes, in `Annotated[…]`: all, or `only` some, or all `but` some.
     `help` is what it says of a word where the service's own text does not fit."""
 
@@ -38,19 +38,21 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        taken = [_Group(group) for group in groups]
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[len(groups) :]
+        option_groups = [_Group(group) for group in groups]
+        own_parameters = list(inspect.signature(command, eval_str=True).parameters.values())[len(groups) :]
 
         @wraps(command)
-        def run(**given: Any) -> None:  # noqa: ANN401  # whatever typer parsed
-            values = [each.value(given) for each in taken]
-            command(*values, **given)
+        def run(**arguments: Any) -> None:  # noqa: ANN401  # whatever typer parsed
+            values = [group.value(arguments) for group in option_groups]
+            command(*values, **arguments)
 
-        of_groups = chain.from_iterable(each.parameters() for each in taken)
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*of_groups, *own)]
-        parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
+        of_groups = chain.from_iterable(group.parameters() for group in option_groups)
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*of_groups, *own_parameters)
+        ]
+        parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del run.__wrapped__  # its parameters are not the command's
         return run
 
@@ -62,26 +64,34 @@ class _Group:
 
     def __init__(self, group: type) -> None:
         self._group, self._hints = group, get_type_hints(group, include_extras=True)
-        self._options = {each.name: _parameters(each, self._hints[each.name]) for each in fields(group)}
+        self._options = {field.name: _parameters(field, self._hints[field.name]) for field in fields(group)}
 
     def parameters(self) -> Iterator[inspect.Parameter]:
         return chain.from_iterable(self._options.values())
 
-    def value(self, given: dict[str, Any]) -> object:
-        """The instance, made of what is taken out of `given`."""
-        found = {name: {each.name: given.pop(each.name) for each in held} for name, held in self._options.items()}
-        return self._group(**{name: held if _words(self._hints[name]) else held[name] for name, held in found.items()})
+    def value(self, arguments: dict[str, Any]) -> object:
+        """The instance, made of what is taken out of `arguments`."""
+        values = {
+            name: {parameter.name: arguments.pop(parameter.name) for parameter in parameters}
+            for name, parameters in self._options.items()
+        }
+        return self._group(
+            **{name: value if _words(self._hints[name]) else value[name] for name, value in values.items()}
+        )
 
 
 def _parameters(of: Field[Any], hint: Any) -> list[inspect.Parameter]:  # noqa: ANN401  # whatever is annotated
     """What typer reads of one field: of words one parameter each, else one."""
     if (words := _words(hint)) is None:
         return [_parameter(of.name, hint, inspect.Parameter.empty if of.default is MISSING else of.default)]
-    taken = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Taken)), Taken())
+    choice = next(
+        (annotation for annotation in getattr(hint, "__metadata__", ()) if isinstance(annotation, WordChoice)),
+        WordChoice(),
+    )
     return [
-        _parameter(each.name, Annotated[_type(each), _option(each, taken)], each.option.default)
-        for each in declared(words)
-        if each.name not in taken.but and (not taken.only or each.name in taken.only)
+        _parameter(word.name, Annotated[_type(word), _option(word, choice)], word.option.default)
+        for word in declared_options(words)
+        if word.name not in choice.but and (not choice.only or word.name in choice.only)
     ]
 
 
@@ -94,17 +104,17 @@ def _words(hint: Any) -> type | None:  # noqa: ANN401  # the same
     return kind if is_typeddict(kind) else None
 
 
-def _type(word: Declared) -> object:
+def _type(word: DeclaredOption) -> object:
     """As typer wants it: a choice is its enumeration, many values are a list."""
     if isinstance(word.option.default, StrEnum):
         return type(word.option.default)
     return list[str] | None if word.type == Sequence[str] | None else word.type
 
 
-def _option(word: Declared, taken: Taken) -> Any:  # noqa: ANN401  # typer names no type for it
+def _option(word: DeclaredOption, choice: WordChoice) -> Any:  # noqa: ANN401  # typer names no type for it
     return typer.Option(
         f"--{word.name.replace('_', '-')}",
-        help=taken.help.get(word.name, word.option.help),
+        help=choice.help.get(word.name, word.option.help),
         show_default=word.option.shown_default or True,
         callback=split_all if word.name in PATTERN_OPTIONS else checked_places if word.name == "records" else None,
     )

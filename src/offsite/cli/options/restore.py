@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
-from offsite.cli.options.option_group import Taken
+from offsite.cli.options.option_group import WordChoice
 from offsite.cli.output import note
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
@@ -22,7 +22,7 @@ class RestoreOptions:
 
     repo: OptionalRepo = None
     backup: OptionalBackup = None
-    words: Annotated[RestoreWords, Taken(but=("write_limit",))] = field(default_factory=RestoreWords)
+    words: Annotated[RestoreWords, WordChoice(but=("write_limit",))] = field(default_factory=RestoreWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 

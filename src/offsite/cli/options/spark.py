@@ -79,30 +79,30 @@ class SparkOptions:
     def arguments(self) -> list[str]:
         """The same as arguments of another command, but for the settings, which may hold Spark's own secret: any user
         of the machine reads a command line. See `environment`."""
-        given = {
+        options = {
             "--spark-master": self.spark_master,
             "--spark-archive": self.spark_archive,
             "--secrets": self.secrets,
         }
-        return [text for name, value in given.items() if value is not None for text in (name, str(value))]
+        return [text for name, value in options.items() if value is not None for text in (name, str(value))]
 
     def environment(self) -> dict[str, str]:
         """The rest, as variables of the other command. Raises `BadOption`."""
         from offsite.spark.choice import lines_of
 
-        told = {CONF_VARIABLE: lines_of(self._conf()), PROPERTIES_VARIABLE: ""}
-        return {name: value for name, value in told.items() if value or name in os.environ}
+        variables = {CONF_VARIABLE: lines_of(self._conf()), PROPERTIES_VARIABLE: ""}
+        return {name: value for name, value in variables.items() if value or name in os.environ}
 
     def _conf(self) -> Mapping[str, str]:
         """What is typed wins over the environment, and single settings win over a file. A file that is named in both
         ways counts as the environment's: typer does not tell which it took."""
         from offsite.spark.choice import settings_of
 
-        typed, told = settings_of(None, self.spark_conf or ()), settings_of(None, _of_environment())
+        typed, environment = settings_of(None, self.spark_conf or ()), settings_of(None, _of_environment())
         file = settings_of(self.spark_properties, ())
         if self.spark_properties == Path(os.environ.get(PROPERTIES_VARIABLE, "")):
-            return {**file, **told, **typed}
-        return {**told, **file, **typed}
+            return {**file, **environment, **typed}
+        return {**environment, **file, **typed}
 
 
 def _of_environment() -> list[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.archives.retention import ExpiredObject
-    from offsite.services.archives.retention import ArchiveRetentionDone, ArchiveRetentionPlan, ArchiveToShorten
+    from offsite.services.archives.retention import ArchiveRetentionPlan, ArchiveRetentionResult, RetentionTarget
     from offsite.services.archives.retention_audit import ArchiveAuditReport
 
 _LISTED_MAX = 20
@@ -47,7 +47,7 @@ class KeptPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionReport:
+class ArchiveRetentionReport:
     """What goes of an archive at `at_ms`, by the clock of its store, and what stays. Ages count back from `from_ms`: 0
     where no record tells a time, and nothing goes by age. `removed_files` count no more; `deleted_objects` are gone, of
     these files or of those of earlier runs; `waiting_objects` go when they are out for long enough; `locked_objects`
@@ -68,52 +68,52 @@ class RetentionReport:
     locked_objects: tuple[str, ...]
 
 
-def reported(
-    target: ArchiveToShorten, plan: ArchiveRetentionPlan, *, done: ArchiveRetentionDone | None = None
-) -> RetentionReport:
+def make_retention_report(
+    target: RetentionTarget, plan: ArchiveRetentionPlan, *, result: ArchiveRetentionResult | None = None
+) -> ArchiveRetentionReport:
     """The report of a plan, or of what was done of it."""
-    deleted, waiting = (done.deleted, done.waiting) if done else (plan.collectable, plan.waiting)
-    return RetentionReport(
+    deleted, waiting = (result.deleted, result.waiting) if result else (plan.collectable, plan.waiting)
+    return ArchiveRetentionReport(
         archive=target.place,
         format=target.format,
         at_ms=plan.now_ms,
         from_ms=plan.from_ms,
         removed_files=tuple(
             RemovedFile(
-                name=each.file.name,
-                topic=each.file.partition.topic,
-                partition=each.file.partition.partition,
-                start=each.file.start,
-                end=each.file.end,
-                bytes=each.file.size_bytes,
-                last_message_ms=each.last_message_ms,
-                why=each.why,
+                name=expiring.file.name,
+                topic=expiring.file.partition.topic,
+                partition=expiring.file.partition.partition,
+                start=expiring.file.start,
+                end=expiring.file.end,
+                bytes=expiring.file.size_bytes,
+                last_message_ms=expiring.last_message_ms,
+                why=expiring.why,
             )
-            for each in plan.going
+            for expiring in plan.going
         ),
-        removed_bytes=sum(each.file.size_bytes for each in plan.going),
+        removed_bytes=sum(expiring.file.size_bytes for expiring in plan.going),
         kept=tuple(
             KeptPartition(
-                topic=each.partition.topic,
-                partition=each.partition.partition,
-                start=each.start,
-                end=each.end,
-                files=each.files,
-                bytes=each.size_bytes,
-                why=each.why,
+                topic=kept_files.partition.topic,
+                partition=kept_files.partition.partition,
+                start=kept_files.start,
+                end=kept_files.end,
+                files=kept_files.files,
+                bytes=kept_files.size_bytes,
+                why=kept_files.why,
             )
-            for each in plan.kept
+            for kept_files in plan.kept_files
         ),
-        kept_bytes=sum(each.size_bytes for each in plan.kept),
-        deleted_objects=tuple(each.key for each in deleted),
+        kept_bytes=sum(kept_files.size_bytes for kept_files in plan.kept_files),
+        deleted_objects=tuple(stored_object.key for stored_object in deleted),
         deleted_bytes=_bytes(deleted),
         waiting_objects=len(waiting),
         waiting_bytes=_bytes(waiting),
-        locked_objects=tuple(each.key for each in done.locked) if done else (),
+        locked_objects=tuple(stored_object.key for stored_object in result.locked) if result else (),
     )
 
 
-def render_plan(console: Console, report: RetentionReport) -> None:
+def render_plan(console: Console, report: ArchiveRetentionReport) -> None:
     """What would go, and what would stay."""
     from rich.table import Table
 
@@ -122,13 +122,19 @@ def render_plan(console: Console, report: RetentionReport) -> None:
         size = format_size(report.deleted_bytes)
         console.print(f"  {len(report.deleted_objects)} objects ({size}) of files that went earlier would be deleted")
     table = Table("topic", "partition", "from offset", "to offset", "files", "size", "stays, because")
-    for each in report.kept:
-        row = (each.topic, str(each.partition), f"{each.start:,}", f"{each.end:,}", str(each.files))
-        table.add_row(*row, format_size(each.bytes), each.why)
+    for partition in report.kept:
+        row = (
+            partition.topic,
+            str(partition.partition),
+            f"{partition.start:,}",
+            f"{partition.end:,}",
+            str(partition.files),
+        )
+        table.add_row(*row, format_size(partition.bytes), partition.why)
     console.print(table)
 
 
-def render_done(console: Console, report: RetentionReport) -> None:
+def render_done(console: Console, report: ArchiveRetentionReport) -> None:
     """What went."""
     if not (report.removed_files or report.deleted_objects or report.locked_objects):
         console.print(f"{report.format} archive {report.archive}: nothing to let go")
@@ -150,20 +156,20 @@ def audit_line(line: ArchiveAuditReport) -> str:
     return f"{format_time(line.at_ms)} {line.kind}, {line.state}: {line.what}{size}, {line.rule}; by {line.who}"
 
 
-def _render_files(console: Console, report: RetentionReport, what: str) -> None:
+def _render_files(console: Console, report: ArchiveRetentionReport, verb: str) -> None:
     count, size = len(report.removed_files), format_size(report.removed_bytes)
-    left = format_size(report.kept_bytes)
-    console.print(f"{report.format} archive {report.archive}: {count} files ({size}) {what}, {left} stay")
+    kept_size = format_size(report.kept_bytes)
+    console.print(f"{report.format} archive {report.archive}: {count} files ({size}) {verb}, {kept_size} stay")
     if report.from_ms != report.at_ms:
         since = (
             f"from {format_time(report.from_ms)}, the newest record" if report.from_ms else "from no time: none is told"
         )
         console.print(f"  ages count back {since}")
-    for each in report.removed_files[:_LISTED_MAX]:
-        console.print(f"  {each.name}: last message {format_time(each.last_message_ms)}, {each.why}")
+    for file in report.removed_files[:_LISTED_MAX]:
+        console.print(f"  {file.name}: last message {format_time(file.last_message_ms)}, {file.why}")
     if count > _LISTED_MAX:
         console.print(f"  and {count - _LISTED_MAX} more; -o json lists them")
 
 
 def _bytes(objects: Iterable[ExpiredObject]) -> int:
-    return sum(each.size_bytes for each in objects)
+    return sum(stored_object.size_bytes for stored_object in objects)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.services.backup.result import BackupResult
-    from offsite.services.groups.snapshots import GroupsSaved
+    from offsite.services.groups.snapshots import SavedGroups
 
 
 _NAMED_MAX = 5
@@ -75,7 +75,7 @@ def _render_troubles(console: Console, result: BackupResult) -> None:
             console.print(f"    hint: {failure.hint}")
 
 
-def _render_groups(console: Console, saved: GroupsSaved) -> None:
+def _render_groups(console: Console, saved: SavedGroups) -> None:
     if saved.groups:
         since = "" if saved.changed else ", as before"
         console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")

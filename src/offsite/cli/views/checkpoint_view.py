@@ -18,25 +18,25 @@ _LINES_MAX = 20
 """Partitions, and transactions that are left out, that are shown: the first ones. -o json has all."""
 
 
-def render_list(console: Console, found: CheckpointList) -> None:
+def render_list(console: Console, listing: CheckpointList) -> None:
     from rich.table import Table
 
-    if not found.total:
-        console.print(f"backup {found.backup} has no checkpoint; take one with: offsite checkpoint take")
+    if not listing.total:
+        console.print(f"backup {listing.backup} has no checkpoint; take one with: offsite checkpoint take")
         return
     table = Table("checkpoint", "status", "taken", "partitions", "commit", "why")
-    for each in found.checkpoints:
+    for checkpoint in listing.checkpoints:
         table.add_row(
-            str(each.id),
-            each.status.value,
-            format_time(each.taken_at_ms) if each.taken_at_ms >= 0 else "-",
-            f"{each.partitions_completed}/{each.partitions}",
-            str(each.commit) if each.commit else "-",
-            each.failure_reason or (f"deleted by {each.deleted_by}" if each.deleted_by else ""),
+            str(checkpoint.id),
+            checkpoint.status.value,
+            format_time(checkpoint.taken_at_ms) if checkpoint.taken_at_ms >= 0 else "-",
+            f"{checkpoint.partitions_completed}/{checkpoint.partitions}",
+            str(checkpoint.commit) if checkpoint.commit else "-",
+            checkpoint.failure_reason or (f"deleted by {checkpoint.deleted_by}" if checkpoint.deleted_by else ""),
         )
     console.print(table)
-    if found.total > len(found.checkpoints):
-        console.print(f"the newest {len(found.checkpoints)} of {found.total}; more with --limit")
+    if listing.total > len(listing.checkpoints):
+        console.print(f"the newest {len(listing.checkpoints)} of {listing.total}; more with --limit")
 
 
 def render_checkpoint(console: Console, report: CheckpointReport) -> None:
@@ -55,40 +55,44 @@ def render_checkpoint(console: Console, report: CheckpointReport) -> None:
     elif report.commit:
         console.print(f"  commit {report.commit}: restore it with: offsite restore plan --checkpoint {report.id}")
     _render_participants(console, report.participants)
-    behind = [each for each in report.details if each.reached < each.end or each.end < 0]
-    for each in behind[:_LINES_MAX]:
-        at = f"offset {each.reached:,} of {each.end:,}" if each.end >= 0 else "could not be asked"
-        console.print(f"  {each.topic}/{each.partition}: {each.status.value}, {at}")
+    behind = [partition for partition in report.details if partition.reached < partition.end or partition.end < 0]
+    for partition in behind[:_LINES_MAX]:
+        at = f"offset {partition.reached:,} of {partition.end:,}" if partition.end >= 0 else "could not be asked"
+        console.print(f"  {partition.topic}/{partition.partition}: {partition.status.value}, {at}")
     if len(behind) > _LINES_MAX:
         console.print(f"  and {len(behind) - _LINES_MAX} more partitions")
 
 
-def render_explanation(console: Console, found: Explanation) -> None:
-    console.print(f"checkpoint {found.id} of backup {found.backup}, commit {found.commit}")
-    for topic, kind in found.classes:
+def render_explanation(console: Console, explanation: Explanation) -> None:
+    console.print(f"checkpoint {explanation.id} of backup {explanation.backup}, commit {explanation.commit}")
+    for topic, kind in explanation.classes:
         console.print(f"  {topic}: {kind}")
-    if not found.has_cut:
+    if not explanation.has_cut:
         console.print("  it has no consistent cut: a restore takes all as it was copied")
-    if found.refused:
-        console.print(f"  its cut must not be used: {found.refused}")
-    for each in found.partitions[:_LINES_MAX]:
-        ended = (
-            f"ends at {each.end:,} instead of {each.copied:,}" if each.end < each.copied else f"ends at {each.end:,}"
+    if explanation.refused:
+        console.print(f"  its cut must not be used: {explanation.refused}")
+    for partition in explanation.partitions[:_LINES_MAX]:
+        end_text = (
+            f"ends at {partition.end:,} instead of {partition.copied:,}"
+            if partition.end < partition.copied
+            else f"ends at {partition.end:,}"
         )
-        console.print(f"  {each.topic}/{each.partition} {ended}, without {each.transactions} transactions")
-    for left in found.left_out[:_LINES_MAX]:
-        console.print(f"  left out: {left.name} in {', '.join(left.partitions[:5])}: {left.why}")
-    if found.left_out_count > min(_LINES_MAX, len(found.left_out)):
-        console.print(f"  {found.left_out_count} are left out in all")
-    if found.groups:
-        console.print(f"  {found.groups} offsets of groups are set to what belongs to the cut")
-    _render_participants(console, found.participants)
-    for note in found.notes:
+        console.print(
+            f"  {partition.topic}/{partition.partition} {end_text}, without {partition.transactions} transactions"
+        )
+    for transaction in explanation.left_out[:_LINES_MAX]:
+        console.print(f"  left out: {transaction.name} in {', '.join(transaction.partitions[:5])}: {transaction.why}")
+    if explanation.left_out_count > min(_LINES_MAX, len(explanation.left_out)):
+        console.print(f"  {explanation.left_out_count} are left out in all")
+    if explanation.groups:
+        console.print(f"  {explanation.groups} offsets of groups are set to what belongs to the cut")
+    _render_participants(console, explanation.participants)
+    for note in explanation.notes:
         console.print(f"  note: {note}")
-    if found.has_cut and not (found.partitions or found.left_out_count or found.groups):
+    if explanation.has_cut and not (explanation.partitions or explanation.left_out_count or explanation.groups):
         console.print("  nothing is left out")
 
 
 def _render_participants(console: Console, participants: Sequence[CheckpointParticipant]) -> None:
-    for each in participants:
-        console.print(f"  with participant {each.described}")
+    for participant in participants:
+        console.print(f"  with participant {participant.described}")

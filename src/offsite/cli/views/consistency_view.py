@@ -23,8 +23,8 @@ def render_consistency(console: Console, report: ConsistencyReport) -> None:
     console.print(f"  consistent cut, {report.weakest}")
     if report.newer is not None:
         console.print(f"    newer: {report.newer}")
-    if len({found for _, found in report.classes}) > 1:
-        named = ", ".join(f"{topic} {found}" for topic, found in report.classes[:_TOPICS_MAX])
+    if len({topic_class for _, topic_class in report.classes}) > 1:
+        named = ", ".join(f"{topic} {topic_class}" for topic, topic_class in report.classes[:_TOPICS_MAX])
         more = len(report.classes) - _TOPICS_MAX
         console.print(f"    by topic: {named}{f' and {more:,} more (all of them with -o json)' if more > 0 else ''}")
     _render_left_out(console, report)
@@ -35,14 +35,14 @@ def render_consistency(console: Console, report: ConsistencyReport) -> None:
 def _render_left_out(console: Console, report: ConsistencyReport) -> None:
     if not report.left_out_count:
         return
-    what = "transaction" if report.left_out_count == 1 else "transactions"
-    console.print(f"    left out of the commit, as if aborted: {report.left_out_count:,} {what}")
-    for each in report.left_out[:_NAMED_MAX]:
-        console.print(f"      {each.name} in {_partitions(each)}: {each.why}")
+    noun = "transaction" if report.left_out_count == 1 else "transactions"
+    console.print(f"    left out of the commit, as if aborted: {report.left_out_count:,} {noun}")
+    for transaction in report.left_out[:_NAMED_MAX]:
+        console.print(f"      {transaction.name} in {_partitions(transaction)}: {transaction.why}")
     if len(report.left_out) > _NAMED_MAX:
         console.print(f"      {len(report.left_out) - _NAMED_MAX} more (the first hundred with -o json)")
 
 
-def _partitions(each: LeftOutReport) -> str:
-    more = len(each.partitions) - _NAMED_MAX
-    return f"{', '.join(each.partitions[:_NAMED_MAX])}{f' and {more:,} more' if more > 0 else ''}"
+def _partitions(transaction: LeftOutReport) -> str:
+    more = len(transaction.partitions) - _NAMED_MAX
+    return f"{', '.join(transaction.partitions[:_NAMED_MAX])}{f' and {more:,} more' if more > 0 else ''}"

@@ -12,70 +12,80 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.services.generations.removals import Removal
-    from offsite.services.generations.report import Line
+    from offsite.services.generations.removals import GenerationRemoval
+    from offsite.services.generations.report import ReportLine
     from offsite.services.generations.status import GenerationReport, SetReport
 
 
-def render_happened(console: Console, line: Line) -> None:
+def render_happened(console: Console, line: ReportLine) -> None:
     console.print(f"{line.set}: {line.text}")
 
 
 def render_sets(console: Console, sets: Sequence[SetReport]) -> None:
     if not sets:
         console.print("no generations; begin with: offsite generations run")
-    for each in sets:
-        _render_set(console, each)
+    for generation_set in sets:
+        _render_set(console, generation_set)
 
 
-def render_release(console: Console, found: SetReport) -> None:
+def render_release(console: Console, generation_set: SetReport) -> None:
     console.print("released: its instance removes it when the next one is in its place; on another machine in 3 days")
-    _render_set(console, found)
+    _render_set(console, generation_set)
 
 
-def _render_set(console: Console, found: SetReport) -> None:
+def _render_set(console: Console, generation_set: SetReport) -> None:
     from rich.table import Table
 
-    console.print(f"{found.name}: topics {', '.join(found.topics)} of cluster {found.cluster_id}")
+    console.print(
+        f"{generation_set.name}: topics {', '.join(generation_set.topics)} of cluster {generation_set.cluster_id}"
+    )
     table = Table("generation", "instance", "phase", "began", "complete", "place")
-    for each in found.generations:
-        table.add_row(str(each.number), each.instance, _phase(each), *_times(each), each.place)
+    for generation in generation_set.generations:
+        table.add_row(
+            str(generation.number), generation.instance, _phase(generation), *_times(generation), generation.place
+        )
     console.print(table)
-    for each in found.generations:
-        if each.is_released:
-            said = f"{format_time(each.released_ms)}, in the name of {each.released_by or 'nobody'}"
-            console.print(f"  generation {each.number} was released: {said}")
-        if each.kept:
-            console.print(f"  generation {each.number} stays: {each.kept}")
+    for generation in generation_set.generations:
+        if generation.is_released:
+            release_text = f"{format_time(generation.released_ms)}, in the name of {generation.released_by or 'nobody'}"
+            console.print(f"  generation {generation.number} was released: {release_text}")
+        if generation.kept:
+            console.print(f"  generation {generation.number} stays: {generation.kept}")
             console.print(
                 "    look at the source; if that is meant: "
-                f"offsite generations release --name {found.name} --generation {each.number}"
+                f"offsite generations release --name {generation_set.name} --generation {generation.number}"
             )
-    for instance, process in found.processes:
+    for instance, process in generation_set.processes:
         console.print(f"  instance {instance}: last run by {process}")
-    if found.asked_ms:
-        console.print(f"  the next generation is asked for since {format_time(found.asked_ms)}: is the other one run?")
-    console.print(f"  {found.removed} earlier generations are removed")
-    for removal in found.removals:
+    if generation_set.asked_ms:
+        console.print(
+            f"  the next generation is asked for since {format_time(generation_set.asked_ms)}: is the other one run?"
+        )
+    console.print(f"  {generation_set.removed} earlier generations are removed")
+    for removal in generation_set.removals:
         console.print(f"    {_removal(removal)}")
-    if not found.restore_from:
+    if not generation_set.restore_from:
         console.print("  nothing to restore from yet: no generation is complete")
-    elif found.is_archive:
-        console.print(f"next: offsite import {found.restore_from} --format avro --backup {found.name}-import")
+    elif generation_set.is_archive:
+        console.print(
+            f"next: offsite import {generation_set.restore_from} --format avro --backup {generation_set.name}-import"
+        )
     else:
-        console.print(f"next: offsite restore plan --backup {found.restore_from}")
+        console.print(f"next: offsite restore plan --backup {generation_set.restore_from}")
 
 
-def _phase(each: GenerationReport) -> str:
-    active = "active, " if each.is_active else ""
-    return f"{active}{each.phase}{', released' if each.is_released else ''}"
+def _phase(generation: GenerationReport) -> str:
+    active = "active, " if generation.is_active else ""
+    return f"{active}{generation.phase}{', released' if generation.is_released else ''}"
 
 
-def _removal(each: Removal) -> str:
-    if each.problem:
-        return f"{each.generation} cannot be read: {each.problem}"
-    return f"{format_time(each.at_ms)} {each.generation} ({format_size(each.bytes)}): {each.why}; by {each.who}"
+def _removal(entry: GenerationRemoval) -> str:
+    if entry.problem:
+        return f"{entry.generation} cannot be read: {entry.problem}"
+    return f"{format_time(entry.at_ms)} {entry.generation} ({format_size(entry.bytes)}): {entry.why}; by {entry.who}"
 
 
-def _times(each: GenerationReport) -> tuple[str, str]:
-    return format_time(each.began_ms), format_time(each.complete_ms) if each.complete_ms else "not yet"
+def _times(generation: GenerationReport) -> tuple[str, str]:
+    return format_time(generation.began_ms), format_time(
+        generation.complete_ms
+    ) if generation.complete_ms else "not yet"

@@ -19,10 +19,10 @@ _NAMED_MAX = 12
 
 def render_gone(console: Console, gone: Sequence[GoneSince]) -> None:
     """The groups that are gone, and how to have them all the same."""
-    for each in gone[:_NAMED_MAX]:
-        console.print(f"  {each}")
+    for group in gone[:_NAMED_MAX]:
+        console.print(f"  {group}")
     if len(gone) > _NAMED_MAX:
         console.print(f"  and {len(gone) - _NAMED_MAX:,} more that are gone (-o json has all)")
     if gone:
-        wanted = join_patterns(["*", *dict.fromkeys(each.group for each in gone[:_NAMED_MAX])])
-        console.print(f"  to take them as they were, name them in full: --groups {shlex.quote(wanted)}")
+        patterns = join_patterns(["*", *dict.fromkeys(group.group for group in gone[:_NAMED_MAX])])
+        console.print(f"  to take them as they were, name them in full: --groups {shlex.quote(patterns)}")

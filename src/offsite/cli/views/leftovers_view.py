@@ -41,7 +41,7 @@ class LeftoversReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftoversDone:
+class LeftoversResult:
     """What was deleted. `locked` are keys that the store protects; `unfinished` uploads were swept; `kept` as in the
     plan."""
 
@@ -54,16 +54,16 @@ class LeftoversDone:
     kept: int
 
 
-def reported(planned: LeftoversPlan, copies: Sequence[tuple[Staging, int]]) -> LeftoversReport:
+def make_leftovers_report(planned: LeftoversPlan, copies: Sequence[tuple[Staging, int]]) -> LeftoversReport:
     """The report of a plan, and of copies of archives with their sizes in bytes."""
-    objects, kept = (
+    objects, kept_objects = (
         tuple(
             LeftoverObject(
-                key=each.info.key, kind=each.kind, bytes=each.info.size_bytes, written_ms=each.info.modified_ms
+                key=orphan.info.key, kind=orphan.kind, bytes=orphan.info.size_bytes, written_ms=orphan.info.modified_ms
             )
-            for each in orphans
+            for orphan in orphans
         )
-        for orphans in (planned.objects, planned.kept)
+        for orphans in (planned.objects, planned.undecided)
     )
     return LeftoversReport(
         backup=planned.head.backup,
@@ -71,7 +71,7 @@ def reported(planned: LeftoversPlan, copies: Sequence[tuple[Staging, int]]) -> L
         bytes=planned.bytes,
         copies=tuple(staging.backup for staging, _ in copies),
         copies_bytes=sum(size_bytes for _, size_bytes in copies),
-        kept=kept,
+        kept=kept_objects,
     )
 
 
@@ -82,8 +82,8 @@ def render_leftovers(console: Console, report: LeftoversReport) -> None:
     else:
         size = format_size(report.bytes)
         console.print(f"backup {report.backup}: {len(report.objects)} objects ({size}) that killed runs left may go")
-    for each in report.objects[:_LISTED_MAX]:
-        console.print(f"  {each.kind}: {each.key}")
+    for leftover in report.objects[:_LISTED_MAX]:
+        console.print(f"  {leftover.kind}: {leftover.key}")
     if len(report.objects) > _LISTED_MAX:
         console.print(f"  and {len(report.objects) - _LISTED_MAX} more; -o json lists them")
     for name in report.copies:
@@ -92,15 +92,15 @@ def render_leftovers(console: Console, report: LeftoversReport) -> None:
         console.print(f"  {len(report.kept)} objects stay: no run has completed since, a day ago or longer")
 
 
-def render_leftovers_done(console: Console, done: LeftoversDone) -> None:
+def render_leftovers_done(console: Console, result: LeftoversResult) -> None:
     """What went."""
-    if not (done.objects or done.copies or done.locked or done.unfinished):
+    if not (result.objects or result.copies or result.locked or result.unfinished):
         console.print("no leftover may go")
         return
-    console.print(f"deleted {done.objects} objects ({format_size(done.bytes)}) that killed runs left")
-    for name in done.copies:
+    console.print(f"deleted {result.objects} objects ({format_size(result.bytes)}) that killed runs left")
+    for name in result.copies:
         console.print(f"  and the copy of an archive: {name}")
-    if done.unfinished:
-        console.print(f"  and {done.unfinished} unfinished uploads")
-    for key in done.locked:
+    if result.unfinished:
+        console.print(f"  and {result.unfinished} unfinished uploads")
+    for key in result.locked:
         console.print(f"  the store does not let go: {key}")

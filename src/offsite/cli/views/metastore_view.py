@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from offsite.services.metastore.restore_plan import MetastoreRestorePlan
     from offsite.services.metastore.status import MetastoreStatusReport
     from offsite.services.metastore.verify import MetastoreVerifyReport
-    from offsite.services.metastore.view import BackupView
+    from offsite.services.metastore.view import MetastoreView
 
 _SHOWN = 20
 """Lines about single commands that are shown; all are in the JSON output."""
 
 
-def render_backup(console: Console, view: BackupView) -> None:
+def render_backup(console: Console, view: MetastoreView) -> None:
     for repair in view.repairs:
         console.print(f"repaired: {repair}")
     if view.diverged:
@@ -46,27 +46,31 @@ def render_status(console: Console, report: MetastoreStatusReport) -> None:
     from rich.table import Table
 
     table = Table("service or topic", "verdict", "commands", "size", "newest command", "last written", "older files")
-    for each in report.backups:
+    for backup in report.backups:
         table.add_row(
-            each.service or each.topic,
-            "safe" if each.safe else "NOT SAFE",
-            f"{each.commands:,}",
-            format_size(each.size_bytes),
-            format_time(each.last_command_ms) if each.last_command_ms >= 0 else "-",
-            format_time(each.written_ms) if each.written_ms >= 0 else "-",
-            str(each.older),
+            backup.service or backup.topic,
+            "safe" if backup.safe else "NOT SAFE",
+            f"{backup.commands:,}",
+            format_size(backup.size_bytes),
+            format_time(backup.last_command_ms) if backup.last_command_ms >= 0 else "-",
+            format_time(backup.written_ms) if backup.written_ms >= 0 else "-",
+            str(backup.older),
         )
     console.print(table)
-    for each in report.backups:
-        _lines(console, f"{each.file.name}: ", each.problems)
-        _lines(console, "warning: ", each.warnings)
-        if each.unchecked:
-            console.print(f"{each.file.name}: {each.unchecked:,} commands are in no sidecar: their bytes are unchecked")
+    for backup in report.backups:
+        _lines(console, f"{backup.file.name}: ", backup.problems)
+        _lines(console, "warning: ", backup.warnings)
+        if backup.unchecked:
+            console.print(
+                f"{backup.file.name}: {backup.unchecked:,} commands are in no sidecar: their bytes are unchecked"
+            )
 
 
 def render_verification(console: Console, report: MetastoreVerifyReport) -> None:
     _lines(
-        console, "DAMAGED: ", [f"line {each.line}: {each.what}" if each.line else each.what for each in report.problems]
+        console,
+        "DAMAGED: ",
+        [f"line {problem.line}: {problem.what}" if problem.line else problem.what for problem in report.problems],
     )
     if report.difference:
         console.print(f"DIFFERENT: {report.difference}")
@@ -83,7 +87,7 @@ def render_verification(console: Console, report: MetastoreVerifyReport) -> None
 
 
 def render_restore_plan(console: Console, plan: MetastoreRestorePlan) -> None:
-    there = len(plan.existing.records) if plan.existing else 0
+    existing_commands = len(plan.existing.records) if plan.existing else 0
     console.print(f"{plan.topic}: {plan.commands:,} commands from {plan.file}")
     if plan.is_there_already:
         lacking = ", ".join(f"{name}={value}" for name, value in sorted(plan.lacking.items()))
@@ -92,7 +96,9 @@ def render_restore_plan(console: Console, plan: MetastoreRestorePlan) -> None:
         )
         return
     if plan.existing is not None:
-        console.print(f"  what it holds now ({there:,} commands) is copied beside the file, then the topic is deleted")
+        console.print(
+            f"  what it holds now ({existing_commands:,} commands) is copied beside the file, then the topic is deleted"
+        )
     settings = ", ".join(f"{name}={value}" for name, value in sorted(plan.configs.items()))
     console.print(f"  it is made with one partition and {settings}")
     placed = plan.placement

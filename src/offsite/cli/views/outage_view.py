@@ -42,7 +42,7 @@ class OutageLines:
         """Take a wait that has lasted for a while: no error yet, and the first that is seen of most outages."""
         with self._lock:
             if self._is_due(since_s=self._clock.monotonic_s() - waiting.waited_s):
-                note(f"waiting, for {self._lasted()} now: {waiting.what}")
+                note(f"waiting, for {self._lasted()} now: {waiting.subject}")
 
     def worked(self) -> None:
         """Take the end of a round that went well, or of an outage."""

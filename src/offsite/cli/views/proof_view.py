@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.compare.result import Finding, Uncompared
+    from offsite.services.compare.result import ProofFinding, UncomparedPartition
     from offsite.services.hole_report import HoleReport
 
 _SHOWN = 24
@@ -24,10 +24,10 @@ def render_lacking(console: Console, holes: Sequence[HoleReport]) -> None:
         console.print(f"    and {len(holes) - _SHOWN:,} more (all of them with -o json)")
 
 
-def render_open(console: Console, findings: Sequence[Finding], uncompared: Sequence[Uncompared]) -> None:
+def render_open(console: Console, findings: Sequence[ProofFinding], uncompared: Sequence[UncomparedPartition]) -> None:
     """All that is different, and all that could not be compared."""
     for finding in findings:
         console.print(f"  DIFFERENT: {finding.where}: {finding.what}")
-    for each in uncompared:
-        hint = f" ({each.hint})" if each.hint else ""
-        console.print(f"  NOT COMPARED: {each.topic}/{each.partition}: {each.message}{hint}")
+    for partition in uncompared:
+        hint = f" ({partition.hint})" if partition.hint else ""
+        console.print(f"  NOT COMPARED: {partition.topic}/{partition.partition}: {partition.message}{hint}")

@@ -19,7 +19,7 @@ from offsite.model.time import format_duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.copy.incarnations import KnownIncarnation
+    from offsite.copy.incarnations import IncarnationSummary
     from offsite.services.groups.outlook import ForeseenGroup, GroupOutlook
     from offsite.services.point_report import CutReport
     from offsite.services.restore.plan_report import (
@@ -46,7 +46,7 @@ def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
         console.print(f"  cut: {len(cuts) - _CUTS_MAX:,} more partitions (all of them with -o json)")
 
 
-def _render_incarnations(console: Console, incarnations: Sequence[KnownIncarnation]) -> None:
+def _render_incarnations(console: Console, incarnations: Sequence[IncarnationSummary]) -> None:
     """A line for each topic that was made anew."""
     from offsite.copy.incarnations import incarnation_notes
 
@@ -71,19 +71,19 @@ def _render_offsets(console: Console, report: RestorePlanReport) -> None:
     """A line for each partition that keeps its offsets: what has to be filled in and replayed."""
     for topic in report.topics:
         partitions = topic.offsets.partitions if topic.offsets.mode == OffsetsMode.PRESERVE else ()
-        for each in partitions[:_PARTITIONS_MAX]:
-            console.print(f"  {topic.target}/{each.partition}: {_describe(each)}")
+        for partition in partitions[:_PARTITIONS_MAX]:
+            console.print(f"  {topic.target}/{partition.partition}: {_describe(partition)}")
         if len(partitions) > _PARTITIONS_MAX:
             console.print(f"  {topic.target}: {len(partitions) - _PARTITIONS_MAX} partitions more, see -o json")
 
 
-def _describe(each: PartitionOffsetsReport) -> str:
+def _describe(partition: PartitionOffsetsReport) -> str:
     parts = {
-        f"{each.head_offsets:,} offsets used up before the log's start": each.head_offsets,
-        f"{each.outcomes:,} outcomes of transactions replayed": each.outcomes,
-        f"{each.gap_offsets:,} offsets in gaps filled with {each.filler}": each.gap_offsets,
+        f"{partition.head_offsets:,} offsets used up before the log's start": partition.head_offsets,
+        f"{partition.outcomes:,} outcomes of transactions replayed": partition.outcomes,
+        f"{partition.gap_offsets:,} offsets in gaps filled with {partition.filler}": partition.gap_offsets,
     }
-    took = f", about {format_duration(each.extra_s)}" if each.extra_s >= 1 else ""
+    took = f", about {format_duration(partition.extra_s)}" if partition.extra_s >= 1 else ""
     return ", ".join(text for text, count in parts.items() if count) + took
 
 
@@ -150,15 +150,17 @@ def render_outlook(console: Console, outlook: GroupOutlook, *, backup: str) -> N
     all_told = f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "none has read what comes back"
     console.print(f"  consumer groups: {all_told}")
     worst_first = list(reversed(_VERDICTS))
-    others = sorted(
+    affected = sorted(
         (group for group in outlook.groups if group.verdict != "goes on"),
         key=lambda group: worst_first.index(group.verdict),
     )
-    for group in others[:_GROUPS_MAX]:
+    for group in affected[:_GROUPS_MAX]:
         _render_group(console, group)
-    if len(others) > _GROUPS_MAX:
-        console.print(f"    and {len(others) - _GROUPS_MAX:,} more that do not go on where they were (-o json has all)")
-    refused = [group.group for group in others if group.refused]
+    if len(affected) > _GROUPS_MAX:
+        console.print(
+            f"    and {len(affected) - _GROUPS_MAX:,} more that do not go on where they were (-o json has all)"
+        )
+    refused = [group.group for group in affected if group.refused]
     if refused:
         names = ",".join(refused[:_GROUPS_MAX])
         console.print(
@@ -200,11 +202,11 @@ def _render_group(console: Console, group: ForeseenGroup) -> None:
         )
 
 
-def _render_newer(console: Console, told: RestorePlanReport | RestoreResult) -> None:
-    if told.newer_commit is None:
+def _render_newer(console: Console, report: RestorePlanReport | RestoreResult) -> None:
+    if report.newer_commit is None:
         return
     console.print(
-        f"  the backup has commit {told.newer_commit} by now: commit {told.commit} was the one when this began"
+        f"  the backup has commit {report.newer_commit} by now: commit {report.commit} was the one when this began"
     )
     console.print("  to restore that one instead: delete the target topics, and run the same command again")
 
@@ -252,9 +254,11 @@ def render_what_came_back(console: Console, result: RestoreResult) -> None:
     for name, topic in result.topics.items():
         invisible = "stay aborted" if topic.same_offsets else "left out"
         aborted = f", {topic.invisible_records:,} {kind} records {invisible}" if topic.invisible_records else ""
-        kept = " at their offsets" if topic.same_offsets else ""
+        offsets_text = " at their offsets" if topic.same_offsets else ""
         renamed = f" (from {topic.source})" if topic.source != name else ""
-        console.print(f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{kept}{aborted}")
+        console.print(
+            f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{offsets_text}{aborted}"
+        )
     for skipped, reason in result.skipped:
         console.print(f"  skipped: {skipped}: {reason}")
     _render_incarnations(console, result.incarnations)

@@ -33,8 +33,8 @@ def render_plan(console: Console, report: RetentionReport) -> None:
     _render_next(console, report)
     for why in filter(None, (report.below_floor, report.clock_step)):
         console.print(f"  REFUSED without --force: {why}")
-    for each in report.notes:
-        console.print(f"  note: {each}")
+    for note in report.notes:
+        console.print(f"  note: {note}")
 
 
 def render_done(console: Console, report: RetentionReport) -> None:
@@ -47,17 +47,17 @@ def render_done(console: Console, report: RetentionReport) -> None:
             f"({format_size(report.removed_bytes)}); the next collection after the grace time deletes their objects"
         )
     _render_next(console, report)
-    for each in report.notes:
-        console.print(f"  note: {each}")
+    for note in report.notes:
+        console.print(f"  note: {note}")
 
 
 def render_pins(console: Console, pins: Sequence[PinnedPoint]) -> None:
     if not pins:
         console.print("no restore point is pinned")
-    for each in pins:
-        until = f"until {format_time(each.until_ms)}" if each.until_ms else "for ever"
-        over = "" if each.holds else " (over: the next retention takes it off)"
-        console.print(f"commit {each.commit} of {format_time(each.committed_at_ms)}, {until}{over}: {each.reason}")
+    for pin in pins:
+        until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
+        over = "" if pin.holds else " (over: the next retention takes it off)"
+        console.print(f"commit {pin.commit} of {format_time(pin.committed_at_ms)}, {until}{over}: {pin.reason}")
 
 
 def audit_line(line: AuditReport) -> str:
@@ -72,9 +72,11 @@ def _render_kept(console: Console, report: RetentionReport) -> None:
     from rich.table import Table
 
     table = Table("restore points", "commits", "kept by")
-    for each in report.kept[-_LISTED_MAX:]:
+    for kept_points in report.kept[-_LISTED_MAX:]:
         table.add_row(
-            f"{each.points:,}", f"{each.first} to {each.last}" if each.points > 1 else str(each.first), each.rule
+            f"{kept_points.points:,}",
+            f"{kept_points.first} to {kept_points.last}" if kept_points.points > 1 else str(kept_points.first),
+            kept_points.rule,
         )
     console.print(table)
     hidden = len(report.kept) - _LISTED_MAX
@@ -95,9 +97,9 @@ def _points(number: int) -> str:
 
 
 def _spans(spans: Sequence[CommitSpan]) -> str:
-    told = ", ".join(map(_span, spans[:_LISTED_MAX]))
-    return told if len(spans) <= _LISTED_MAX else f"{told} and {len(spans) - _LISTED_MAX} more runs"
+    listed = ", ".join(map(_span, spans[:_LISTED_MAX]))
+    return listed if len(spans) <= _LISTED_MAX else f"{listed} and {len(spans) - _LISTED_MAX} more runs"
 
 
-def _span(each: CommitSpan | KeptPoints) -> str:
-    return f"{each.first} to {each.last}" if each.first < each.last else str(each.first)
+def _span(span: CommitSpan | KeptPoints) -> str:
+    return f"{span.first} to {span.last}" if span.first < span.last else str(span.first)

@@ -72,21 +72,21 @@ def _diff(diff: SettingDiff, *, created: bool) -> str:
     return f"keeps {diff.setting}={'default' if diff.now is None else diff.now} (in the backup {backup})"
 
 
-def _render_change(console: Console, what: str, part: str, plan: MetadataPlan, changes: Sequence[object]) -> None:
+def _render_change(console: Console, title: str, part: str, plan: MetadataPlan, changes: Sequence[object]) -> None:
     if changes:
         unasked = "" if part in plan.apply else f", not asked for (--metadata {part})"
-        console.print(f"  {what}: {len(changes)}{unasked}")
+        console.print(f"  {title}: {len(changes)}{unasked}")
     for change in changes:
         console.print(f"    + {change}")
 
 
-def _render(console: Console, what: str, lines: Iterable[object] | None) -> None:
+def _render(console: Console, title: str, lines: Iterable[object] | None) -> None:
     if lines is None:
-        console.print(f"{what}: could not be read when the backup was made")
+        console.print(f"{title}: could not be read when the backup was made")
         return
-    found = [str(line) for line in lines]
-    console.print(f"{what}: {len(found) or 'none'}")
-    for line in found:
+    texts = [str(line) for line in lines]
+    console.print(f"{title}: {len(texts) or 'none'}")
+    for line in texts:
         console.print(f"  {line}")
 
 

@@ -38,8 +38,8 @@ def render_status(console: Console, report: Status) -> None:
             console.print(_kept(backup.retention))
         for problem in backup.problems:
             console.print(f"      {problem}")
-        for each in backup.notes:
-            console.print(f"      note: {each}")
+        for backup_note in backup.notes:
+            console.print(f"      note: {backup_note}")
     around = (f"note: {note}" for note in report.notes)
     for line in (*around, *(f"removed on purpose: {_removed(removed)}" for removed in report.removed)):
         console.print(f"  {line}")
@@ -65,8 +65,8 @@ def _verified(checks: LastChecks) -> str:
 
 
 def _check(record: VerifyRecord) -> str:
-    found = "ok" if record.ok else f"{record.damaged} DAMAGED"
-    return f"{record.depth} {format_time(record.verified_at_ms)} {found}"
+    outcome = "ok" if record.ok else f"{record.damaged} DAMAGED"
+    return f"{record.depth} {format_time(record.verified_at_ms)} {outcome}"
 
 
 def _claimed(checks: LastChecks) -> Iterator[str]:
@@ -74,8 +74,8 @@ def _claimed(checks: LastChecks) -> Iterator[str]:
     for record in checks.claimed:
         yield f"      claimed by {record.by or 'nobody'}, not made here: verify {_check(record)}"
     if (drill := checks.claimed_drill) is not None:
-        said = f"drill {format_time(drill.ended_ms)} {_VERDICTS[drill.proven]}"
-        yield f"      claimed by {drill.by or 'nobody'}, not made here: {said}"
+        drill_text = f"drill {format_time(drill.ended_ms)} {_VERDICTS[drill.proven]}"
+        yield f"      claimed by {drill.by or 'nobody'}, not made here: {drill_text}"
 
 
 def _drilled(checks: LastChecks) -> str:
@@ -86,12 +86,12 @@ def _drilled(checks: LastChecks) -> str:
     return f"      last drill: {format_time(checks.drill.ended_ms)} {verdict}{'' if checks.drill.proven else before}"
 
 
-def _kept(found: RetentionOutlook) -> str:
-    kept = f"      kept: {found.restore_points:,} restore points, {found.pinned} pinned"
-    if not found.applied_ms:
-        return f"{kept}; retention never let any go"
-    gone = f"commit {found.applied_commit} of {format_time(found.applied_ms)} let go what was {found.rule}"
-    waiting = f", {format_size(found.waiting_bytes)} wait for their collection" if found.waiting_bytes else ""
-    after = f", not before {format_time(found.next_ms)}" if found.next_ms else ""
-    following = f"; next: commit {found.next_commit}{after}" if found.next_commit else ""
-    return f"{kept}; {gone}{waiting}{following}"
+def _kept(outlook: RetentionOutlook) -> str:
+    summary = f"      kept: {outlook.restore_points:,} restore points, {outlook.pinned} pinned"
+    if not outlook.applied_ms:
+        return f"{summary}; retention never let any go"
+    gone = f"commit {outlook.applied_commit} of {format_time(outlook.applied_ms)} let go what was {outlook.rule}"
+    waiting = f", {format_size(outlook.waiting_bytes)} wait for their collection" if outlook.waiting_bytes else ""
+    after = f", not before {format_time(outlook.next_ms)}" if outlook.next_ms else ""
+    following = f"; next: commit {outlook.next_commit}{after}" if outlook.next_commit else ""
+    return f"{summary}; {gone}{waiting}{following}"

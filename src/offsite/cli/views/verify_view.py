@@ -8,7 +8,7 @@ from offsite.cli.views.proof_view import render_lacking, render_open
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_duration, format_time
-from offsite.repository.repository import strangers_told
+from offsite.repository.repository import describe_strangers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def render_verification(console: Console, result: VerifyResult, *, listed: bool)
     _render_coverage(console, result)
     _render_unvouched(console, result)
     if result.strangers:
-        console.print(f"  {strangers_told(result.strangers)}")
+        console.print(f"  {describe_strangers(result.strangers)}")
     for snapshot in result.damaged_snapshots:
         console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}")
     if result.leftovers is not None:
@@ -56,8 +56,8 @@ def _render_history(console: Console, result: VerifyResult) -> None:
     for commit in result.damaged_commits:
         lost = f"restore points {commit.first_commit} to {commit.last_commit} cannot be used"
         console.print(f"  DAMAGED commit: {commit.problem}", f"    {lost}", sep="\n")
-    for each in result.damaged_objects:
-        console.print(f"  DAMAGED object: {each.problem}", f"    {each.key}", sep="\n")
+    for damaged_object in result.damaged_objects:
+        console.print(f"  DAMAGED object: {damaged_object.problem}", f"    {damaged_object.key}", sep="\n")
 
 
 def _render_unvouched(console: Console, result: VerifyResult) -> None:
@@ -78,7 +78,9 @@ def _headline(result: VerifyResult) -> str:
 def _damages(result: VerifyResult) -> Iterator[str]:
     if result.damaged:
         yield f"{len(result.damaged)} of {result.segments} segments are DAMAGED"
-    if lost := sum(each.last_commit - each.first_commit + 1 for each in result.damaged_commits):
+    if lost := sum(
+        damaged_commit.last_commit - damaged_commit.first_commit + 1 for damaged_commit in result.damaged_commits
+    ):
         yield f"{lost} restore point{' is' if lost == 1 else 's are'} LOST"
     if result.missing_head:
         yield "commits that were seen before are GONE"
@@ -91,9 +93,9 @@ def _damages(result: VerifyResult) -> Iterator[str]:
 
 
 def _render_coverage(console: Console, result: VerifyResult) -> None:
-    for left in result.unaccounted:
+    for gap in result.unaccounted:
         console.print(
-            f"  {left.topic}/{left.partition} [{left.start}, {left.end}): NOT ACCOUNTED FOR by commit {left.commit}: "
+            f"  {gap.topic}/{gap.partition} [{gap.start}, {gap.end}): NOT ACCOUNTED FOR by commit {gap.commit}: "
             "no segment, no hole and no proof that there was nothing"
         )
     if result.unproven:
@@ -107,17 +109,17 @@ def _render_comparison(console: Console, against: CompareResult) -> None:
     by = f"restore {against.restore}" if against.restore else f"commit {against.commit}"
     console.print(f"cluster {against.cluster_id} against {by}: {_verdict(against)} ({_amount(against)})")
     render_open(console, against.findings, against.uncompared)
-    for each in (*against.left_out, *against.branches):
-        console.print(f"  {each}")
+    for remark in (*against.left_out, *against.branches):
+        console.print(f"  {remark}")
     for name in against.by_name:
         console.print(f"  {name}: the same topic by its name alone, these brokers have no topic ids")
     for name, topic in against.topics.items():
-        if not any(each.verified is not None or each.problem for each in topic.partitions):
+        if not any(partition.verified is not None or partition.problem for partition in topic.partitions):
             console.print(f"  {name}: nothing to compare")
         figures = _figures(topic)
         if any(figures.values()):
-            told = ", ".join(f"{count:,} {what}" for what, count in figures.items() if count)
-            console.print(f"  {name}: {told} (not compared)")
+            amounts = ", ".join(f"{count:,} {figure}" for figure, count in figures.items() if count)
+            console.print(f"  {name}: {amounts} (not compared)")
     if against.lacking:
         console.print("  the backup itself lacks:")
         render_lacking(console, against.lacking)
@@ -144,56 +146,56 @@ def _amount(against: CompareResult) -> str:
 
 def _figures(topic: ProvenTopic) -> dict[str, int]:
     return {
-        "written since": sum(each.later_offsets for each in topic.partitions),
-        "deleted since": sum(each.expired_offsets for each in topic.partitions),
-        "compacted since": sum(each.compacted_records for each in topic.partitions),
-        "in holes of the backup": sum(each.hole_offsets for each in topic.partitions),
+        "written since": sum(partition.later_offsets for partition in topic.partitions),
+        "deleted since": sum(partition.expired_offsets for partition in topic.partitions),
+        "compacted since": sum(partition.compacted_records for partition in topic.partitions),
+        "in holes of the backup": sum(partition.hole_offsets for partition in topic.partitions),
     }
 
 
-def render_leftovers_count(console: Console, left: Leftovers) -> None:
+def render_leftovers_count(console: Console, leftovers: Leftovers) -> None:
     """One line on what is left over, if anything is."""
     parts = []
-    if left.objects:
-        objects = _plural(left.objects, "object")
-        parts.append(f"{left.objects} {objects} that no restore needs ({format_size(left.bytes)})")
-    if left.restores:
-        parts.append(f"{len(left.restores)} unfinished {_plural(len(left.restores), 'restore')}")
-    if left.folders:
-        size = format_size(sum(each.bytes for each in left.folders))
-        parts.append(f"{len(left.folders)} {_plural(len(left.folders), 'copy', 'copies')} beside it ({size})")
-    if left.problem:
+    if leftovers.objects:
+        objects = _plural(leftovers.objects, "object")
+        parts.append(f"{leftovers.objects} {objects} that no restore needs ({format_size(leftovers.bytes)})")
+    if leftovers.restores:
+        parts.append(f"{len(leftovers.restores)} unfinished {_plural(len(leftovers.restores), 'restore')}")
+    if leftovers.folders:
+        size = format_size(sum(folder.bytes for folder in leftovers.folders))
+        parts.append(f"{len(leftovers.folders)} {_plural(len(leftovers.folders), 'copy', 'copies')} beside it ({size})")
+    if leftovers.problem:
         parts.append("restores whose records are damaged")
     if parts:
         console.print(f"  left over: {', '.join(parts)}; --leftovers lists them")
 
 
-def render_leftovers(console: Console, left: Leftovers) -> None:
+def render_leftovers(console: Console, leftovers: Leftovers) -> None:
     """All that is left over in the backup and around it, with what to do."""
-    quiet = format_duration(left.quiet_for_s)
+    quiet = format_duration(leftovers.quiet_for_s)
     console.print(f"left over, untouched for {quiet} at least by the store's clock; nothing is deleted")
-    for each in left.listed:
-        written = format_time(each.written_ms)
-        console.print(f"  {each.kind}: {each.key} ({format_size(each.bytes)}, written {written})")
-    if any(each.kind in {"segment", "index"} for each in left.listed):
+    for leftover in leftovers.listed:
+        written = format_time(leftover.written_ms)
+        console.print(f"  {leftover.kind}: {leftover.key} ({format_size(leftover.bytes)}, written {written})")
+    if any(leftover.kind in {"segment", "index"} for leftover in leftovers.listed):
         console.print(
             "  what a roll-up replaced is among the segments: offsite collect plan tells, collect run deletes it"
         )
-    for restore in left.restores:
+    for restore in leftovers.restores:
         console.print(
             f"  unfinished restore {restore.restore} to cluster {restore.cluster_id}, begun "
             f"{format_time(restore.began_ms)}, quiet since {format_time(restore.quiet_since_ms)}: {restore.next_step}"
         )
-    for folder in left.folders:
+    for folder in leftovers.folders:
         console.print(
             f"  {folder.place}: {folder.objects} {_plural(folder.objects, 'object')}, {format_size(folder.bytes)}, "
             f"quiet since {format_time(folder.quiet_since_ms)}: {folder.next_step}"
         )
-    if left.problem:
-        console.print(f"  unfinished restores cannot be told: {left.problem}")
-    if not (left.listed or left.restores or left.folders):
+    if leftovers.problem:
+        console.print(f"  unfinished restores cannot be told: {leftovers.problem}")
+    if not (leftovers.listed or leftovers.restores or leftovers.folders):
         console.print("  nothing")
 
 
-def _plural(count: int, one: str, many: str = "") -> str:
-    return one if count == 1 else many or f"{one}s"
+def _plural(count: int, singular: str, plural: str = "") -> str:
+    return singular if count == 1 else plural or f"{singular}s"

@@ -40,7 +40,7 @@ def _inside(point: PointInTime, partition: PartitionId, head: BackupState) -> It
     # a removed tombstone may have been the latest record: no remaining record tells its time
     is_before = point.until_ms is not None and point.until_ms < head.compacted_until.get(partition, -1)
     # all segments of the commit: a later segment is not in the point, and may have replaced earlier records
-    segments = [each for each in point.commit.segments.get(partition, ()) if each.start < end]
+    segments = [segment for segment in point.commit.segments.get(partition, ()) if segment.start < end]
     for low, high in head.compacted[partition]:
         by_offset = end < whole and low < end < high
         by_date = any(s.start < high and low < s.end and is_open(s, point.until_ms) for s in segments)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from offsite.copy.compaction.regions import Part, Routes, Stretch
+from offsite.copy.compaction.regions import CompactionPart, Routes, Stretch
 from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView
 from offsite.log.range import Span
@@ -29,7 +29,7 @@ from offsite.model.errors import OffsiteError
 from offsite.model.size import MIB
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
-from offsite.spark.meter import counted
+from offsite.spark.meter import count_items
 from offsite.stores.store import Store
 
 PARCEL_KEYS = 100_000
@@ -43,7 +43,7 @@ _NO_KEY = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LatestKeys:
     """Keys of a stretch and the last offset of every key, doubled. Without keys: offsets of records that stay because
     they have no key."""
 
@@ -53,39 +53,41 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoilt:
+class UnreadableRegion:
     """Why the parts of a region cannot be compacted: one part could not be read."""
 
-    fellows: Span
+    parts: Span
     error: OffsiteError
 
 
-def buckets_for(parts: Sequence[Part], *, slots: int) -> int:
+def count_buckets(parts: Sequence[CompactionPart], *, slots: int) -> int:
     """The number of buckets of a job: enough for any number of keys."""
     records = sum(segment.records for part in parts for segment in part.segments)
     raw_bytes = sum(part.raw_bytes for part in parts)
     return max(slots, -(-records // BUCKET_RECORDS), -(-raw_bytes // BUCKET_BYTES))
 
 
-def spoil(part: Part, error: OffsiteError) -> Iterator[tuple[int, Found | Spoilt]]:
+def report_unreadable(part: CompactionPart, error: OffsiteError) -> Iterator[tuple[int, LatestKeys | UnreadableRegion]]:
     """The message for a part that could not be read."""
-    yield 0, Spoilt(part.fellows, error)
+    yield 0, UnreadableRegion(part.region_parts, error)
 
 
-def find_latest(part: Part, *, store: Store, buckets: int) -> Iterator[tuple[int, Found | Spoilt]]:
+def find_latest(
+    part: CompactionPart, *, store: Store, buckets: int
+) -> Iterator[tuple[int, LatestKeys | UnreadableRegion]]:
     """The last record of every key of the part, by bucket; a key may occur several times. Raises the errors of
     reading."""
-    gathering = Gathering(buckets)
+    gathering = LatestCollector(buckets)
     for stretch, records, tombstones_below in _visible(part, store):
         yield from gathering.take(stretch.number, records, tombstones_below)
     yield from gathering.flush()
 
 
-def _visible(part: Part, store: Store) -> Iterator[tuple[Stretch, KeyedRecords, int]]:
+def _visible(part: CompactionPart, store: Store) -> Iterator[tuple[Stretch, KeyedRecords, int]]:
     views = stretch_views(part, store)
     limits = [_tombstones_below(part, stretch, store) for stretch in part.stretches]
     for segment in part.segments:
-        for chunk in counted(SegmentReader(store=store, segment=segment).chunks()):
+        for chunk in count_items(SegmentReader(store=store, segment=segment).chunks()):
             for header in chunk.batches:
                 if header.is_control or not header.record_count:
                     continue
@@ -98,7 +100,7 @@ def _visible(part: Part, store: Store) -> Iterator[tuple[Stretch, KeyedRecords, 
                         yield stretch, records, limits[number]
 
 
-def stretch_views(part: Part, store: Store) -> list[CommittedView]:
+def stretch_views(part: CompactionPart, store: Store) -> list[CommittedView]:
     """The committed views of the part as of the end of every stretch."""
     segments = (*part.segments, *part.later)
     return [
@@ -107,7 +109,7 @@ def stretch_views(part: Part, store: Store) -> list[CommittedView]:
     ]
 
 
-def stretches_of(part: Part, header: BatchHeader) -> range:
+def stretches_of(part: CompactionPart, header: BatchHeader) -> range:
     """The indexes in `part.stretches` of the stretches that the batch lies in: nearly always one."""
     ends = [stretch.end for stretch in part.stretches] if len(part.stretches) > 1 else []
     if not ends:
@@ -120,7 +122,7 @@ def holds_all(stretch: Stretch, header: BatchHeader) -> bool:
     return stretch.start <= header.base_offset and header.last_offset < stretch.end
 
 
-def _tombstones_below(part: Part, stretch: Stretch, store: Store) -> int:
+def _tombstones_below(part: CompactionPart, stretch: Stretch, store: Store) -> int:
     if not stretch.tombstones_below:
         return 0
     return min(stretch.tombstones_below, first_undecided(part.first, store, end=stretch.end_offset))
@@ -139,12 +141,12 @@ def first_undecided(segments: Iterable[Segment], store: Store, *, end: int) -> i
                 opened.setdefault(marker.producer_id, marker.first_offset)
         if index.open is None:  # an earlier version did not record open transactions
             return min(segment.start, *opened.values(), end)
-        for each in index.open:
-            opened.setdefault(each.producer_id, each.first_offset)
+        for transaction in index.open:
+            opened.setdefault(transaction.producer_id, transaction.first_offset)
     return min(opened.values(), default=end)
 
 
-class Gathering:
+class LatestCollector:
     """Collects the last offset of every key, stretch after stretch, until sent."""
 
     def __init__(self, buckets: int) -> None:
@@ -155,7 +157,7 @@ class Gathering:
         self._without_key = array("q")
         self._new_bytes = 0
 
-    def take(self, stretch: int, records: KeyedRecords, tombstones_below: int) -> Iterator[tuple[int, Found]]:
+    def take(self, stretch: int, records: KeyedRecords, tombstones_below: int) -> Iterator[tuple[int, LatestKeys]]:
         if stretch != self._stretch:
             yield from self.flush()
             self._stretch = stretch
@@ -163,12 +165,12 @@ class Gathering:
         doubled: Sequence[int] = (
             range(2 * offsets.start, 2 * offsets.stop, 2)
             if isinstance(offsets, range)
-            else [2 * each for each in offsets]
+            else [2 * offset for offset in offsets]
         )
         if tombstones_below and len(offsets) and offsets[0] < tombstones_below:
             doubled = [
-                each + (value is None and each < 2 * tombstones_below)
-                for each, value in zip(doubled, records.values, strict=True)
+                doubled_offset + (value is None and doubled_offset < 2 * tombstones_below)
+                for doubled_offset, value in zip(doubled, records.values, strict=True)
             ]
         latest.update(zip(records.keys, doubled, strict=True))
         if latest.pop(None, None) is not None:
@@ -176,7 +178,7 @@ class Gathering:
         if len(latest) >= self._most or len(self._without_key) >= self._most or self._is_large(records):
             yield from self.flush()
 
-    def flush(self) -> Iterator[tuple[int, Found]]:
+    def flush(self) -> Iterator[tuple[int, LatestKeys]]:
         """All parcels. Empties the collector."""
         keys: list[list[bytes]] = [[] for _ in range(self._buckets)]
         offsets = [array("q") for _ in range(self._buckets)]
@@ -185,11 +187,11 @@ class Gathering:
             bucket = crc32(key) % buckets  # type: ignore[arg-type]  # None was taken out
             keys[bucket].append(key)  # type: ignore[arg-type]
             offsets[bucket].append(offset)
-        for bucket, some in enumerate(keys):
-            if some:
-                yield bucket, Found(self._stretch, some, offsets[bucket])
+        for bucket, bucket_keys in enumerate(keys):
+            if bucket_keys:
+                yield bucket, LatestKeys(self._stretch, bucket_keys, offsets[bucket])
         if self._without_key:
-            yield self._stretch % buckets, Found(self._stretch, None, self._without_key)
+            yield self._stretch % buckets, LatestKeys(self._stretch, None, self._without_key)
         self._latest, self._without_key, self._new_bytes = {}, array("q"), 0
 
     def _is_large(self, records: KeyedRecords) -> bool:
@@ -199,25 +201,27 @@ class Gathering:
         return self._new_bytes >= PARCEL_BYTES
 
 
-def send_latest(found: Iterator[Found | Spoilt], *, routes: Routes) -> Iterator[tuple[int, array[int] | Spoilt]]:
+def send_latest(
+    messages: Iterator[LatestKeys | UnreadableRegion], *, routes: Routes
+) -> Iterator[tuple[int, array[int] | UnreadableRegion]]:
     """The last offsets of all keys of one bucket, rising, for the parts that hold the records."""
     latest: dict[int, dict[bytes, int]] = {}
-    for each in found:
-        if isinstance(each, Spoilt):
-            yield from ((part, each) for part in range(*each.fellows))
-        elif each.keys is None:
-            yield from _routed(each.stretch, each.offsets, routes)
+    for message in messages:
+        if isinstance(message, UnreadableRegion):
+            yield from ((part, message) for part in range(*message.parts))
+        elif message.keys is None:
+            yield from _routed(message.stretch, message.offsets, routes)
         else:
-            _merge(latest.setdefault(each.stretch, {}), each)
-    for stretch, known in latest.items():
-        yield from _routed(stretch, array("q", sorted(v >> 1 for v in known.values() if not v & 1)), routes)
+            _merge(latest.setdefault(message.stretch, {}), message)
+    for stretch, offsets_by_key in latest.items():
+        yield from _routed(stretch, array("q", sorted(v >> 1 for v in offsets_by_key.values() if not v & 1)), routes)
 
 
-def _merge(known: dict[bytes, int], found: Found) -> None:
-    get = known.get
-    for key, offset in zip(found.keys or (), found.offsets, strict=True):
+def _merge(latest: dict[bytes, int], latest_keys: LatestKeys) -> None:
+    get = latest.get
+    for key, offset in zip(latest_keys.keys or (), latest_keys.offsets, strict=True):
         if offset > get(key, -1):
-            known[key] = offset  # noqa: PERF403  # a comprehension would hold them all once more
+            latest[key] = offset  # noqa: PERF403  # a comprehension would hold them all once more
 
 
 def _routed(stretch: int, offsets: array[int], routes: Routes) -> Iterator[tuple[int, array[int]]]:

@@ -67,7 +67,7 @@ def find_regions(  # noqa: PLR0913  # what of the partition must stay as it is, 
     partition: PartitionId,
     segments: Sequence[Segment],
     *,
-    kept: Sequence[Span],
+    point_ends: Sequence[Span],
     above: int = 0,
     borders: Collection[int] = (),
     holes: Sequence[Span] = (),
@@ -79,8 +79,8 @@ def find_regions(  # noqa: PLR0913  # what of the partition must stay as it is, 
     between the two is not touched. `above`: nothing below this offset is touched. `borders`: offsets that no segment
     may lie over; `clean`: the stretches already compacted.
     """
-    dense = [(low, high) for low, high in kept if low < high]
-    ends = sorted({end for span in kept for end in span})
+    dense = [(low, high) for low, high in point_ends if low < high]
+    ends = sorted({end for span in point_ends for end in span})
     free = [
         s for s in segments if _is_free(s, above) and not any(s.start < high and low < s.end for low, high in dense)
     ]
@@ -109,10 +109,10 @@ def _runs(segments: Iterable[Segment], borders: Collection[int], holes: Sequence
         yield run
 
 
-def _may_join(one: Segment, other: Segment, borders: Collection[int], holes: Sequence[Span]) -> bool:
-    if one.end != other.start or one.end in borders:
+def _may_join(earlier: Segment, later: Segment, borders: Collection[int], holes: Sequence[Span]) -> bool:
+    if earlier.end != later.start or earlier.end in borders:
         return False
-    return not any(low < other.first_offset and one.last_offset < high for low, high in holes)
+    return not any(low < later.first_offset and earlier.last_offset < high for low, high in holes)
 
 
 def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
@@ -125,8 +125,10 @@ def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
         at = bisect_right(starts, offset) - 1
         if at < 0:
             return 0
-        it = region.segments[at]
-        return sums[at] + it.raw_bytes * (min(offset, it.end) - it.start) // (it.end - it.start)
+        segment = region.segments[at]
+        return sums[at] + segment.raw_bytes * (min(offset, segment.end) - segment.start) // (
+            segment.end - segment.start
+        )
 
     dirty = 0
     for start, end in region.stretches:
@@ -149,7 +151,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CompactionPart:
     """Segments to compact, with the `stretches` of their offsets. Further segments with transactions: `later` in the
     region, where transactions of the part end, and `first`, of the first stretch, when tombstones may be removed.
     `region_parts`: the numbers, in the job, of the parts of the region, a half-open range."""
@@ -159,7 +161,7 @@ class Part:
     stretches: tuple[Stretch, ...]
     later: tuple[Segment, ...]
     first: tuple[Segment, ...]
-    fellows: Span
+    region_parts: Span
 
     @property
     def log_range(self) -> LogRange:
@@ -180,9 +182,9 @@ class Routes:
     firsts: tuple[int, ...]
 
 
-def parts_of(regions: Sequence[Region], *, part_bytes: int = PART_BYTES) -> tuple[tuple[Part, ...], Routes]:
+def make_parts(regions: Sequence[Region], *, part_bytes: int = PART_BYTES) -> tuple[tuple[CompactionPart, ...], Routes]:
     """The parts of one job, in order, and the routes of the results."""
-    parts: list[Part] = []
+    parts: list[CompactionPart] = []
     starts: list[tuple[int, ...]] = []
     firsts: list[int] = []
     for region in regions:
@@ -207,7 +209,7 @@ def _groups(segments: Sequence[Segment], part_bytes: int) -> Iterator[list[Segme
     yield group
 
 
-def _part(region: Region, group: Sequence[Segment], first_number: int, fellows: Span) -> Part:
+def _part(region: Region, group: Sequence[Segment], first_number: int, fellows: Span) -> CompactionPart:
     start, end = group[0].start, group[-1].end
     stretches = tuple(
         Stretch(
@@ -222,11 +224,11 @@ def _part(region: Region, group: Sequence[Segment], first_number: int, fellows: 
     )
     with_transactions = [segment for segment in region.segments if segment.has_transactions]
     first_end = stretches[0].end_offset if stretches[0].tombstones_below else 0
-    return Part(
+    return CompactionPart(
         partition=region.partition,
         segments=tuple(group),
         stretches=stretches,
         later=tuple(segment for segment in with_transactions if segment.start >= end),
         first=tuple(segment for segment in with_transactions if segment.start < first_end),
-        fellows=fellows,
+        region_parts=fellows,
     )

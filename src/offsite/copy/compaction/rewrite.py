@@ -16,15 +16,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from offsite.copy.backup import paced
-from offsite.copy.compaction.latest import Spoilt, holds_all, stretch_views, stretches_of
-from offsite.copy.compaction.regions import Part
+from offsite.copy.backup import paced_destination
+from offsite.copy.compaction.latest import UnreadableRegion, holds_all, stretch_views, stretches_of
+from offsite.copy.compaction.regions import CompactionPart
 from offsite.copy.verify import verify_segment
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.buffer import Buffer
 from offsite.log.chunk import Chunk
-from offsite.log.markers import control_type
-from offsite.log.records.batch_filter import emptied, with_only
+from offsite.log.markers import parse_control_marker
+from offsite.log.records.batch_filter import empty_batch, keep_offsets
 from offsite.log.records.batch_records import iterate
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import DamagedObject
@@ -33,12 +33,12 @@ from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
 from offsite.spark import meter
-from offsite.spark.runner import Fed
+from offsite.spark.runner import ShuffledTask
 from offsite.stores.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
+class RewrittenPart:
     """A part after compaction: durable segments, void unless a commit lists them. `latest`: number of records that are
     the last of their key or have no key. `undecided`: number of undecided records."""
 
@@ -47,13 +47,15 @@ class Rewritten:
     undecided: int
 
 
-def rewrite(fed: Fed[Part, array[int] | Spoilt], *, store: Store, layout: BackupLayout) -> Rewritten:
+def rewrite_part(
+    fed: ShuffledTask[CompactionPart, array[int] | UnreadableRegion], *, store: Store, layout: BackupLayout
+) -> RewrittenPart:
     """Write the part with the records at the received offsets. Raises the errors of reading the region, `DamagedObject`
     when the written records differ from the kept ones, and the errors of the store."""
     part = fed.task
     meter.count(moved_bytes=part.raw_bytes, records=0)  # find_latest has read the part once already
-    kept = _KeptBatches(part, _offsets(fed.sent), store)
-    into, _ = paced(store)
+    kept_batches = _KeptBatches(part, _offsets(fed.received), store)
+    into, _ = paced_destination(store)
     writer = SegmentWriter(
         store=into,
         layout=layout,
@@ -63,33 +65,39 @@ def rewrite(fed: Fed[Part, array[int] | Spoilt], *, store: Store, layout: Backup
         target_bytes=2 * TARGET_SEGMENT_BYTES,
     )
     with writer:
-        for data in kept.data():
+        for data in kept_batches.data():
             writer.append(Chunk(data=memoryview(data), batches=scan(data)))
-        made = Rewritten(segments=writer.close(), latest=len(kept.offsets), undecided=kept.undecided)
-    _judge(made, kept.written, store)
-    return made
+        rewritten = RewrittenPart(
+            segments=writer.close(), latest=len(kept_batches.offsets), undecided=kept_batches.undecided
+        )
+    _check_rewritten(rewritten, kept_batches.written, store)
+    return rewritten
 
 
-def _offsets(sent: Iterable[array[int] | Spoilt]) -> array[int]:
+def _offsets(sent: Iterable[array[int] | UnreadableRegion]) -> array[int]:
     arrived = list(sent)
-    for each in arrived:
-        if isinstance(each, Spoilt):
-            raise each.error
-    return array("q", sorted(chain.from_iterable(each for each in arrived if not isinstance(each, Spoilt))))
+    for message in arrived:
+        if isinstance(message, UnreadableRegion):
+            raise message.error
+    return array(
+        "q", sorted(chain.from_iterable(message for message in arrived if not isinstance(message, UnreadableRegion)))
+    )
 
 
-def _judge(made: Rewritten, written: int, store: Store) -> None:
-    if written != made.latest:
+def _check_rewritten(part: RewrittenPart, written: int, store: Store) -> None:
+    if written != part.latest:
         raise DamagedObject(
-            f"{written} records of {made.segments[0].topic}/{made.segments[0].partition} were written, "
-            f"and {made.latest} were found to be the last of their keys",
+            f"{written} records of {part.segments[0].topic}/{part.segments[0].partition} were written, "
+            f"and {part.latest} were found to be the last of their keys",
             hint="run: offsite verify --deep",
         )
-    held = sum(segment.records for segment in made.segments)
-    problems = [finding.problem for each in made.segments if (finding := verify_segment(each, store=store)).problem]
-    if problems or held != made.latest + made.undecided:
+    read = sum(segment.records for segment in part.segments)
+    problems = [
+        finding.problem for segment in part.segments if (finding := verify_segment(segment, store=store)).problem
+    ]
+    if problems or read != part.latest + part.undecided:
         raise DamagedObject(
-            f"{made.segments[0].key} was written, and holds {held} records instead of {made.latest + made.undecided} "
+            f"{part.segments[0].key} was written, and holds {read} records instead of {part.latest + part.undecided} "
             f"when it is read back: {'; '.join(problems) or 'miscounted'}",
             hint="look at the store: what it gives back is not what it was given",
         )
@@ -99,7 +107,7 @@ class _KeptBatches:
     """The batches of a part after removal of records. `offsets`: of the records to keep, rising. After `data` has
     ended: `written`, the number of kept records met, and `undecided`, the number of further records that stay."""
 
-    def __init__(self, part: Part, offsets: array[int], store: Store) -> None:
+    def __init__(self, part: CompactionPart, offsets: array[int], store: Store) -> None:
         self.offsets = offsets
         self.written = 0
         self.undecided = 0
@@ -112,29 +120,29 @@ class _KeptBatches:
         """Batches back to back, some at a time."""
         last: tuple[bytes, BatchHeader] | None = None
         for segment in self._part.segments:
-            for chunk in meter.counted(SegmentReader(store=self._store, segment=segment).chunks()):
-                kept = bytearray()
+            for chunk in meter.count_items(SegmentReader(store=self._store, segment=segment).chunks()):
+                buffer = bytearray()
                 for header in chunk.batches:
-                    kept += self._kept(header.view(chunk.data), header)
-                if kept:
-                    yield kept
+                    buffer += self._kept(header.view(chunk.data), header)
+                if buffer:
+                    yield buffer
                 header = chunk.batches[-1]
                 last = bytes(header.view(chunk.data)) if header.is_control else b"", header
         if last is not None and self._last_base != last[1].base_offset:
             batch, header = last
-            yield bytearray(batch) if header.is_control else emptied(header)
+            yield bytearray(batch) if header.is_control else empty_batch(header)
 
     def _kept(self, batch: memoryview, header: BatchHeader) -> Buffer:
         """The bytes of a batch to keep, or nothing."""
         if header.is_control:
-            kept: Buffer = batch if self._markers.keeps(batch, header) else b""
+            retained: Buffer = batch if self._markers.keeps(batch, header) else b""
         else:
-            kept = self._kept_data(batch, header)
-            if kept and header.is_transactional:
+            retained = self._kept_data(batch, header)
+            if retained and header.is_transactional:
                 self._markers.note_data(header)
-        if kept:
+        if retained:
             self._last_base = header.base_offset
-        return kept
+        return retained
 
     def _kept_data(self, batch: memoryview, header: BatchHeader) -> Buffer:
         low = self.written
@@ -143,7 +151,7 @@ class _KeptBatches:
             return self._with_undecided(batch, header, self.offsets[low:high])
         if high - low == header.record_count:
             return batch if header.record_count else b""
-        return with_only(batch, header, self.offsets[low:high]) if low < high else b""
+        return keep_offsets(batch, header, self.offsets[low:high]) if low < high else b""
 
     def _with_undecided(self, batch: memoryview, header: BatchHeader, latest: array[int]) -> Buffer:
         """The records undecided at the end of their stretch, and the kept records of another stretch."""
@@ -160,8 +168,8 @@ class _KeptBatches:
         records = [record.offset for record in iterate(batch, header)]
         undecided = {offset for offset in records if any(low <= offset < high for low, high in spans)}
         self.undecided += len(undecided - offsets)
-        kept = sorted(offsets | undecided)
-        return with_only(batch, header, kept) if kept else b""
+        retained = sorted(offsets | undecided)
+        return keep_offsets(batch, header, retained) if retained else b""
 
 
 class _Markers:
@@ -177,7 +185,7 @@ class _Markers:
 
     def keeps(self, batch: Buffer, header: BatchHeader) -> bool:
         """Whether the control batch stays. A batch of unknown content stays."""
-        if control_type(batch, header) is None:
+        if parse_control_marker(batch, header) is None:
             return True
         producer_id = header.producer_id
         superfluous = producer_id in self._ended and producer_id not in self._with_data

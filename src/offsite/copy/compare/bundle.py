@@ -19,14 +19,14 @@ from offsite.model.journal import safe_trace
 from offsite.model.named import named
 from offsite.model.size import MIB
 from offsite.spark.runner import Done, Failed
-from offsite.spark.task_attempt import foreign
+from offsite.spark.task_attempt import wrap_foreign
 
 SMALL_BYTES = 4 * MIB
 """A partition with fewer bytes in the backup is small."""
 SMALL_MAX = 64
 """Partitions of a bundle."""
 
-Proven: TypeAlias = Done[PartitionProof] | Failed
+ProofOutcome: TypeAlias = Done[PartitionProof] | Failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class ProofBundle:
         return named([str(task.target.topic_partition) for task in self.tasks], most=1, of="partitions")
 
 
-def bundled(tasks: Sequence[ProofTask], *, slots: int) -> list[ProofBundle]:
+def bundle_proofs(tasks: Sequence[ProofTask], *, slots: int) -> list[ProofBundle]:
     """All `tasks`: large tasks alone, small tasks dealt out. `slots`: number of bundles that run at once."""
     small = [number for number, task in enumerate(tasks) if _size_bytes(task) < SMALL_BYTES]
     is_small = set(small)
@@ -53,7 +53,7 @@ def bundled(tasks: Sequence[ProofTask], *, slots: int) -> list[ProofBundle]:
     return [ProofBundle(numbers=hand, tasks=tuple(tasks[number] for number in hand)) for hand in hands]
 
 
-def prove_bundle(bundle: ProofBundle, *, ends: ProofEnds) -> tuple[Proven, ...]:
+def prove_bundle(bundle: ProofBundle, *, ends: ProofEnds) -> tuple[ProofOutcome, ...]:
     """Compare the partitions, and return the outcomes in order. For a bundle of one partition, raises the errors of the
     partition."""
     if len(bundle.tasks) == 1:
@@ -61,7 +61,7 @@ def prove_bundle(bundle: ProofBundle, *, ends: ProofEnds) -> tuple[Proven, ...]:
     return tuple(_all_proven(bundle, ends))
 
 
-def _all_proven(bundle: ProofBundle, ends: ProofEnds) -> Iterator[Proven]:
+def _all_proven(bundle: ProofBundle, ends: ProofEnds) -> Iterator[ProofOutcome]:
     silent = SilentLeaders(shared_router(ends.kafka))
     for task in bundle.tasks:
         target = task.target.topic_partition
@@ -69,17 +69,17 @@ def _all_proven(bundle: ProofBundle, ends: ProofEnds) -> Iterator[Proven]:
             yield Failed(error=refusal, trace="", tried=False)
             continue
         outcome = _proven(task, ends)
-        silent.note(target, outcome.error if isinstance(outcome, Failed) else None)
+        silent.note_result(target, outcome.error if isinstance(outcome, Failed) else None)
         yield outcome
 
 
-def _proven(task: ProofTask, ends: ProofEnds) -> Proven:
+def _proven(task: ProofTask, ends: ProofEnds) -> ProofOutcome:
     try:
         return Done(value=prove_partition(task, ends=ends))
     except OffsiteError as error:
         return Failed(error=error, trace=safe_trace(error))
     except Exception as error:  # noqa: BLE001  # reported as the outcome, and stops no other partition
-        return Failed(error=foreign(error), trace=safe_trace(error))
+        return Failed(error=wrap_foreign(error), trace=safe_trace(error))
 
 
 def _size_bytes(task: ProofTask) -> int:

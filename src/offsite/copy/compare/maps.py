@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from offsite.copy.chain import PartitionChain
 from offsite.copy.source_view import VisibleBatch
-from offsite.log.difference import Difference
+from offsite.log.difference import RecordDifference
 from offsite.log.offset_map import OffsetMap
 from offsite.log.range import TopicPartition
 from offsite.repository.restores.layout import RestoreLayout
@@ -45,7 +45,7 @@ class MapProof:
         self.difference = None if offset_map is not None else _wrong("there is no offset map", -1, -1)
         """The first place where the map does not match the written records."""
 
-    def passing(self, batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:
+    def check_batches(self, batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:
         """The same batches. After the last batch `difference` is final."""
         for batch in batches:
             self._look_up(batch)
@@ -79,7 +79,7 @@ def _visible(batch: VisibleBatch) -> tuple[int, int, int]:
     return (records[0].offset, records[-1].offset, len(records)) if records else (0, 0, 0)
 
 
-def _wrong(detail: str, source_offset: int, target_offset: int) -> Difference:
-    return Difference(
+def _wrong(detail: str, source_offset: int, target_offset: int) -> RecordDifference:
+    return RecordDifference(
         kind="map", fields=(), source_offset=source_offset, target_offset=target_offset, records=1, detail=detail
     )

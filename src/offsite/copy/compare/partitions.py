@@ -14,15 +14,15 @@ from blake3 import blake3
 
 from offsite.copy.chain import PartitionChain
 from offsite.copy.compare.maps import MapProof, RestoredMaps
-from offsite.copy.compare.records import Compaction, Comparison, RecordComparator
+from offsite.copy.compare.records import Compaction, RecordComparator, RecordComparison
 from offsite.copy.source_view import SourceView, VisibleBatch, committed_view, stored_log
-from offsite.copy.target_view import Read, TargetView
+from offsite.copy.target_view import RangeReader, TargetView
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Hole
-from offsite.log.difference import Difference
+from offsite.log.difference import RecordDifference
 from offsite.log.range import LogRange
 from offsite.log.records.filler import is_filler
 from offsite.model.journal import decided
@@ -87,7 +87,7 @@ class PartitionProof:
     compacted_records: int
     digest: str
     next_target: int
-    difference: Difference | None
+    difference: RecordDifference | None
     markers: int = 0
     following: int = -1
     expired_offsets: int = 0
@@ -96,10 +96,10 @@ class PartitionProof:
 
 def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
     """Compare the partition with its backup. Raises `DamagedObject`, and the errors of store and broker."""
-    return prove_by_reading(task, reads_of(shared_router(ends.kafka)), ends=ends)
+    return prove_by_reading(task, target_reader(shared_router(ends.kafka)), ends=ends)
 
 
-def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> PartitionProof:
+def prove_by_reading(task: ProofTask, read: RangeReader, *, ends: ProofEnds) -> PartitionProof:
     """The proof of `prove_partition`, with `read` as reader of the target. Begins anew behind records that the target
     deletes meanwhile."""
     now = task
@@ -124,14 +124,14 @@ def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> Partiti
     )
 
 
-def reads_of(router: Router) -> Read:
+def target_reader(router: Router) -> RangeReader:
     """A function that reads the target, with a new reader (and buffer) per call. The batch at the start of the range
     belongs to the range: a log that was deleted up to the middle of the batch may have the whole batch again after a
     broker's crash."""
     return lambda log_range: PartitionReader(router).read(log_range, reach_back=True)
 
 
-def nothing_to_prove(target: LogRange) -> PartitionProof:
+def empty_proof(target: LogRange) -> PartitionProof:
     """The proof of a partition without data in the backup and without anything to read."""
     return PartitionProof(
         records=0,
@@ -143,7 +143,7 @@ def nothing_to_prove(target: LogRange) -> PartitionProof:
     )
 
 
-def with_holes(difference: Difference | None, holes: Sequence[Hole]) -> Difference | None:
+def with_holes(difference: RecordDifference | None, holes: Sequence[Hole]) -> RecordDifference | None:
     """The difference, explained by records that the cluster lost during the read. Lost records without a difference are
     a difference themselves."""
     if not holes:
@@ -151,7 +151,7 @@ def with_holes(difference: Difference | None, holes: Sequence[Hole]) -> Differen
     gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
     if difference is not None:
         return replace(difference, detail=f"{difference.detail}; {gone} meanwhile")
-    return Difference(
+    return RecordDifference(
         kind="missing",
         fields=(),
         source_offset=holes[0].start,
@@ -161,23 +161,23 @@ def with_holes(difference: Difference | None, holes: Sequence[Hole]) -> Differen
     )
 
 
-def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, Sequence[Hole]]:
+def _compare(task: ProofTask, ends: ProofEnds, read: RangeReader) -> tuple[RecordComparison, Sequence[Hole]]:
     """One comparison from the beginning, and the ranges that the target no longer had."""
     target = TargetView(
         read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
     )
     expected, map_proof = _expected(task, ends), _map_proof(task, ends)
     later = _Later(task, read)
-    with closing(target.batches()) as found:
+    with closing(target.batches()) as target_batches:
         compared = RecordComparator(
-            _seen(expected if map_proof is None else map_proof.passing(expected), task),
-            _seen(found, task),
+            _seen(expected if map_proof is None else map_proof.check_batches(expected), task),
+            _seen(target_batches, task),
             offsets=task.offsets,
             exact=ends.exact or task.bounded,
             compaction=_compaction(task, ends, later) if task.compacted else None,
         ).run()
     if later.holes:
-        compared = _told_of(compared, later.holes)
+        compared = _with_unknown(compared, later.holes)
     difference = compared.difference or (None if map_proof is None else map_proof.difference)
     return replace(compared, difference=difference), tuple(target.holes)
 
@@ -185,11 +185,11 @@ def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, 
 class _Later:
     """The visible part of the target that is not compared: behind the range, or in holes of the backup."""
 
-    def __init__(self, task: ProofTask, read: Read) -> None:
+    def __init__(self, task: ProofTask, read: RangeReader) -> None:
         start = min([task.target.end, *(hole.start for hole in task.holes)])
-        rest = replace(task.target, start=start, end=max(start, task.log_end))
-        self._view = TargetView(read, rest, read_committed=True)
-        self._is_empty = len(rest) == 0
+        later_range = replace(task.target, start=start, end=max(start, task.log_end))
+        self._view = TargetView(read, later_range, read_committed=True)
+        self._is_empty = len(later_range) == 0
 
     @property
     def holes(self) -> Sequence[Hole]:
@@ -197,8 +197,8 @@ class _Later:
 
     def batches(self) -> Iterator[VisibleBatch]:
         if not self._is_empty:
-            with closing(self._view.batches()) as found:
-                yield from found
+            with closing(self._view.batches()) as batches:
+                yield from batches
 
 
 def _compaction(task: ProofTask, ends: ProofEnds, later: _Later) -> Compaction:
@@ -219,7 +219,7 @@ def _committed(task: ProofTask, ends: ProofEnds) -> Callable[[BatchHeader], bool
     return lambda header: view.outcome(header) if header.is_transactional else True
 
 
-def _told_of(compared: Comparison, holes: Sequence[Hole]) -> Comparison:
+def _with_unknown(compared: RecordComparison, holes: Sequence[Hole]) -> RecordComparison:
     """The cluster deleted records behind the compared range: whether a later record of a key existed is unknown."""
     if compared.difference is None or compared.difference.target_offset >= 0:
         return compared

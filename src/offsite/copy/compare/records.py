@@ -14,10 +14,10 @@ from operator import attrgetter
 
 from blake3 import blake3
 
-from offsite.copy.compare.superseded import Superseded
+from offsite.copy.compare.superseded import SupersededKeys
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader
-from offsite.log.difference import Difference, first_difference, index_of_difference
+from offsite.log.difference import RecordDifference, first_difference, index_of_difference
 from offsite.log.records.batch_records import renumber
 from offsite.log.records.record import Record
 from offsite.log.records.record_body import write_records
@@ -54,7 +54,7 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RecordComparison:
     """Result of a comparison.
 
     - `records`: equal on both sides, up to the end or the first `difference`; `decoded_records` of them had to be
@@ -75,7 +75,7 @@ class Comparison:
     digest: str
     next_target: int
     following: int
-    difference: Difference | None
+    difference: RecordDifference | None
 
 
 class RecordComparator:
@@ -99,11 +99,11 @@ class RecordComparator:
         self._offsets = offsets
         self._exact = exact
         self._may_lack = compaction is not None
-        self._superseded = Superseded(placed=offsets)
+        self._superseded = SupersededKeys(placed=offsets)
         self._records = self._markers = self._decoded = self._lacking = 0
         self._next_target = -1
 
-    def run(self) -> Comparison:
+    def run(self) -> RecordComparison:
         """Compare to the end, or to the first difference. Raises the errors of the two sequences."""
         difference = None
         while difference is None and self._source.has_more():
@@ -115,7 +115,7 @@ class RecordComparator:
         if difference is None and self._target.has_more():
             difference, following = (self._extra_rest(), -1) if self._exact else (None, self._target.next_offset())
         difference = difference or self._lost()
-        return Comparison(
+        return RecordComparison(
             records=self._records,
             markers=self._markers,
             decoded_records=self._decoded,
@@ -142,7 +142,7 @@ class RecordComparator:
         self._target.pass_batch()
         return True
 
-    def _take_equal_records(self) -> Difference | None:
+    def _take_equal_records(self) -> RecordDifference | None:
         count = min(self._source.decode(), self._target.decode())
         if self._numbers and (ahead := self._target.next_offset() - self._next_expected) > 0:
             self._pass_over(self._source.peek(ahead))
@@ -197,7 +197,7 @@ class RecordComparator:
         self._pass_over(source[:lacking])
         return lacking > 0
 
-    def _missing_tail(self) -> Difference | None:
+    def _missing_tail(self) -> RecordDifference | None:
         """The target has ended."""
         count = self._source.decode()
         records = self._source.peek(count)
@@ -211,7 +211,7 @@ class RecordComparator:
     def _below_tail(self, records: Sequence[Record]) -> int:
         return sum(record.offset < self._compaction.tail_to for record in records)
 
-    def _lost(self) -> Difference | None:
+    def _lost(self) -> RecordDifference | None:
         """The missing records that do not come again, neither in the rest of the compared part of the target nor
         later."""
         while self._superseded.waits and self._target.has_more():
@@ -226,13 +226,13 @@ class RecordComparator:
         self._lacking -= lost.records if lost else 0
         return lost
 
-    def _missing_rest(self) -> Difference:
-        found = first_difference(self._source.look_ahead(), [], offsets=self._offsets)
-        return replace(found, records=found.records + self._source.count_rest())
+    def _missing_rest(self) -> RecordDifference:
+        difference = first_difference(self._source.look_ahead(), [], offsets=self._offsets)
+        return replace(difference, records=difference.records + self._source.count_rest())
 
-    def _extra_rest(self) -> Difference:
-        found = first_difference([], self._target.look_ahead(), offsets=self._offsets)
-        return replace(found, records=found.records + self._target.count_rest())
+    def _extra_rest(self) -> RecordDifference:
+        difference = first_difference([], self._target.look_ahead(), offsets=self._offsets)
+        return replace(difference, records=difference.records + self._target.count_rest())
 
 
 class _WholeBatch:
@@ -306,15 +306,15 @@ class _Side:
 
     def look_ahead(self) -> list[Record]:
         """The next records, up to the look-ahead limits. Removes them from the sequence."""
-        found: list[Record] = []
+        records: list[Record] = []
         size_bytes = 0
-        while len(found) < LOOK_AHEAD_RECORDS and size_bytes < LOOK_AHEAD_BYTES and self.has_more():
+        while len(records) < LOOK_AHEAD_RECORDS and size_bytes < LOOK_AHEAD_BYTES and self.has_more():
             self.decode()
             record = self._records[self._position]
             self._position += 1
-            found.append(record)
+            records.append(record)
             size_bytes += len(record.key or b"") + len(record.value or b"")
-        return found
+        return records
 
     def count_rest(self) -> int:
         """The number of records after the look-ahead. Reads the sequence to the end."""

@@ -11,13 +11,13 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from offsite.copy.compare.partitions import PartitionProof, ProofEnds, reads_of, with_holes
+from offsite.copy.compare.partitions import PartitionProof, ProofEnds, target_reader, with_holes
 from offsite.copy.restore.plan import Repartition
-from offsite.copy.restore.repartition import MAX_TARGETS, in_turns, placement
+from offsite.copy.restore.repartition import MAX_TARGETS, interleave_batches, partition_chooser
 from offsite.copy.source_view import SourceView
 from offsite.copy.target_view import TargetView
 from offsite.kafka.net.routing import shared_router
-from offsite.log.difference import Difference, first_difference, index_of_difference
+from offsite.log.difference import RecordDifference, first_difference, index_of_difference
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 
@@ -47,15 +47,15 @@ def repartition_proof_tasks(
 def prove_repartition(task: RepartitionProofTask, *, ends: ProofEnds) -> tuple[PartitionProof, ...]:
     """One proof per target partition of the task, without a digest. Raises as `prove_partition`."""
     plan = task.repartition
-    views = [SourceView(each, ends.store, read_committed=task.read_committed) for each in plan.sources]
-    read, place = reads_of(shared_router(ends.kafka)), placement(plan)
+    views = [SourceView(source, ends.store, read_committed=task.read_committed) for source in plan.sources]
+    read, place = target_reader(shared_router(ends.kafka)), partition_chooser(plan)
     with ExitStack() as stack:
         comparisons: dict[int, _PartitionComparison] = {}
         for target in task.targets:
             view = TargetView(read, target, read_committed=task.read_committed)
-            found = stack.enter_context(closing(_records(view)))
-            comparisons[target.partition] = _PartitionComparison(found, view, target)
-        for batch in in_turns(views, plan.sources):
+            records = stack.enter_context(closing(_records(view)))
+            comparisons[target.partition] = _PartitionComparison(records, view, target)
+        for batch in interleave_batches(views, plan.sources):
             for record in batch.records():
                 if (comparison := comparisons.get(place(record))) is not None:
                     comparison.expect(record)
@@ -71,8 +71,8 @@ def _records(view: TargetView) -> Generator[Record, None, None]:
 class _PartitionComparison:
     """One target partition: its records are taken one by one, as expected by the source."""
 
-    def __init__(self, found: Iterator[Record], view: TargetView, target: LogRange) -> None:
-        self._found = found
+    def __init__(self, records: Iterator[Record], view: TargetView, target: LogRange) -> None:
+        self._found = records
         self._view = view
         self._next_target = target.start
         self._equal = self._expected = 0
@@ -85,13 +85,13 @@ class _PartitionComparison:
             if len(self._unmet) < LOOK_AHEAD_RECORDS:
                 self._unmet.append(record)
             return
-        found = next(self._found, None)
-        if found is not None and index_of_difference([record], [found], offsets=False) is None:
+        actual = next(self._found, None)
+        if actual is not None and index_of_difference([record], [actual], offsets=False) is None:
             self._equal += 1
-            self._next_target = found.offset + 1
+            self._next_target = actual.offset + 1
         else:
             self._unmet = [record]
-            self._instead = [] if found is None else [found]
+            self._instead = [] if actual is None else [actual]
 
     def proof(self, *, exact: bool) -> PartitionProof:
         """The proof, after the last expected record."""
@@ -107,13 +107,15 @@ class _PartitionComparison:
             difference=with_holes(difference, self._view.holes),
         )
 
-    def _difference(self, *, exact: bool) -> Difference | None:
+    def _difference(self, *, exact: bool) -> RecordDifference | None:
         if not self._unmet and not exact:
             return None
         following = [*self._instead, *islice(self._found, LOOK_AHEAD_RECORDS)]
         if not self._unmet and not following:
             return None
-        found = first_difference(self._unmet, following, offsets=False)
+        difference = first_difference(self._unmet, following, offsets=False)
         if not following:
-            return replace(found, records=self._expected - self._equal)
-        return found if self._unmet else replace(found, records=found.records + sum(1 for _ in self._found))
+            return replace(difference, records=self._expected - self._equal)
+        return (
+            difference if self._unmet else replace(difference, records=difference.records + sum(1 for _ in self._found))
+        )

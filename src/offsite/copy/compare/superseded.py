@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from offsite.log.difference import Difference
+from offsite.log.difference import RecordDifference
 from offsite.log.records.record import Record
 
 HELD_KEYS_MAX = 500_000
 """Keys held at once: about 60 MB in a worker."""
 
 
-class Superseded:
+class SupersededKeys:
     """Judges the records that a compacted log lacks, given all records in the order of the log. `placed`: the records
     of both sides have the offsets of one log."""
 
@@ -55,12 +55,12 @@ class Superseded:
             else:
                 self._held[key] = min(offset, ~offset)
 
-    def lost(self) -> Difference | None:
+    def lost(self) -> RecordDifference | None:
         """The records that compaction cannot have removed. Call after all records of the log."""
         lost = [offset for offset in self._held.values() if offset >= 0]
         if not lost:
             return None
-        return Difference(
+        return RecordDifference(
             kind="missing",
             fields=(),
             source_offset=min(lost),
@@ -82,15 +82,15 @@ class Superseded:
         return ""
 
     def _hold(self, key: int, record: Record, *, certain: bool) -> None:
-        held = self._held.get(key)
+        held_offset = self._held.get(key)
         if certain and record.value is None:
             self._held.pop(key, None)
         elif certain:
             self._held[key] = record.offset
         elif record.value is not None:
             self._held.setdefault(key, ~record.offset)
-        elif held is not None:
-            self._held[key] = min(held, ~held)
+        elif held_offset is not None:
+            self._held[key] = min(held_offset, ~held_offset)
         if len(self._held) > self._held_max:
             self._held.clear()
             self._too_many = True

@@ -103,18 +103,18 @@ class WriteAttempt:
             self.check()
             raise
 
-    def unexpected(self, start: int, *, end: int, own: frozenset[int] = frozenset()) -> OffsiteError:
+    def unexpected(self, start: int, *, end: int, own_producer_ids: frozenset[int] = frozenset()) -> OffsiteError:
         """The error for `[start, end)` of the target, when it does not hold the expected records. `own_producer_ids`:
         producer ids of the restore besides the id of all attempts.
 
         `TargetDisturbed`: earlier attempts wrote the range; a topic made by this restore may be made again.
         `TargetNotEmpty`: another producer has written, in the range or before, and its records must not be touched.
         """
-        held = LogRange(topic=self.target.topic, partition=self.target.partition, start=self.start, end=end)
-        stranger = first_of_others(self._router, held, own=own | {self.producer_id})
+        log_range = LogRange(topic=self.target.topic, partition=self.target.partition, start=self.start, end=end)
+        stranger = first_foreign_offset(self._router, log_range, own_producer_ids=own_producer_ids | {self.producer_id})
         if stranger is not None:
-            return foreign_records(self.target, stranger)
-        if start < end and holds_markers_only(self._router, replace(held, start=start)):
+            return foreign_records_error(self.target, stranger)
+        if start < end and holds_markers_only(self._router, replace(log_range, start=start)):
             self._tell("fence", "brokers wrote a marker twice", start=start, end=end)
             return TargetDisturbed(
                 f"{self.target} has at offsets {start} to {end} a transaction's outcome that the brokers wrote twice: "
@@ -148,29 +148,32 @@ class WriteAttempt:
         write(event, why=why, topic=topic, partition=partition, attempt=self.number, start=start, end=end)
 
 
-def foreign_records(target: TopicPartition, offset: int) -> TargetNotEmpty:
+def foreign_records_error(target: TopicPartition, offset: int) -> TargetNotEmpty:
     return TargetNotEmpty(
         f"{target} holds records that this restore did not write, at offset {offset}",
         hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
     )
 
 
-def holds_markers_only(router: Router, held: LogRange) -> bool:
+def holds_markers_only(router: Router, log_range: LogRange) -> bool:
     """Whether all batches that begin in `log_range` are transaction markers, with at least one batch. Raises as a
     reader."""
     kinds = [
-        h.is_control for item in PartitionReader(router).read(held) if isinstance(item, Chunk) for h in item.batches
+        h.is_control
+        for item in PartitionReader(router).read(log_range)
+        if isinstance(item, Chunk)
+        for h in item.batches
     ]
     return bool(kinds) and all(kinds)
 
 
-def first_of_others(router: Router, held: LogRange, *, own: frozenset[int]) -> int | None:
+def first_foreign_offset(router: Router, log_range: LogRange, *, own_producer_ids: frozenset[int]) -> int | None:
     """Offset of the first batch in `log_range` by a producer outside of `own_producer_ids`; the start of the range
     without any batch. Raises the errors of a reader."""
-    seen = False
-    for item in PartitionReader(router).read(held):
+    has_batches = False
+    for item in PartitionReader(router).read(log_range):
         for header in item.batches if isinstance(item, Chunk) else ():
-            seen = True
-            if header.producer_id not in own:
+            has_batches = True
+            if header.producer_id not in own_producer_ids:
                 return header.base_offset
-    return None if seen or not held else held.start
+    return None if has_batches or not log_range else log_range.start

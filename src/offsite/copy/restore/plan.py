@@ -92,7 +92,7 @@ class RestorePlan:
     @property
     def all_chains(self) -> tuple[PartitionChain, ...]:
         """The chains of all source partitions to read, alone or mixed."""
-        return (*self.partitions, *(source for each in self.repartitions for source in each.sources))
+        return (*self.partitions, *(source for repartition in self.repartitions for source in repartition.sources))
 
     @property
     def source_names(self) -> set[str]:
@@ -124,7 +124,7 @@ def plan_restore(
     names = target_names(selected, renames)
     counts = counts or PartitionCounts()
     counts.check_all_used(names)
-    topics = [(_topic(each, names[each.topic], existing, counts), each.chains) for each in selected.topics]
+    topics = [(_topic(topic, names[topic.topic], existing, counts), topic.chains) for topic in selected.topics]
     return RestorePlan(
         backup=selected.backup,
         commit=selected.commit,

@@ -70,7 +70,7 @@ def repartition_tasks(plan: Repartition, starts: Mapping[TopicPartition, int]) -
     targets = [TopicPartition(topic=plan.target, partition=number) for number in range(plan.partitions)]
     groups = (targets[first : first + MAX_TARGETS] for first in range(0, len(targets), MAX_TARGETS))
     return [
-        RepartitionTask(repartition=plan, target_starts=tuple((each, starts[each]) for each in group))
+        RepartitionTask(repartition=plan, target_starts=tuple((target, starts[target]) for target in group))
         for group in groups
     ]
 
@@ -110,15 +110,15 @@ def keyless_offset(partition: PartitionChain, *, store: Store, read_committed: b
 
 
 def _fill(batchers: Mapping[int, _Batcher], views: Sequence[SourceView], plan: Repartition) -> None:
-    place = placement(plan)
-    for batch in in_turns(views, plan.sources):
+    place = partition_chooser(plan)
+    for batch in interleave_batches(views, plan.sources):
         codec = batch.header.codec
         for record in batch.records():
             if (batcher := batchers.get(place(record))) is not None:
                 batcher.add(record, codec)
 
 
-def placement(plan: Repartition) -> Callable[[Record], int]:
+def partition_chooser(plan: Repartition) -> Callable[[Record], int]:
     """A function that gives the target partition of a record. A record without a key goes to the partitions in turn, in
     the read order of every task; or raises `KeylessRecord`."""
     partitions, turn = plan.partitions, -1
@@ -138,14 +138,14 @@ def placement(plan: Repartition) -> Callable[[Record], int]:
     return place
 
 
-def in_turns(views: Sequence[SourceView], sources: Sequence[PartitionChain]) -> Iterator[VisibleBatch]:
+def interleave_batches(views: Sequence[SourceView], sources: Sequence[PartitionChain]) -> Iterator[VisibleBatch]:
     """The batches of all partitions, in turns: the same number of slices of every partition, so that short partitions
     do not end early."""
     bounds = [(source.segments[0].lowest_offset, source.end) for source in sources]
     turns = max((ceil((end - start) / SLICE_OFFSETS) for start, end in bounds), default=0)
     for turn in range(turns):
         for view, (start, end) in zip(views, bounds, strict=True):
-            low, high = (start + (end - start) * each // turns for each in (turn, turn + 1))
+            low, high = (start + (end - start) * step // turns for step in (turn, turn + 1))
             yield from view.batches(start=low, end=high)
 
 
@@ -212,5 +212,7 @@ def _size_bytes(record: Record) -> int:
     _, _, _, key, value, headers = record
     size_bytes = _RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     if headers:
-        size_bytes += sum(len(name) * 4 + len(held or b"") + _HEADER_OVERHEAD_BYTES for name, held in headers)
+        size_bytes += sum(
+            len(name) * 4 + len(header_value or b"") + _HEADER_OVERHEAD_BYTES for name, header_value in headers
+        )
     return size_bytes

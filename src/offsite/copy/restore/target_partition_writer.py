@@ -158,8 +158,8 @@ class TargetPartitionWriter:
         expected = dict(self._last_there)
         first, target = self._last_there[0][0], self.target
         self._last_there.clear()
-        there = LogRange(topic=target.topic, partition=target.partition, start=first, end=self._log_end)
-        for item in PartitionReader(self._router).read(there, reach_back=True):  # a large batch may begin earlier
+        log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=self._log_end)
+        for item in PartitionReader(self._router).read(log_range, reach_back=True):  # a large batch may begin earlier
             if not isinstance(item, Chunk):
                 continue
             for header in item.batches:
@@ -173,7 +173,7 @@ class TargetPartitionWriter:
         self.appended_bytes += len(encoded)
         if self._writer.at != self.next_offset:
             self._writer.skip_to(self.next_offset)
-        self._writer.batch(encoded, batch.records, self._producer)
+        self._writer.send_batch(encoded, batch.records, self._producer)
         self._place(batch.records, batch.runs)
 
     def _unexpected(self, start: int, end: int) -> OffsiteError:
@@ -189,11 +189,11 @@ class TargetPartitionWriter:
         self.next_offset += count
 
 
-def _holds_only(expected: Sequence[Record], found: Iterable[Record], *, start: int) -> bool:
+def _holds_only(expected: Sequence[Record], actual: Iterable[Record], *, start: int) -> bool:
     """Whether every record of `actual` at or after `start` equals the record of `expected`, which begin at `start`.
     Records removed by the log cleaner meanwhile are no difference."""
     return all(
         record.offset - start < len(expected)
         and record_content(expected[record.offset - start]) == record_content(record)
-        for record in found
+        for record in actual
     )

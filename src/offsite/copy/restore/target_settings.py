@@ -15,7 +15,7 @@ from offsite.copy.restore.target_topic import UNLIMITED, TargetTopic, is_too_muc
 from offsite.model.choices import RetentionMode
 from offsite.model.size import KIB
 from offsite.model.untrusted.whole_number import setting_number
-from offsite.repository.restores.topic_settings import LeftOut, TopicSettings
+from offsite.repository.restores.topic_settings import LeftOutSetting, TargetTopicSettings
 
 BATCH_LIMIT = "max.message.bytes"
 KAFKA_BATCH_LIMIT_BYTES = 1024 * KIB + 12
@@ -56,21 +56,23 @@ class Circumstances:
     defaults: BrokerDefaults = BrokerDefaults()
 
 
-def decide_settings(topic: TopicRestore, target: TargetTopic | None, given: Circumstances) -> TopicSettings:
+def decide_settings(
+    topic: TopicRestore, target: TargetTopic | None, circumstances: Circumstances
+) -> TargetTopicSettings:
     """The settings of one target topic: of a topic to create (`target` None), or of an empty topic accepted by
     `target_problems`."""
-    return _of_existing(topic, target, given) if target is not None else _of_created(topic, given)
+    return _of_existing(topic, target, circumstances) if target is not None else _of_created(topic, circumstances)
 
 
-def batch_limit_bytes(settings: TopicSettings, defaults: BrokerDefaults) -> int:
+def batch_limit_bytes(settings: TargetTopicSettings, defaults: BrokerDefaults) -> int:
     """The largest batch accepted by a topic to create, during the write."""
     return setting_number(dict(settings.configs) | dict(settings.meanwhile), BATCH_LIMIT, defaults.max_batch_bytes)
 
 
-def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSettings:
+def without_settings(settings: TargetTopicSettings, refused: Mapping[str, str]) -> TargetTopicSettings:
     """The settings of a topic to create, less the settings refused by the target: setting → reason."""
     values = dict(settings.configs)
-    lost = tuple(LeftOut(setting=n, value=values[n], reason=why) for n, why in refused.items() if n in values)
+    lost = tuple(LeftOutSetting(setting=n, value=values[n], reason=why) for n, why in refused.items() if n in values)
     return replace(
         settings,
         configs=tuple((name, value) for name, value in settings.configs if name not in refused),
@@ -80,22 +82,27 @@ def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSetting
     )
 
 
-def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
-    wanted = topic.source.replication_factor
-    replicas = max(1, min(wanted if wanted > 0 else given.defaults.replication_factor, given.brokers))
-    left_out = tuple(_left_out(topic, replicas, given))
-    held = {each.setting for each in left_out}
-    configs = {name: value for name, value in topic.source.configs if name not in held}
-    if _MIN_IN_SYNC in held:
+def _of_created(topic: TopicRestore, circumstances: Circumstances) -> TargetTopicSettings:
+    source_replicas = topic.source.replication_factor
+    replicas = max(
+        1,
+        min(
+            source_replicas if source_replicas > 0 else circumstances.defaults.replication_factor, circumstances.brokers
+        ),
+    )
+    left_out = tuple(_left_out(topic, replicas, circumstances))
+    omitted_names = {omitted.setting for omitted in left_out}
+    configs = {name: value for name, value in topic.source.configs if name not in omitted_names}
+    if _MIN_IN_SYNC in omitted_names:
         configs[_MIN_IN_SYNC] = str(replicas)
-    meanwhile = WHILE_RESTORING | _room_for_batches(topic, given.defaults)
-    if _MIN_IN_SYNC not in configs and given.defaults.min_in_sync > replicas:
+    meanwhile = WHILE_RESTORING | _room_for_batches(topic, circumstances.defaults)
+    if _MIN_IN_SYNC not in configs and circumstances.defaults.min_in_sync > replicas:
         meanwhile |= {_MIN_IN_SYNC: str(replicas)}
-    stay = {name: value for name, value in _RETENTION.items() if name in held}
+    stay = {name: value for name, value in _RETENTION.items() if name in omitted_names}
     at_end = {name: configs.get(name, stay.get(name)) for name in meanwhile}
-    if BATCH_LIMIT not in configs and topic.largest_batch_bytes > given.defaults.max_batch_bytes:
+    if BATCH_LIMIT not in configs and topic.largest_batch_bytes > circumstances.defaults.max_batch_bytes:
         at_end[BATCH_LIMIT] = str(topic.largest_batch_bytes)
-    return TopicSettings(
+    return TargetTopicSettings(
         topic=topic.target,
         create=True,
         partitions=topic.partitions,
@@ -107,22 +114,22 @@ def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
     )
 
 
-def _of_existing(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> TopicSettings:
+def _of_existing(topic: TopicRestore, target: TargetTopic, circumstances: Circumstances) -> TargetTopicSettings:
     """Only obstacles are set aside, and put back at the end."""
-    meanwhile = dict(_obstacles(topic, target, given))
-    own = dict(target.configs)
-    return TopicSettings(
+    meanwhile = dict(_obstacles(topic, target, circumstances))
+    own_configs = dict(target.configs)
+    return TargetTopicSettings(
         topic=topic.target,
         create=False,
         partitions=target.partitions,
         replication_factor=-1,
         configs=target.configs,
         meanwhile=_pairs(meanwhile),
-        at_end=tuple((name, own.get(name)) for name in sorted(meanwhile)),
+        at_end=tuple((name, own_configs.get(name)) for name in sorted(meanwhile)),
     )
 
 
-def _obstacles(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> Iterator[tuple[str, str]]:
+def _obstacles(topic: TopicRestore, target: TargetTopic, circumstances: Circumstances) -> Iterator[tuple[str, str]]:
     if target.compacts:
         yield "cleanup.policy", "delete"
         if not target.deletes:  # without compaction, retention begins to count, even as the brokers' default
@@ -134,33 +141,33 @@ def _obstacles(topic: TopicRestore, target: TargetTopic, given: Circumstances) -
             yield from _OLD_TIMES.items()
         if topic.timestamp_max_ms > target.newest_taken_ms:
             yield from _NEW_TIMES.items()
-    if given.retention == RetentionMode.OVERRIDE:
+    if circumstances.retention == RetentionMode.OVERRIDE:
         if is_too_old(target, topic):
             yield "retention.ms", "-1"
         if is_too_much(target, topic):
             yield "retention.bytes", "-1"
 
 
-def _left_out(topic: TopicRestore, replicas: int, given: Circumstances) -> Iterator[LeftOut]:
+def _left_out(topic: TopicRestore, replicas: int, circumstances: Circumstances) -> Iterator[LeftOutSetting]:
     source = dict(topic.source.configs)
     for name in sorted(_OF_THE_SOURCE & source.keys()):
-        yield LeftOut(setting=name, value=source[name], reason="it names brokers of the source")
+        yield LeftOutSetting(setting=name, value=source[name], reason="it names brokers of the source")
     if setting_number(source, _MIN_IN_SYNC, 1) > replicas:
-        reason = f"the target has {given.brokers} brokers: it is {replicas} there"
-        yield LeftOut(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
-    if given.retention == RetentionMode.HOLD:
-        for name in _deleting(topic, source, given):
-            yield LeftOut(setting=name, value=source.get(name, ""), reason=AT_ONCE)
+        reason = f"the target has {circumstances.brokers} brokers: it is {replicas} there"
+        yield LeftOutSetting(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
+    if circumstances.retention == RetentionMode.HOLD:
+        for name in _deleting(topic, source, circumstances):
+            yield LeftOutSetting(setting=name, value=source.get(name, ""), reason=AT_ONCE)
 
 
-def _deleting(topic: TopicRestore, source: Mapping[str, str], given: Circumstances) -> Iterator[str]:
+def _deleting(topic: TopicRestore, source: Mapping[str, str], circumstances: Circumstances) -> Iterator[str]:
     """The settings that delete records, from the topic's source or from the target's brokers."""
-    policy, defaults = source.get("cleanup.policy"), given.defaults
+    policy, defaults = source.get("cleanup.policy"), circumstances.defaults
     if not (defaults.deletes if policy is None else "delete" in policy):
         return
     retention_ms = setting_number(source, "retention.ms", defaults.retention_ms)
     retention_bytes = setting_number(source, "retention.bytes", defaults.retention_bytes)
-    if retention_ms >= 0 and topic.records and 0 <= topic.oldest_ms < given.now_ms - retention_ms:
+    if retention_ms >= 0 and topic.records and 0 <= topic.oldest_ms < circumstances.now_ms - retention_ms:
         yield "retention.ms"
     if 0 <= retention_bytes < topic.largest_partition_bytes:
         yield "retention.bytes"

@@ -30,10 +30,10 @@ from offsite.model.journal import safe_trace
 from offsite.model.named import named
 from offsite.model.size import MIB
 from offsite.spark.runner import Done, Failed
-from offsite.spark.task_attempt import foreign
+from offsite.spark.task_attempt import wrap_foreign
 
 AnyRestoreTask: TypeAlias = RestoreTask | PreserveTask
-Written: TypeAlias = Done[RestoreReceipt] | Failed
+WriteOutcome: TypeAlias = Done[RestoreReceipt] | Failed
 
 TOGETHER_MAX = 4
 """Partitions that a task writes in turns. More partitions gain little, and every partition needs memory."""
@@ -55,7 +55,7 @@ class RestoreBundle:
         return named([str(task.partition.target) for task in self.tasks], most=1, of="partitions")
 
 
-def bundled(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[RestoreBundle]:
+def bundle_restores(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[RestoreBundle]:
     """All `tasks`, dealt out by size, the largest first, into bundles of similar size. `slots`: number of bundles that
     run at once."""
     ordered = sorted(range(len(tasks)), key=lambda number: -_size_bytes(tasks[number]))
@@ -67,7 +67,7 @@ def bundled(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[RestoreBundl
     return [RestoreBundle(numbers=hand, tasks=tuple(tasks[number] for number in hand)) for hand in hands]
 
 
-def write_bundle(bundle: RestoreBundle, *, ends: RestoreEnds) -> tuple[Written, ...]:
+def write_bundle(bundle: RestoreBundle, *, ends: RestoreEnds) -> tuple[WriteOutcome, ...]:
     """Write the partitions, and return the outcomes in order: a partition that cannot be written does not stop the
     rest. For a bundle of one partition, raises the errors of the partition."""
     if len(bundle.tasks) == 1:
@@ -99,13 +99,13 @@ class _Turns:
 
     def __init__(self, tasks: Sequence[AnyRestoreTask], ends: RestoreEnds) -> None:
         self._tasks, self._ends = tasks, ends
-        self._outcomes: dict[int, Written] = {}
+        self._outcomes: dict[int, WriteOutcome] = {}
         self._waiting = deque[tuple[int, RestoreSteps]]()
         self._under_way = deque[tuple[int, RestoreSteps]]()
         self._silent = SilentLeaders(shared_router(ends.kafka))
         self._first: WriteAttempt | None = None
 
-    def run(self) -> Mapping[int, Written]:
+    def run(self) -> Mapping[int, WriteOutcome]:
         """The outcomes by index."""
         try:
             self._begin()
@@ -143,7 +143,7 @@ class _Turns:
             return _attempt(self._tasks[number], self._ends)
         except OffsiteError as error:
             self._outcomes[number] = Failed(error=error, trace=safe_trace(error))
-            self._silent.note(self._tasks[number].partition.target, error)
+            self._silent.note_result(self._tasks[number].partition.target, error)
             return None
 
     def _fill(self) -> None:
@@ -159,10 +159,10 @@ class _Turns:
             self._outcomes[number] = Failed(error=refusal, trace="", tried=False)
         return refusal is not None
 
-    def _end(self, number: int, outcome: Written) -> None:
+    def _end(self, number: int, outcome: WriteOutcome) -> None:
         self._outcomes[number] = outcome
         error = outcome.error if isinstance(outcome, Failed) else None
-        self._silent.note(self._tasks[number].partition.target, error)
+        self._silent.note_result(self._tasks[number].partition.target, error)
         if not isinstance(error, WriterFenced):
             return
         if self._is_overtaken():
@@ -206,7 +206,7 @@ def _steps(task: AnyRestoreTask, attempt: WriteAttempt, ends: RestoreEnds, lanes
     return translate_partition(task, attempt, ends=ends, lanes=lanes)
 
 
-def _step(steps: RestoreSteps) -> Written | None:
+def _step(steps: RestoreSteps) -> WriteOutcome | None:
     """One step; None: more steps follow."""
     try:
         next(steps)
@@ -215,7 +215,7 @@ def _step(steps: RestoreSteps) -> Written | None:
     except OffsiteError as error:
         return Failed(error=error, trace=safe_trace(error))
     except Exception as error:  # noqa: BLE001  # reported as the outcome, and stops no other partition
-        return Failed(error=foreign(error), trace=safe_trace(error))
+        return Failed(error=wrap_foreign(error), trace=safe_trace(error))
     return None
 
 

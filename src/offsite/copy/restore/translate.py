@@ -25,7 +25,7 @@ from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record
-from offsite.log.rewrite import keep, needs_reencode, reencode_dense
+from offsite.log.rewrite import filter_records, needs_reencode, reencode_dense
 from offsite.repository.commit import PartitionId
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.spark.rates import rate_lease
@@ -71,7 +71,7 @@ class RestoreReceipt:
 
 def paced_lanes(router: Router) -> Lanes:
     """Lanes that send batches at the rate of the running task. Raises `SparkFailed`."""
-    pace = rate_lease.writes()
+    pace = rate_lease.write_lease()
     return Lanes(router, pay=None if pace is None else pace.pay)
 
 
@@ -149,12 +149,12 @@ def dense_batch(data: memoryview, header: BatchHeader, record_bounds: RecordBoun
 
 
 def _reencoded(batch: memoryview, header: BatchHeader, record_bounds: RecordBounds) -> DenseBatch | None:
-    kept = keep(batch, header, record_bounds.takes)
-    if kept is None:
+    filtered = filter_records(batch, header, record_bounds.takes)
+    if filtered is None:
         return None
-    (kept_header,) = scan(memoryview(kept))
-    runs = _runs(record.offset for record in decode(kept, kept_header))
-    dense = reencode_dense(kept, kept_header)
+    (kept_header,) = scan(memoryview(filtered))
+    runs = _runs(record.offset for record in decode(filtered, kept_header))
+    dense = reencode_dense(filtered, kept_header)
     return DenseBatch(batch=dense, records=sum(count for _, count in runs), runs=runs)
 
 

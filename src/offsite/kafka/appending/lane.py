@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol, TypeAlias
 
-from offsite.kafka.appending.pieces import Batch, Outcomes, Piece
+from offsite.kafka.appending.pieces import Batch, ControlRecords, Piece
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.producer import LostTrackError
-from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, produce_parts, produced
+from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, parse_produced, produce_parts
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import UNREADABLE
 from offsite.kafka.transactions.outcomes import write_outcomes_request
@@ -42,7 +42,7 @@ REQUEST_BYTES_MAX = 32 * MIB
 """Bytes of several batches in one request: brokers accept 100 MiB by default (socket.request.max.bytes)."""
 
 
-class Member(Protocol):
+class LaneMember(Protocol):
     """A writer of one partition, as seen by the lane."""
 
     @property
@@ -51,11 +51,11 @@ class Member(Protocol):
     def next_unsent(self) -> Piece | None:
         """Return the next piece for the lane; None also where the writer will not send any more."""
 
-    def answered(self, piece: Piece, answer: ProduceAnswer) -> None:
+    def take_answer(self, piece: Piece, answer: ProduceAnswer) -> None:
         """Take the answer to the oldest piece in flight. Raises errors that another connection may cure,
         `LostTrackError` included."""
 
-    def lost(self, error: OffsiteError | None) -> None:
+    def end_lane(self, error: OffsiteError | None) -> None:
         """Note the end of the lane, with or without an answer to pieces in flight. `error`: the reason, or None when
         another member caused the end."""
 
@@ -64,10 +64,10 @@ Answers: TypeAlias = Mapping[tuple[str, int], ProduceAnswer]
 """By topic and partition."""
 
 
-class _UnderWay(NamedTuple):
+class _InFlightRequest(NamedTuple):
     """One request in flight: the pieces with their writers, and the function that reads the answer."""
 
-    pieces: Sequence[tuple[Member, Piece]]
+    pieces: Sequence[tuple[LaneMember, Piece]]
     size_bytes: int
     receive: Callable[[], Answers]
 
@@ -77,20 +77,20 @@ class Lane:
 
     def __init__(self, connection: Connection, lease: ExitStack, *, timeout_ms: int, clock: Clock) -> None:
         self._connection, self._lease, self._timeout_ms, self._clock = connection, lease, timeout_ms, clock
-        self._members: dict[Member, None] = {}
+        self._members: dict[LaneMember, None] = {}
         self.is_open = True
-        self._under_way: deque[_UnderWay] = deque()
+        self._in_flight: deque[_InFlightRequest] = deque()
         self._bytes = 0
 
     @property
     def is_full(self) -> bool:
-        count = len(self._under_way)
+        count = len(self._in_flight)
         return count > REQUESTS_MAX or (count > 1 and self._bytes > BYTES_MAX)
 
-    def join(self, member: Member) -> None:
+    def join(self, member: LaneMember) -> None:
         self._members[member] = None
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: LaneMember) -> None:
         """Remove a member. Answers to the member's pieces in flight are ignored afterwards."""
         self._members.pop(member, None)
         if not self._members:
@@ -103,39 +103,39 @@ class Lane:
 
     def send_round(self) -> bool:
         """Send the next piece of every member, in one request where possible. Returns whether any piece was sent."""
-        some = [(each, piece) for each in list(self._members) if (piece := each.next_unsent()) is not None]
+        pieces = [(member, piece) for member in list(self._members) if (piece := member.next_unsent()) is not None]
         try:
-            self._send(some)
+            self._send(pieces)
         except (KafkaUnreachable, KafkaTimeout) as error:
             self._end(dict.fromkeys(self._members, error))
-        return bool(some) and self.is_open
+        return bool(pieces) and self.is_open
 
     def receive(self) -> None:
         """Take the answer to the oldest request. Raises `Bug` when no request is in flight: the wait would never
         end."""
-        check(bool(self._under_way), "an answer is waited for, and nothing was asked")
-        request = self._under_way[0]
+        check(bool(self._in_flight), "an answer is waited for, and nothing was asked")
+        request = self._in_flight[0]
         try:
             answers = request.receive()
         except (KafkaUnreachable, KafkaTimeout) as error:
             self._end(dict.fromkeys(self._members, error))
             return
-        self._under_way.popleft()
+        self._in_flight.popleft()
         self._bytes -= request.size_bytes
         if refused := dict(self._refused(request, answers)):
-            self._end({each: refused.get(each) for each in self._members})
-        for each in answers.values():
-            if each.throttle_ms:
-                self._clock.sleep(each.throttle_ms / 1000)
+            self._end({member: refused.get(member) for member in self._members})
+        for answer in answers.values():
+            if answer.throttle_ms:
+                self._clock.sleep(answer.throttle_ms / 1000)
                 break  # equal for the whole answer
 
-    def _refused(self, request: _UnderWay, answers: Answers) -> Iterator[tuple[Member, OffsiteError]]:
+    def _refused(self, request: _InFlightRequest, answers: Answers) -> Iterator[tuple[LaneMember, OffsiteError]]:
         """Yield the members whose piece was refused for a reason that another connection may cure, with the error."""
         for member, piece in request.pieces:
             if member not in self._members:
                 continue
             try:
-                member.answered(piece, _answer_of(member.partition, answers))
+                member.take_answer(piece, _answer_of(member.partition, answers))
             except (LeaderUnavailable, KafkaTimeout, NoSuchTopic) as error:
                 yield member, error
             except LostTrackError as lost:
@@ -143,52 +143,52 @@ class Lane:
 
     def close(self) -> None:
         self.is_open = False
-        if self._under_way:
+        if self._in_flight:
             self._connection.close()
         self._lease.close()
 
-    def _send(self, some: Sequence[tuple[Member, Piece]]) -> None:
+    def _send(self, pieces: Sequence[tuple[LaneMember, Piece]]) -> None:
         """Send pieces. Batches outside of transactions share a request; a transactional id applies to a whole
         request."""
-        together = list[tuple[Member, Batch]]()
-        for member, piece in some:
-            if isinstance(piece, Outcomes):
+        together = list[tuple[LaneMember, Batch]]()
+        for member, piece in pieces:
+            if isinstance(piece, ControlRecords):
                 self._send_outcomes(member, piece)
             elif (transactional_id := piece.producer.transactional_id) is not None:
                 self._send_batches([(member, piece)], transactional_id)
             else:
                 together.append((member, piece))
         while together:
-            some, size_bytes = list[tuple[Member, Batch]](), 0
-            while together and (not some or size_bytes + together[0][1].size_bytes <= REQUEST_BYTES_MAX):
+            batches, size_bytes = list[tuple[LaneMember, Batch]](), 0
+            while together and (not batches or size_bytes + together[0][1].size_bytes <= REQUEST_BYTES_MAX):
                 size_bytes += together[0][1].size_bytes
-                some.append(together.pop(0))
-            self._send_batches(some, None)
+                batches.append(together.pop(0))
+            self._send_batches(batches, None)
 
-    def _send_batches(self, pieces: Sequence[tuple[Member, Batch]], transactional_id: str | None) -> None:
+    def _send_batches(self, pieces: Sequence[tuple[LaneMember, Batch]], transactional_id: str | None) -> None:
         batches = [(member.partition, piece.data) for member, piece in pieces]
         parts = produce_parts(batches, transactional_id=transactional_id, timeout_ms=self._timeout_ms)
         self._note(pieces, self._receive_batches)
         self._connection.send(Api.PRODUCE, VERSION, parts)
 
-    def _send_outcomes(self, member: Member, piece: Outcomes) -> None:
+    def _send_outcomes(self, member: LaneMember, piece: ControlRecords) -> None:
         flexible = self._connection.has_version(Api.WRITE_TXN_MARKERS, 1)
         request = write_outcomes_request(member.partition, piece.outcomes, flexible=flexible)
         self._note([(member, piece)], lambda: self._receive_outcomes(member, request))
         self._connection.post(request)
 
-    def _note(self, pieces: Sequence[tuple[Member, Piece]], receive: Callable[[], Answers]) -> None:
+    def _note(self, pieces: Sequence[tuple[LaneMember, Piece]], receive: Callable[[], Answers]) -> None:
         size_bytes = sum(piece.size_bytes for _, piece in pieces)
-        self._under_way.append(_UnderWay(pieces, size_bytes, receive))
+        self._in_flight.append(_InFlightRequest(pieces, size_bytes, receive))
         self._bytes += size_bytes
 
     def _receive_batches(self) -> Answers:
         try:
-            return produced(self._connection.receive())
+            return parse_produced(self._connection.receive())
         except (*UNREADABLE, KafkaProtocolError) as error:
             raise self._unreadable() from error
 
-    def _receive_outcomes(self, member: Member, request: Request[int]) -> Answers:
+    def _receive_outcomes(self, member: LaneMember, request: Request[int]) -> Answers:
         try:
             code = self._connection.collect(request)
         except (*UNREADABLE, KafkaProtocolError) as error:
@@ -200,11 +200,11 @@ class Lane:
         """Return the error for an unreadable answer, which counts as a lost connection."""
         return KafkaUnreachable(f"{self._connection.address} sent an unreadable answer")
 
-    def _end(self, troubles: Mapping[Member, OffsiteError | None]) -> None:
+    def _end(self, troubles: Mapping[LaneMember, OffsiteError | None]) -> None:
         self._connection.close()
         self.close()
         for member, error in troubles.items():
-            member.lost(error)
+            member.end_lane(error)
 
 
 class Lanes:
@@ -215,7 +215,7 @@ class Lanes:
         self._router, self._clock, self._pay = router, clock or SystemClock(), pay
         self._lanes: dict[int, Lane] = {}
 
-    def join(self, member: Member) -> Lane:
+    def join(self, member: LaneMember) -> Lane:
         """Return the lane to the leader of the member's partition, with the member on board. Raises the errors of a
         router."""
         node_id = self._router.leader(member.partition).node_id
@@ -240,7 +240,7 @@ class Lanes:
 
 
 def _answer_of(partition: TopicPartition, answers: Answers) -> ProduceAnswer:
-    found = answers.get((partition.topic, partition.partition))
-    if found is None:
+    answer = answers.get((partition.topic, partition.partition))
+    if answer is None:
         raise LeaderUnavailable(f"the answer to a batch for {partition} leaves the partition out")
-    return found
+    return answer

@@ -16,16 +16,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from offsite.kafka.appending.lane import Lane, Lanes
-from offsite.kafka.appending.pieces import Batch, Outcomes, Piece
+from offsite.kafka.appending.pieces import Batch, ControlRecords, Piece
 from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import settled_end_offset
-from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer, fenced
+from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer, fenced_error
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.produce import ProduceAnswer
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.transactions.outcomes import Outcome
+from offsite.kafka.transactions.outcomes import TransactionOutcome
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition
@@ -89,7 +89,7 @@ class LogWriter:
         self._outage = Backoff(self._clock)
         self._absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
 
-    def batch(self, batch: bytearray | memoryview, records: int, producer: Producer) -> None:
+    def send_batch(self, batch: bytearray | memoryview, records: int, producer: Producer) -> None:
         """Send one whole batch without gaps, and rewrite the header in place. The memory belongs to the writer until
         the next flush."""
         self._lanes.pay(len(batch))
@@ -109,9 +109,9 @@ class LogWriter:
             self._add_alone(piece)
             self._met.add(identity)
 
-    def outcomes(self, outcomes: Sequence[Outcome]) -> None:
+    def send_outcomes(self, outcomes: Sequence[TransactionOutcome]) -> None:
         """Write `outcomes`, one offset each; at most `OUTCOMES_MAX`."""
-        self._add(Outcomes(start=self.at, outcomes=outcomes))
+        self._add(ControlRecords(start=self.at, outcomes=outcomes))
 
     def skip_to(self, offset: int) -> None:
         """Continue at `offset`: other writers have written up to `offset`. Everything must be flushed before."""
@@ -145,7 +145,7 @@ class LogWriter:
         self._sent += 1
         return self._pending[self._sent - 1]
 
-    def answered(self, piece: Piece, answer: ProduceAnswer) -> None:
+    def take_answer(self, piece: Piece, answer: ProduceAnswer) -> None:
         """Take the lane's answer to the first pending piece. Raises errors that another connection may cure, and
         `LostTrackError`."""
         if self._error is not None:
@@ -160,7 +160,7 @@ class LogWriter:
             self._outage.reset()
             self._absence.reset()
 
-    def lost(self, error: OffsiteError | None) -> None:
+    def end_lane(self, error: OffsiteError | None) -> None:
         """Note the end of the lane, for `error` or for another partition's error."""
         self._lane, self._sent, self._trouble = None, 0, error
         if error is not None:
@@ -206,7 +206,7 @@ class LogWriter:
             except (*_PASSING, NoSuchTopic) as error:
                 if error is trouble:
                     raise
-                self.lost(error)
+                self.end_lane(error)
         return self._lane
 
     def _wait(self, trouble: OffsiteError) -> None:
@@ -216,7 +216,7 @@ class LogWriter:
     def _fail(self, piece: Piece, answer: ProduceAnswer) -> None:
         key, code = self.partition, answer.error_code
         if code in FENCED and isinstance(piece, Batch) and piece.producer.transactional_id is None:
-            self._error = fenced(key)
+            self._error = fenced_error(key)
             return
         error = broker_error(code, f"writing offset {piece.start} of {key}", detail=answer.detail)
         if isinstance(error, (*_PASSING, NoSuchTopic)):
@@ -252,27 +252,29 @@ class LogWriter:
         may still become visible."""
         leader = self._router.leader(self.partition)
         with self._router.lease_leader(self.partition) as connection:
-            held = LeaderAnswers(connection, self.partition, leader.epoch).end_of(leader.epoch).end
-        if held > end:
-            raise KafkaTimeout(f"the leader of {self.partition} has offsets up to {held}, its replicas up to {end}")
+            leader_end = LeaderAnswers(connection, self.partition, leader.epoch).end_of(leader.epoch).end
+        if leader_end > end:
+            raise KafkaTimeout(
+                f"the leader of {self.partition} has offsets up to {leader_end}, its replicas up to {end}"
+            )
 
     def _pass(self, batch: memoryview, header: BatchHeader) -> None:
         first = self._pending[0] if self._pending else None
-        if first is None or header.base_offset != first.start or not first.passed(batch, header):
+        if first is None or header.base_offset != first.start or not first.take_match(batch, header):
             raise self._elsewhere(header.base_offset, first.start if first else self.at)
         if header.next_offset >= first.end:
             self._pending.popleft()
             self._outage.reset()
             self._absence.reset()
 
-    def _judged_elsewhere(self, found: int, expected: int) -> OffsiteError:
+    def _judged_elsewhere(self, actual: int, expected: int) -> OffsiteError:
         """Return the error of `_elsewhere`, or the error raised meanwhile. `_elsewhere` may ask brokers during another
         partition's turn, and the other partition must not receive the error."""
         try:
-            return self._elsewhere(found, expected)
+            return self._elsewhere(actual, expected)
         except OffsiteError as error:
             return error
 
-    def _elsewhere(self, found: int, expected: int) -> OffsiteError:
+    def _elsewhere(self, actual: int, expected: int) -> OffsiteError:
         """Return the error for a log at offset `actual` where the sent piece is at `expected`."""
-        return self._unexpected(min(found, expected), max(found, expected, min(found, expected) + 1))
+        return self._unexpected(min(actual, expected), max(actual, expected, min(actual, expected) + 1))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from offsite.kafka.producer import Producer
-from offsite.kafka.transactions.outcomes import Outcome
+from offsite.kafka.transactions.outcomes import TransactionOutcome
 from offsite.log.batch import BatchHeader
-from offsite.log.markers import control_type
+from offsite.log.markers import parse_control_marker
 
 _OUTCOME_BYTES = 78  # a batch with one control record, as the log has it
 
@@ -29,18 +29,18 @@ class Batch:
     def size_bytes(self) -> int:
         return len(self.data)
 
-    def passed(self, batch: memoryview, header: BatchHeader) -> bool:  # noqa: ARG002  # as outcomes have it
+    def take_match(self, batch: memoryview, header: BatchHeader) -> bool:  # noqa: ARG002  # as outcomes have it
         """Whether a batch of the log at `start` is the same batch."""
         mine = (self.producer.producer_id, self.producer.epoch, self.sequence, self.end - self.start)
         return mine == (header.producer_id, header.producer_epoch, header.base_sequence, header.record_count)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Outcomes:
+class ControlRecords:
     """Control records from `start` on, one per outcome."""
 
     start: int
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[TransactionOutcome]
 
     @property
     def end(self) -> int:
@@ -50,10 +50,10 @@ class Outcomes:
     def size_bytes(self) -> int:
         return _OUTCOME_BYTES * len(self.outcomes)
 
-    def passed(self, batch: memoryview, header: BatchHeader) -> bool:
+    def take_match(self, batch: memoryview, header: BatchHeader) -> bool:
         """Whether a batch of the log at `start` is the first control record of the piece. A match is removed from the
         piece."""
-        first, marker = self.outcomes[0], control_type(batch, header) if header.is_control else None
+        first, marker = self.outcomes[0], parse_control_marker(batch, header) if header.is_control else None
         is_same = (header.producer_id, header.producer_epoch) == (first.producer_id, first.producer_epoch)
         if marker is None or not is_same or (marker.kind == "commit") != first.committed:
             return False
@@ -61,4 +61,4 @@ class Outcomes:
         return True
 
 
-Piece: TypeAlias = Batch | Outcomes
+Piece: TypeAlias = Batch | ControlRecords

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from offsite.kafka.config.config import PROTOCOLS, Address, KafkaConfig, parse_bootstrap
+from offsite.kafka.config.config import PROTOCOLS, BrokerAddress, KafkaConfig, parse_bootstrap
 from offsite.kafka.config.sasl_settings import SASL_SETTINGS, read_sasl
-from offsite.kafka.config.settings import Settings
+from offsite.kafka.config.settings import ClientSettings
 from offsite.kafka.config.tls_settings import TLS_SETTINGS, read_tls
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.untrusted.file_access import exposure
@@ -46,29 +46,29 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
         raise BadKafkaConfig(f"cannot read {path}: {error.strerror}", hint="check --kafka-config") from error
     except NotUtf8 as error:
         raise BadKafkaConfig(f"cannot read {path}: {error}", hint="check --kafka-config") from error
-    found = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
-    config = found.config
+    properties = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
+    config = properties.config
     if config.has_secret:
         files = [(file, exposure(file.stat())) for file in (path, *_key_files(text)) if file.is_file()]
-        told = (f"{file} holds a secret, and {why}" for file, why in files if why)
-        found = replace(found, warnings=(*found.warnings, *told))
-    again = ReadOnExecutor(
+        exposure_warnings = (f"{file} holds a secret, and {why}" for file, why in files if why)
+        properties = replace(properties, warnings=(*properties.warnings, *exposure_warnings))
+    again = ExecutorConfigReader(
         path=str(path),
         bootstrap=",".join(map(str, config.bootstrap)),
         protocol=config.security_protocol,
         mechanism=_mechanism(config),
     )
-    return replace(found, config=replace(config, read_again=again))
+    return replace(properties, config=replace(config, read_again=again))
 
 
 def _key_files(text: str) -> Iterator[Path]:
-    for each in parse_properties(text):
-        if each.name in _KEY_FILES and each.value:
-            yield Path(each.value)
+    for setting in parse_properties(text):
+        if setting.name in _KEY_FILES and setting.value:
+            yield Path(setting.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOnExecutor:
+class ExecutorConfigReader:
     """Reads the properties file of the executor at `path`, as the driver read the driver's file; a relative path begins
     at the working folder of the process. `bootstrap`: the driver's brokers, whatever the executor's file says, because
     a run must not move data of two clusters. `protocol` and `mechanism` (empty without SASL): the driver's. The
@@ -105,7 +105,7 @@ def _mechanism(config: KafkaConfig) -> str:
 
 def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:
     """Read the text of a properties file. `source`: the file's name in errors. Raises `BadKafkaConfig`."""
-    settings = Settings(source, parse_properties(text))
+    settings = ClientSettings(source, parse_properties(text))
     protocol = settings.choice("security.protocol", PROTOCOLS, "PLAINTEXT")
     config = KafkaConfig(
         bootstrap=_bootstrap(settings, bootstrap, protocol),
@@ -116,12 +116,16 @@ def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> C
         sasl=read_sasl(settings) if protocol.startswith("SASL") else None,
     )
     unchecked = config.tls is not None and not config.tls.check_hostname
-    told = ("no host name of a broker is checked: anybody with a certificate of that authority can be one",)
-    return ClientProperties(config=config, warnings=(*settings.unknown(_KNOWN), *(told if unchecked else ())))
+    hostname_warnings = (
+        "no host name of a broker is checked: anybody with a certificate of that authority can be one",
+    )
+    return ClientProperties(
+        config=config, warnings=(*settings.unknown(_KNOWN), *(hostname_warnings if unchecked else ()))
+    )
 
 
-def _bootstrap(settings: Settings, given: str, protocol: str) -> tuple[Address, ...]:
+def _bootstrap(settings: ClientSettings, override: str, protocol: str) -> tuple[BrokerAddress, ...]:
     parse = partial(parse_bootstrap, protocol=protocol)
-    if given:
-        return parse(given)
+    if override:
+        return parse(override)
     return settings.parse(next((name for name in _SERVERS if settings.has(name)), _SERVERS[0]), parse)

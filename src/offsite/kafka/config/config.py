@@ -14,7 +14,7 @@ from typing import Any
 
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.hosts import is_loopback
-from offsite.model.secret import Secret, Travel, way_of_secrets
+from offsite.model.secret import Secret, SecretHandling, secret_handling
 from offsite.model.untrusted.whole_number import whole_number
 
 DEFAULT_PORT = 9092
@@ -25,11 +25,11 @@ _MAX_HOST = 253  # RFC 1035
 _LABEL = "[A-Za-z0-9_-]{1,63}"  # DNS has no underscore, and Docker's names have
 _ADDRESS = re.compile(rf"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?))(?::(?P<port>[^:]*))?")
 _LIKE_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
-_TOLD_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # SCRAM proves the secret without sending it
+_SENT_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # SCRAM proves the secret without sending it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Address:
+class BrokerAddress:
     host: str
     port: int
 
@@ -75,7 +75,7 @@ class KafkaConfig:
     the same rack (KIP-392). `read_again` reads the same settings in the calling process: picklable, and without
     secrets."""
 
-    bootstrap: tuple[Address, ...]
+    bootstrap: tuple[BrokerAddress, ...]
     client_id: str = "offsite"
     rack_id: str = ""
     request_timeout_ms: int = 30_000
@@ -84,9 +84,9 @@ class KafkaConfig:
     read_again: Callable[[], KafkaConfig] | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[Callable[..., KafkaConfig], tuple[Any, ...]]:
-        if self.read_again is not None and way_of_secrets() is Travel.READ_THERE:
+        if self.read_again is not None and secret_handling() is SecretHandling.READ_THERE:
             return self.read_again, ()
-        return _rebuilt, tuple(getattr(self, each.name) for each in fields(self))
+        return _rebuilt, tuple(getattr(self, attribute.name) for attribute in fields(self))
 
     @property
     def has_secret(self) -> bool:
@@ -95,11 +95,11 @@ class KafkaConfig:
         return key or (self.sasl is not None and bool(self.sasl.password.reveal()))
 
     @property
-    def overheard(self) -> tuple[str, ...]:
+    def cleartext_hosts(self) -> tuple[str, ...]:
         """Hosts, except this machine, to which a password or token is sent in clear text."""
-        if self.tls is not None or self.sasl is None or self.sasl.mechanism not in _TOLD_IN_CLEAR:
+        if self.tls is not None or self.sasl is None or self.sasl.mechanism not in _SENT_IN_CLEAR:
             return ()
-        return tuple(each.host for each in self.bootstrap if not is_loopback(each.host))
+        return tuple(address.host for address in self.bootstrap if not is_loopback(address.host))
 
     @property
     def security_protocol(self) -> str:
@@ -109,14 +109,14 @@ class KafkaConfig:
 
 
 def _source(static: Secret | None, file: str, program: tuple[str, ...], arguments: tuple[Secret, ...]) -> TokenSource:
-    return TokenSource(static=static, file=file, command=(*program, *(each.reveal() for each in arguments)))
+    return TokenSource(static=static, file=file, command=(*program, *(argument.reveal() for argument in arguments)))
 
 
 def _rebuilt(*values: Any) -> KafkaConfig:  # noqa: ANN401  # the values of the fields, in order
-    return KafkaConfig(**{each.name: value for each, value in zip(fields(KafkaConfig), values, strict=True)})
+    return KafkaConfig(**{attribute.name: value for attribute, value in zip(fields(KafkaConfig), values, strict=True)})
 
 
-def parse_bootstrap(text: str, *, protocol: str = "") -> tuple[Address, ...]:
+def parse_bootstrap(text: str, *, protocol: str = "") -> tuple[BrokerAddress, ...]:
     """Parse broker addresses such as `host:9092,[::1]:9093`. The port may be left out. A Kafka protocol may precede the
     host (`SSL://host:9093`); with `protocol` given, only `protocol` may. Looks up nothing. Raises `BadKafkaConfig` for
     an impossible address, since a name server may take a minute for the same answer."""
@@ -126,7 +126,7 @@ def parse_bootstrap(text: str, *, protocol: str = "") -> tuple[Address, ...]:
     return addresses
 
 
-def _parse_address(text: str, protocol: str) -> Address:
+def _parse_address(text: str, protocol: str) -> BrokerAddress:
     scheme, arrow, place = text.rpartition("://")
     if arrow and scheme.upper() not in ({protocol} if protocol else PROTOCOLS):
         why = f"security.protocol is {protocol}" if scheme.upper() in PROTOCOLS else f"Kafka speaks no {scheme[:20]!r}"
@@ -142,7 +142,7 @@ def _parse_address(text: str, protocol: str) -> Address:
         raise BadKafkaConfig(
             f"{text[:300]!r} is not a broker address", hint="write it as host:9092, several as host1:9092,host2:9092"
         )
-    return Address(host=parts["ipv6"] or parts["host"], port=number)
+    return BrokerAddress(host=parts["ipv6"] or parts["host"], port=number)
 
 
 def _can_be_host(name: str, ipv6: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offsite.kafka.config.config import MECHANISMS, SaslConfig, TokenSource
-from offsite.kafka.config.settings import Settings
+from offsite.kafka.config.settings import ClientSettings
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.secret import Secret
 
@@ -69,7 +69,7 @@ def parse_jaas(text: str) -> LoginModule:
     return LoginModule(name=head[1].rpartition(".")[2], options=options)
 
 
-def read_sasl(settings: Settings) -> SaslConfig:
+def read_sasl(settings: ClientSettings) -> SaslConfig:
     """Read the login out of the `sasl.*` settings. Raises `BadKafkaConfig` with file and line."""
     name = "sasl.mechanisms" if settings.has("sasl.mechanisms") else "sasl.mechanism"
     mechanism = settings.choice(name, MECHANISMS, "GSSAPI")
@@ -79,7 +79,7 @@ def read_sasl(settings: Settings) -> SaslConfig:
     return SaslConfig(mechanism=mechanism, username=username, password=password)
 
 
-def _credentials(settings: Settings, mechanism: str) -> tuple[str, Secret]:
+def _credentials(settings: ClientSettings, mechanism: str) -> tuple[str, Secret]:
     if settings.has("sasl.jaas.config"):
         module = settings.parse("sasl.jaas.config", parse_jaas)
         _check_module(settings, module, mechanism)
@@ -88,17 +88,17 @@ def _credentials(settings: Settings, mechanism: str) -> tuple[str, Secret]:
         username, password = settings.get("sasl.username"), settings.get("sasl.password")
     if not username or not password:
         place = "sasl.jaas.config" if settings.has("sasl.jaas.config") else "sasl.username"
-        raise settings.bad(place, f"{mechanism} needs a username and a password", hint="set sasl.jaas.config")
+        raise settings.bad_setting(place, f"{mechanism} needs a username and a password", hint="set sasl.jaas.config")
     return username, Secret(password)
 
 
-def _check_module(settings: Settings, module: LoginModule, mechanism: str) -> None:
+def _check_module(settings: ClientSettings, module: LoginModule, mechanism: str) -> None:
     if mechanism not in _MODULES.get(module.name, ()):
-        known = ", ".join(name for name, mechanisms in _MODULES.items() if mechanism in mechanisms)
-        raise settings.bad("sasl.jaas.config", f"{module.name} does not do {mechanism}", hint=f"use {known}")
+        modules = ", ".join(name for name, mechanisms in _MODULES.items() if mechanism in mechanisms)
+        raise settings.bad_setting("sasl.jaas.config", f"{module.name} does not do {mechanism}", hint=f"use {modules}")
 
 
-def _token_source(settings: Settings) -> TokenSource:
+def _token_source(settings: ClientSettings) -> TokenSource:
     url = settings.get("sasl.oauthbearer.token.endpoint.url")
     if static := settings.secret("offsite.oauth.token"):
         return TokenSource(static=static)
@@ -107,5 +107,7 @@ def _token_source(settings: Settings) -> TokenSource:
     if path := settings.get("offsite.oauth.token.file") or url.removeprefix(_FILE_URL) * url.startswith(_FILE_URL):
         return TokenSource(file=path)
     if url:
-        raise settings.bad("sasl.oauthbearer.token.endpoint.url", "only file:// is supported", hint=_SOURCE_HINT)
-    raise settings.bad("sasl.mechanism", "OAUTHBEARER needs a token source", hint=_SOURCE_HINT)
+        raise settings.bad_setting(
+            "sasl.oauthbearer.token.endpoint.url", "only file:// is supported", hint=_SOURCE_HINT
+        )
+    raise settings.bad_setting("sasl.mechanism", "OAUTHBEARER needs a token source", hint=_SOURCE_HINT)

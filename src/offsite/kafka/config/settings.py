@@ -15,12 +15,12 @@ _MAX_MS = (1 << 31) - 1  # about 24 days: sockets and locks refuse much more
 T = TypeVar("T")
 
 
-class Settings:
+class ClientSettings:
     """Read-only settings. The later of two settings of a name counts. Errors never hold a value unless asked to."""
 
     def __init__(self, source: str, properties: Iterable[Property]) -> None:
         self._source = source
-        self._properties = {each.name: each for each in properties}
+        self._properties = {setting.name: setting for setting in properties}
 
     def get(self, *names: str) -> str:
         """Return the value of the first of `names` that is set, or an empty text."""
@@ -36,14 +36,14 @@ class Settings:
     def choice(self, name: str, allowed: Collection[str], default: str) -> str:
         value = self.get(name).upper() or default
         if value not in allowed:
-            raise self.bad(name, f"{value!r} is not one of {', '.join(allowed)}")
+            raise self.bad_setting(name, f"{value!r} is not one of {', '.join(allowed)}")
         return value
 
     def milliseconds(self, *names: str, default: int) -> int:
-        name = next((each for each in names if self.has(each)), names[0])
+        name = next((candidate for candidate in names if self.has(candidate)), names[0])
         value = self.get(name) or str(default)
         if not (number := whole_number(value)):
-            raise self.bad(name, f"{value[:100]!r} is not a positive number of milliseconds")
+            raise self.bad_setting(name, f"{value[:100]!r} is not a positive number of milliseconds")
         return min(number, _MAX_MS)
 
     def read_file(self, name: str) -> bytes:
@@ -51,21 +51,21 @@ class Settings:
         try:
             return Path(self.get(name)).read_bytes()
         except OSError as error:
-            raise self.bad(name, f"cannot read {self.get(name)}: {error.strerror}") from error
+            raise self.bad_setting(name, f"cannot read {self.get(name)}: {error.strerror}") from error
 
     def parse(self, name: str, parse: Callable[[str], T]) -> T:
         """Parse the value of a setting by `parse`. Adds file and line to a `BadKafkaConfig` of `parse`."""
         try:
             return parse(self.get(name))
         except BadKafkaConfig as error:
-            raise self.bad(name, error.message, hint=error.hint) from error
+            raise self.bad_setting(name, error.message, hint=error.hint) from error
 
-    def bad(self, name: str, reason: str, *, hint: str = "") -> BadKafkaConfig:
-        found = self._properties.get(name)
-        place = f"{self._source}:{found.line}" if found else self._source
+    def bad_setting(self, name: str, reason: str, *, hint: str = "") -> BadKafkaConfig:
+        setting = self._properties.get(name)
+        place = f"{self._source}:{setting.line}" if setting else self._source
         return BadKafkaConfig(f"{place}: {name}: {reason}", hint=hint or f"correct {name} in {self._source}")
 
-    def unknown(self, known: Collection[str]) -> tuple[str, ...]:
+    def unknown(self, supported: Collection[str]) -> tuple[str, ...]:
         """Return one line per setting outside of `supported`."""
-        strangers = (each for each in self._properties.values() if each.name not in known)
-        return tuple(f"{self._source}:{each.line}: {each.name} is not used by offsite" for each in strangers)
+        unused = (setting for setting in self._properties.values() if setting.name not in supported)
+        return tuple(f"{self._source}:{setting.line}: {setting.name} is not used by offsite" for setting in unused)

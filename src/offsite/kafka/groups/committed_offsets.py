@@ -14,7 +14,7 @@ from offsite.kafka.groups.requests import (
     FETCH_VERSIONS,
     LIST_VERSIONS,
     MANY_GROUPS_VERSION,
-    Answered,
+    GroupAnswer,
     ListedGroup,
     commit_offsets_request,
     delete_offsets_request,
@@ -94,25 +94,25 @@ class GroupClient:
         end.
         """
         chosen = tuple(groups)
-        listed = {each.group: each for each in chosen if each.kind != _SHARE}
+        listed = {group.group: group for group in chosen if group.kind != _SHARE}
         answers = self._fetch(listed, stable=True)
         for attempt in range(STABLE_ATTEMPTS):
-            unstable = [name for name, each in answers.items() if each.error_code == _UNSTABLE_OFFSET_COMMIT]
+            unstable = [name for name, answer in answers.items() if answer.error_code == _UNSTABLE_OFFSET_COMMIT]
             if not unstable:
                 break
             why = "a commit of these groups is under way in a transaction"
             decided("retry", groups=len(unstable), first=unstable[0], wait_s=STABLE_WAIT_S, why=why)
             self._clock.sleep(STABLE_WAIT_S)
             answers |= self._fetch(unstable, stable=attempt + 1 < STABLE_ATTEMPTS)
-        found = {
-            name: GroupOffsets(group=name, kind=each.kind, state=each.state, topics=answers[name].offsets)
-            for name, each in listed.items()
+        group_offsets = {
+            name: GroupOffsets(group=name, kind=group.kind, state=group.state, topics=answers[name].offsets)
+            for name, group in listed.items()
             if not answers[name].error_code
         }
         return FetchedGroups(
-            groups=found,
+            groups=group_offsets,
             failed=_failures(answers, "reading its offsets"),
-            not_carried=tuple(each for each in chosen if each.kind not in _CARRIED),
+            not_carried=tuple(group for group in chosen if group.kind not in _CARRIED),
             ask_again=self.offsets,
         )
 
@@ -130,17 +130,17 @@ class GroupClient:
         return _failures(answers, "removing offsets")
 
     def _list(self) -> Sequence[ListedGroup]:
-        found: dict[str, ListedGroup] = {}
+        groups: dict[str, ListedGroup] = {}
         for node_id in self._router.metadata([]).brokers:
             with self._router.lease_broker(node_id) as connection:
                 version = connection.highest_version(Api.LIST_GROUPS, *LIST_VERSIONS)
                 code, listed = connection.call(list_groups_request(version))
             if code:
                 raise broker_error(code, f"listing the groups of broker {node_id}")
-            found |= {each.group: each for each in listed}
-        return [found[name] for name in sorted(found)]
+            groups |= {group.group: group for group in listed}
+        return [groups[name] for name in sorted(groups)]
 
-    def _fetch(self, groups: Iterable[str], *, stable: bool) -> dict[str, Answered]:
+    def _fetch(self, groups: Iterable[str], *, stable: bool) -> dict[str, GroupAnswer]:
         with self._router.lease_any() as connection:
             version = connection.highest_version(Api.OFFSET_FETCH, *FETCH_VERSIONS)
         request = partial(fetch_offsets_request, stable=stable, version=version)
@@ -148,7 +148,7 @@ class GroupClient:
         return self._coordinators.ask(groups, request, per_request=per_request)
 
 
-def _failures(answers: Mapping[str, Answered], doing: str) -> tuple[GroupFailure, ...]:
+def _failures(answers: Mapping[str, GroupAnswer], doing: str) -> tuple[GroupFailure, ...]:
     codes = sorted((name, answer.error_code) for name, answer in answers.items())
     return tuple(_failure(name, code, doing) for name, code in codes if code)
 

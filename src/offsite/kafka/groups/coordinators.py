@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from itertools import zip_longest
 
 from offsite.kafka.find_coordinators import find_coordinators
-from offsite.kafka.groups.requests import Answered
+from offsite.kafka.groups.requests import GroupAnswer
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
@@ -30,7 +30,7 @@ COORDINATOR_MAX_S = 60.0
 """A moved coordinator has loaded the groups, and a new cluster has made `__consumer_offsets`, well within this time."""
 _TRY_AGAIN = frozenset({7, 14, 15, 16})  # timed out, loading, not available, moved
 
-Ask = Callable[[Sequence[str]], Request[Mapping[str, Answered]]]
+GroupsRequest = Callable[[Sequence[str]], Request[Mapping[str, GroupAnswer]]]
 
 
 class GroupCoordinators:
@@ -41,27 +41,31 @@ class GroupCoordinators:
         self._clock = clock
         self._nodes: dict[str, int] = {}
 
-    def ask(self, groups: Iterable[str], request: Ask, *, per_request: int) -> dict[str, Answered]:
+    def ask(self, groups: Iterable[str], request: GroupsRequest, *, per_request: int) -> dict[str, GroupAnswer]:
         """Ask about all `groups`, up to `per_request` at a time. Every group has an answer at the end.
 
         Coordinators that load, move or do not answer are asked again, until no progress was made for
         `COORDINATOR_MAX_S`; the groups then keep the last error code. Raises `KafkaUnavailable` when brokers did not
         answer at all, `Denied`.
         """
-        answers: dict[str, Answered] = {}
+        answers: dict[str, GroupAnswer] = {}
         pending, backoff = list(dict.fromkeys(groups)), Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
         while pending:
             failure = self._round(pending, request, per_request, answers)
-            left = [group for group in pending if group not in answers or answers[group].error_code in _TRY_AGAIN]
-            if len(left) < len(pending):
+            unanswered = [group for group in pending if group not in answers or answers[group].error_code in _TRY_AGAIN]
+            if len(unanswered) < len(pending):
                 backoff.reset()
-            pending = left
+            pending = unanswered
             if pending and not self._may_repeat(backoff, failure, pending, answers):
                 break
         return answers
 
     def _may_repeat(
-        self, backoff: Backoff, failure: KafkaUnavailable | None, groups: Sequence[str], answers: Mapping[str, Answered]
+        self,
+        backoff: Backoff,
+        failure: KafkaUnavailable | None,
+        groups: Sequence[str],
+        answers: Mapping[str, GroupAnswer],
     ) -> bool:
         """Wait before another attempt. Returns False when the time is used up and every group has at least an error
         code."""
@@ -70,9 +74,9 @@ class GroupCoordinators:
         untold = next((group for group in groups if group not in answers), None)
         if failure is None and untold is not None:
             failure = KafkaTimeout(f"the answers leave out group {untold}", hint="look at the brokers' logs")
-        told = failure or broker_error(answers[groups[0]].error_code, f"group {groups[0]}")
+        error = failure or broker_error(answers[groups[0]].error_code, f"group {groups[0]}")
         try:
-            backoff.wait(told)
+            backoff.wait(error)
         except OffsiteError:
             if failure is not None:
                 raise
@@ -80,32 +84,34 @@ class GroupCoordinators:
         return True
 
     def _round(
-        self, groups: Sequence[str], request: Ask, per_request: int, answers: dict[str, Answered]
+        self, groups: Sequence[str], request: GroupsRequest, per_request: int, answers: dict[str, GroupAnswer]
     ) -> KafkaUnavailable | None:
         """Ask about every group once, and add the results to `answers`. Returns the error that ended the round early,
         or None."""
         try:
             answers |= self._find([group for group in groups if group not in self._nodes])
-            asked = set(groups)
-            for some in self._ask_known(groups, request, per_request):
-                answers |= {group: told for group, told in some.items() if group in asked}
+            requested = set(groups)
+            for part_answers in self._ask_coordinators(groups, request, per_request):
+                answers |= {group: answer for group, answer in part_answers.items() if group in requested}
         except KafkaUnavailable as failure:
             return failure
         return None
 
-    def _find(self, groups: Sequence[str]) -> dict[str, Answered]:
+    def _find(self, groups: Sequence[str]) -> dict[str, GroupAnswer]:
         """Learn the coordinators of `groups`. Returns the error codes of groups without a coordinator."""
-        refused: dict[str, Answered] = {}
-        for some in _split(groups, FIND_GROUPS_MAX):
-            coordinators = find_coordinators(self._router, some)
-            for group, found in ((group, coordinators[group]) for group in some if group in coordinators):
-                if found.error_code:
-                    refused[group] = Answered(error_code=found.error_code)
+        refused: dict[str, GroupAnswer] = {}
+        for part in _split(groups, FIND_GROUPS_MAX):
+            coordinators = find_coordinators(self._router, part)
+            for group, coordinator in ((group, coordinators[group]) for group in part if group in coordinators):
+                if coordinator.error_code:
+                    refused[group] = GroupAnswer(error_code=coordinator.error_code)
                 else:
-                    self._nodes[group] = found.node_id
+                    self._nodes[group] = coordinator.node_id
         return refused
 
-    def _ask_known(self, groups: Sequence[str], request: Ask, per_request: int) -> Iterator[Mapping[str, Answered]]:
+    def _ask_coordinators(
+        self, groups: Sequence[str], request: GroupsRequest, per_request: int
+    ) -> Iterator[Mapping[str, GroupAnswer]]:
         shares: dict[int, list[str]] = {}
         for group in groups:
             if group in self._nodes:
@@ -113,10 +119,10 @@ class GroupCoordinators:
         with ExitStack() as stack:
             lanes = [lane for node, share in shares.items() for lane in self._lanes(stack, node, share, per_request)]
             for turn in zip_longest(*(parts for _, parts in lanes)):
-                asked = [(lane[0], request(part)) for lane, part in zip(lanes, turn, strict=True) if part]
-                for connection, posted in asked:
+                requests = [(lane[0], request(part)) for lane, part in zip(lanes, turn, strict=True) if part]
+                for connection, posted in requests:
                     connection.post(posted)
-                for connection, posted in asked:
+                for connection, posted in requests:
                     yield connection.collect(posted)
 
     def _lanes(

@@ -37,7 +37,7 @@ class ListedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class GroupAnswer:
     """A group's part of an answer. `error_code`: the first nonzero code; `offsets`: fetched offsets."""
 
     error_code: int
@@ -54,14 +54,14 @@ def list_groups_request(version: int) -> Request[tuple[int, Sequence[ListedGroup
 
     def parse(answer: Decoder) -> tuple[int, Sequence[ListedGroup]]:
         answer.i32()  # throttle time
-        return answer.i16(), answer.array(lambda each: _listed(each, version))
+        return answer.i16(), answer.array(lambda group: _listed(group, version))
 
     return Request(api=Api.LIST_GROUPS, version=version, body=out.end().done(), parse=parse, flexible=True)
 
 
 def fetch_offsets_request(
     groups: Sequence[str], *, stable: bool, version: int = MANY_GROUPS_VERSION
-) -> Request[Mapping[str, Answered]]:
+) -> Request[Mapping[str, GroupAnswer]]:
     """Request all committed offsets of `groups`; below `MANY_GROUPS_VERSION` only a single group is possible.
 
     `stable`: refuse offsets that an open transaction is about to change (KIP-447), where the version can.
@@ -75,37 +75,37 @@ def fetch_offsets_request(
 
     body = Encoder(flexible=True).array(groups, put_group).boolean(stable).end().done()
 
-    def parse(answer: Decoder) -> Mapping[str, Answered]:
+    def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
         answer.i32()  # throttle time
         return dict(answer.array(_fetched))
 
     return Request(api=Api.OFFSET_FETCH, version=version, body=body, parse=parse, flexible=True)
 
 
-def _fetch_of_one(group: str, *, stable: bool, version: int) -> Request[Mapping[str, Answered]]:
+def _fetch_of_one(group: str, *, stable: bool, version: int) -> Request[Mapping[str, GroupAnswer]]:
     out = Encoder(flexible=True).string(group).array(None, Encoder.string)
     body = (out.boolean(stable) if version >= _STABLE_VERSION else out).end().done()
 
-    def parse(answer: Decoder) -> Mapping[str, Answered]:
+    def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
         answer.i32()  # throttle time
         return {group: _answered(answer)}
 
     return Request(api=Api.OFFSET_FETCH, version=version, body=body, parse=parse, flexible=True)
 
 
-def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered]]:
+def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAnswer]]:
     """Commit as a client without membership: the broker refuses while the group has members."""
     out = Encoder(flexible=True).string(group.group).i32(_NO_GENERATION).string(_NO_MEMBER).string(None)
     body = out.array(group.topics, _put_commits).end().done()
 
-    def parse(answer: Decoder) -> Mapping[str, Answered]:
+    def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
         answer.i32()  # throttle time
-        return {group.group: Answered(error_code=_first_error(answer.array(_topic_errors)))}
+        return {group.group: GroupAnswer(error_code=_first_error(answer.array(_topic_errors)))}
 
     return Request(api=Api.OFFSET_COMMIT, version=_COMMIT_VERSION, body=body, parse=parse, flexible=True)
 
 
-def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered]]:
+def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAnswer]]:
     """Delete the group's committed offsets for the partitions of `group`; the offsets themselves do not matter."""
 
     def put_topic(out: Encoder, topic: TopicOffsets) -> None:
@@ -113,11 +113,11 @@ def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered
 
     body = Encoder().string(group.group).array(group.topics, put_topic).done()
 
-    def parse(answer: Decoder) -> Mapping[str, Answered]:
+    def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
         code = answer.i16()
         answer.i32()  # throttle time
         errors = answer.array(_topic_errors)  # present, though empty, even for a refused group
-        return {group.group: Answered(error_code=code or _first_error(errors))}
+        return {group.group: GroupAnswer(error_code=code or _first_error(errors))}
 
     return Request(api=Api.OFFSET_DELETE, version=_DELETE_VERSION, body=body, parse=parse)
 
@@ -131,18 +131,18 @@ def _listed(answer: Decoder, version: int) -> ListedGroup:
     return ListedGroup(group=group, kind=kind, state=state)
 
 
-def _fetched(answer: Decoder) -> tuple[str, Answered]:
+def _fetched(answer: Decoder) -> tuple[str, GroupAnswer]:
     group = answer.string()
     answered = _answered(answer)
     answer.end()
     return group, answered
 
 
-def _answered(answer: Decoder) -> Answered:
+def _answered(answer: Decoder) -> GroupAnswer:
     topics = answer.array(_topic_offsets)
     code = answer.i16() or _first_error([errors for _, errors in topics])
-    found = sorted((topic for topic, _ in topics if len(topic)), key=lambda topic: topic.topic)
-    return Answered(error_code=code, offsets=tuple(found))
+    offsets = sorted((topic for topic, _ in topics if len(topic)), key=lambda topic: topic.topic)
+    return GroupAnswer(error_code=code, offsets=tuple(offsets))
 
 
 def _topic_offsets(answer: Decoder) -> tuple[TopicOffsets, Sequence[int]]:
@@ -192,4 +192,4 @@ def _partition_error(answer: Decoder) -> int:
 
 
 def _first_error(errors: Sequence[Sequence[int]]) -> int:
-    return next((code for some in errors for code in some if code), 0)
+    return next((code for topic_errors in errors for code in topic_errors if code), 0)

@@ -10,7 +10,7 @@ import tempfile
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from offsite.kafka.config.config import Address, KafkaConfig, TlsConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig, TlsConfig
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaTimeout, KafkaUnreachable
 from offsite.model.size import MIB
 
@@ -24,7 +24,7 @@ KEEPALIVE_IDLE_S = 60  # load balancers drop silent connections after minutes
 TIMEOUT_HINT = "check the network, or raise request.timeout.ms"
 
 
-def connected_socket(config: KafkaConfig, address: Address) -> socket.socket:
+def connected_socket(config: KafkaConfig, address: BrokerAddress) -> socket.socket:
     """Connect to `address`, with TLS where `config` asks for TLS. Raises `KafkaUnreachable`, `KafkaTimeout`,
     `BadKafkaConfig`; leaves nothing open after an error."""
     try:
@@ -47,7 +47,7 @@ def connected_socket(config: KafkaConfig, address: Address) -> socket.socket:
         raise
 
 
-def _wrapped(sock: socket.socket, config: KafkaConfig, address: Address) -> socket.socket:
+def _wrapped(sock: socket.socket, config: KafkaConfig, address: BrokerAddress) -> socket.socket:
     if config.tls is None:
         return sock
     try:
@@ -65,7 +65,7 @@ def _tune(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
 
 
-def wrap_tls(plain: socket.socket, tls: TlsConfig, address: Address) -> ssl.SSLSocket:
+def wrap_tls(plain: socket.socket, tls: TlsConfig, address: BrokerAddress) -> ssl.SSLSocket:
     """Do the TLS handshake over a connected socket. Raises `KafkaAuthenticationFailed` when a certificate is not
     accepted and `KafkaUnreachable` when the broker does not speak TLS. Timeouts pass as `TimeoutError`."""
     import ssl

@@ -15,7 +15,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.kafka.net.connected_socket import TIMEOUT_HINT, connected_socket
 from offsite.kafka.net.read_ahead import AHEAD_BYTES, ReadAhead
 from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
@@ -53,7 +53,7 @@ much memory."""
 class Connection:
     """A connection to one broker, made by `Connection.open`. Not thread-safe."""
 
-    def __init__(self, sock: socket.socket | ssl.SSLSocket, config: KafkaConfig, address: Address) -> None:
+    def __init__(self, sock: socket.socket | ssl.SSLSocket, config: KafkaConfig, address: BrokerAddress) -> None:
         self.address = address
         self.usable = True
         self._sock = sock
@@ -71,7 +71,7 @@ class Connection:
         self._welcome = False  # a listener that wants SASL or TLS hangs up on the first real request
 
     @classmethod
-    def open(cls, config: KafkaConfig, address: Address) -> Self:
+    def open(cls, config: KafkaConfig, address: BrokerAddress) -> Self:
         """Connect, shake hands, authenticate. Raises `KafkaUnreachable`, `KafkaTimeout`, `KafkaAuthenticationFailed` or
         `BadKafkaConfig`; leaves nothing open after an error."""
         with Wait(lambda: f"{address} has not accepted a connection", since_s=monotonic()):
@@ -206,11 +206,11 @@ class Connection:
         position, progress = ahead.take_into(view), PROGRESS_BYTES - arrived % PROGRESS_BYTES
         while position < size:
             self._allow(deadline_s - monotonic())
-            left = view[position:]
-            is_small = len(left) < AHEAD_BYTES
-            if not (ahead.fill(receive) if is_small else (count := receive(left))):
+            remaining = view[position:]
+            is_small = len(remaining) < AHEAD_BYTES
+            if not (ahead.fill(receive) if is_small else (count := receive(remaining))):
                 raise ConnectionResetError("the broker closed the connection")
-            position += ahead.take_into(left) if is_small else count
+            position += ahead.take_into(remaining) if is_small else count
             if position >= progress:
                 progress, deadline_s = position + PROGRESS_BYTES, monotonic() + self._timeout_s
         return deadline_s
@@ -253,9 +253,9 @@ class Connection:
     def _silence(self) -> str:
         return f"{self.address} has not answered"
 
-    def _unreadable(self, asked: str) -> KafkaProtocolError:
+    def _unreadable(self, request_name: str) -> KafkaProtocolError:
         self.close()
-        return KafkaProtocolError(f"{self.address} sent an unreadable answer to {asked}", hint=_GARBLED_HINT)
+        return KafkaProtocolError(f"{self.address} sent an unreadable answer to {request_name}", hint=_GARBLED_HINT)
 
     def _too_old(self, api: int, version: int) -> KafkaTooOld:
         needed = release_of(api, version)
@@ -285,6 +285,6 @@ def _api_versions() -> Request[dict[int, tuple[int, int]]]:
     def parse(answer: Decoder) -> dict[int, tuple[int, int]]:
         if code := answer.i16():
             raise KafkaProtocolError(f"ApiVersions: {error_name(code)}")
-        return dict(answer.array(lambda each: (each.i16(), (each.i16(), each.i16()))))
+        return dict(answer.array(lambda api: (api.i16(), (api.i16(), api.i16()))))
 
     return Request(api=Api.API_VERSIONS, version=0, body=Encoder().done(), parse=parse)

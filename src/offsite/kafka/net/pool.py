@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.kafka.net.connection import Connection
 
-_Key = tuple[KafkaConfig, Address]
+_Key = tuple[KafkaConfig, BrokerAddress]
 
 IDLE_MAX = 4  # per broker: as many as a process uses at the same time
 
@@ -28,7 +28,7 @@ class ConnectionPool:
         self._owner = os.getpid()
 
     @contextmanager
-    def lease(self, config: KafkaConfig, address: Address) -> Iterator[Connection]:
+    def lease(self, config: KafkaConfig, address: BrokerAddress) -> Iterator[Connection]:
         """An open connection to `address`, for the block. Raises the errors of `Connection.open`."""
         connection = self._take((config, address)) or Connection.open(config, address)
         try:

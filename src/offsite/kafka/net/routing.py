@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.kafka.evidence import THROTTLED_MAX_S
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.pool import ConnectionPool, shared_pool
@@ -40,7 +40,7 @@ GIVEN_UP_FOR_S = 2 * THROTTLED_MAX_S
 ever."""
 
 
-class GivenUp:
+class SilentPartitions:
     """Partitions for which a process has just waited in vain. Later ranges of the same partition need not wait as long.
 
     Times are seconds of one monotonic clock.
@@ -65,7 +65,7 @@ class Leader:
     """The leader of a partition, with the leader epoch and the topic incarnation."""
 
     node_id: int
-    address: Address
+    address: BrokerAddress
     epoch: int
     topic_id: UUID | None
 
@@ -76,10 +76,10 @@ class Router:
     def __init__(self, config: KafkaConfig, *, pool: ConnectionPool = shared_pool) -> None:
         self.config = config
         self._pool = pool
-        self._brokers: dict[int, Address] = {}
+        self._brokers: dict[int, BrokerAddress] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
-        self.given_up = GivenUp()
-        self.sick = GivenUp()
+        self.silent_partitions = SilentPartitions()
+        self.boundless_partitions = SilentPartitions()
         """Partitions whose leader did not tell bounds: a following run asks again in every round."""
 
     def metadata(self, topics: Sequence[str] | None, *, operations: bool = False) -> ClusterMetadata:
@@ -96,13 +96,13 @@ class Router:
 
     def leader(self, topic_partition: TopicPartition) -> Leader:
         """Return the leader, from memory or from the cluster. Raises `LeaderUnavailable` or `NoSuchTopic`."""
-        known = self._leaders.get(topic_partition)
-        if known is None:
+        leader = self._leaders.get(topic_partition)
+        if leader is None:
             self._check_exists(topic_partition, self.metadata([topic_partition.topic]))
-            known = self._leaders.get(topic_partition)
-        if known is None:
+            leader = self._leaders.get(topic_partition)
+        if leader is None:
             raise broker_error(LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
-        return known
+        return leader
 
     def known_leader(self, topic_partition: TopicPartition) -> Leader | None:
         """Return the leader of the last metadata. Asks no broker."""
@@ -113,12 +113,14 @@ class Router:
 
         Raises `LeaderUnavailable`, `NoSuchTopic`.
         """
-        wanted = list(partitions)
-        if unknown := {each.topic for each in wanted if each not in self._leaders}:
+        topic_partitions = list(partitions)
+        if unknown := {
+            topic_partition.topic for topic_partition in topic_partitions if topic_partition not in self._leaders
+        }:
             self.metadata(sorted(unknown))
         shares: dict[int, list[TopicPartition]] = {}
-        for each in wanted:
-            shares.setdefault(self.leader(each).node_id, []).append(each)
+        for topic_partition in topic_partitions:
+            shares.setdefault(self.leader(topic_partition).node_id, []).append(topic_partition)
         return shares
 
     def forget(self, topic_partition: TopicPartition) -> None:
@@ -162,7 +164,7 @@ class Router:
     def _ask_any(self, ask: Callable[[Connection], T]) -> T:
         """Ask brokers until one answers: every broker at most twice, a slow broker only once. Raises the last error."""
         error: KafkaUnavailable = KafkaUnreachable("no broker is known")
-        candidates, slow = self._candidates(), set[Address]()
+        candidates, slow = self._candidates(), set[BrokerAddress]()
         for address in [*candidates, *candidates]:
             if address in slow:
                 continue
@@ -188,11 +190,11 @@ class Router:
                 error = failure
         raise error
 
-    def _candidates(self) -> list[Address]:
+    def _candidates(self) -> list[BrokerAddress]:
         """Known brokers in random order, then the bootstrap addresses."""
-        known = list(dict.fromkeys(self._brokers.values()))
-        random.shuffle(known)
-        return list(dict.fromkeys([*known, *self.config.bootstrap]))
+        brokers = list(dict.fromkeys(self._brokers.values()))
+        random.shuffle(brokers)
+        return list(dict.fromkeys([*brokers, *self.config.bootstrap]))
 
     def _keep(self, metadata: ClusterMetadata) -> None:
         self._brokers = {node_id: broker.address for node_id, broker in metadata.brokers.items()}
@@ -215,7 +217,7 @@ class Router:
         if topic is not None and topic.error_code not in {0, LEADER_NOT_AVAILABLE}:
             raise broker_error(topic.error_code, f"topic {topic_partition.topic}")
         partitions = () if topic is None else topic.partitions
-        if partitions and all(each.partition != topic_partition.partition for each in partitions):
+        if partitions and all(partition.partition != topic_partition.partition for partition in partitions):
             raise NoSuchTopic(f"{topic_partition.topic} has no partition {topic_partition.partition}")
 
 

@@ -102,9 +102,9 @@ def _handshake(mechanism: str) -> Request[_Handshake]:
 
 def _round(data: bytes) -> Request[_Round]:
     def parse(answer: Decoder) -> _Round:
-        told = _Round(code=answer.i16(), message=answer.string(), data=answer.blob())
+        reply = _Round(code=answer.i16(), message=answer.string(), data=answer.blob())
         answer.i64()  # how long the session may last: ours are shorter
-        return told
+        return reply
 
     body = Encoder().blob(data).done()
     return Request(api=Api.SASL_AUTHENTICATE, version=_AUTHENTICATE_VERSION, body=body, parse=parse)
@@ -164,9 +164,9 @@ def _read_file(path: str) -> str:
 
 def _run(command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S)
+        completed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise KafkaAuthenticationFailed(
             f"the OAUTHBEARER token command {command[:1]} failed: {type(error).__name__}", hint="try it by hand"
         ) from None
-    return done.stdout
+    return completed.stdout

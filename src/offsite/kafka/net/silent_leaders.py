@@ -39,7 +39,7 @@ class SilentLeaders:
         self._is_cluster_away = False
         self._last = ""
 
-    def note(self, partition: TopicPartition, error: OffsiteError | None) -> None:
+    def note_result(self, partition: TopicPartition, error: OffsiteError | None) -> None:
         """Record the end of a partition, with `error` or well."""
         if error is None:
             self._store_waits, self._is_cluster_away = 0, False

@@ -71,7 +71,7 @@ def _parse_acls(answer: Decoder) -> tuple[Acl, ...]:
 
 def _acls_of_resource(answer: Decoder) -> list[Acl]:
     kind, name, pattern = answer.i8(), answer.string(), answer.i8()
-    return answer.array(lambda each: _acl(each, kind=kind, name=name, pattern=pattern))
+    return answer.array(lambda acl: _acl(acl, kind=kind, name=name, pattern=pattern))
 
 
 def _acl(answer: Decoder, *, kind: int, name: str, pattern: int) -> Acl:
@@ -102,10 +102,10 @@ def _name(names: Mapping[int, str], code: int) -> str:
 
 def _code(names: Mapping[int, str], name: str) -> int:
     """Return the code of a name in a backup, as given by `_name`."""
-    code = next((code for code, known in names.items() if known == name), None)
-    if (found := code or whole_number(name, most=_MAX_CODE)) is None:
+    code = next((code for code, code_name in names.items() if code_name == name), None)
+    if (number := code or whole_number(name, most=_MAX_CODE)) is None:
         raise DamagedObject(f"{name[:100]!r} is nothing that an ACL can have", hint="the backup's settings name it")
-    return found
+    return number
 
 
 def describe_quotas_request() -> Request[tuple[ClientQuota, ...]]:
@@ -140,11 +140,11 @@ def _parse_quotas(answer: Decoder) -> tuple[ClientQuota, ...]:
 
 def _quota(answer: Decoder) -> ClientQuota:
     entity = _quota_entity(answer)
-    return ClientQuota(entity=entity, limits=tuple(sorted(answer.array(lambda each: (each.string(), each.f64())))))
+    return ClientQuota(entity=entity, limits=tuple(sorted(answer.array(lambda limit: (limit.string(), limit.f64())))))
 
 
 def _quota_entity(answer: Decoder) -> QuotaEntity:
-    return QuotaEntity(parts=tuple(sorted(answer.array(lambda each: (each.string(), each.string())))))
+    return QuotaEntity(parts=tuple(sorted(answer.array(lambda part: (part.string(), part.string())))))
 
 
 def _parse_altered_quotas(answer: Decoder) -> Sequence[str]:
@@ -186,7 +186,7 @@ def _scram_user(answer: Decoder) -> list[ScramUser]:
     name = answer.string()
     answer.i16()  # error for a missing user; no user was asked for by name
     answer.nullable_string()
-    users = answer.array(lambda each: _credential(each, name))
+    users = answer.array(lambda credential: _credential(credential, name))
     answer.end()
     return users
 

@@ -23,10 +23,10 @@ def config_resources_request(version: int) -> Request[Mapping[int, Sequence[str]
 
     def parse(answer: Decoder) -> Mapping[int, Sequence[str]]:
         answer.i32()  # throttle time
-        code, found = answer.i16(), answer.array(lambda each: _resource(each, version))
+        code, resources = answer.i16(), answer.array(lambda resource: _resource(resource, version))
         if code:
             raise broker_error(code, "listing what has settings")
-        return {kind: sorted(name for name, of in found if of == kind) for kind in (CLIENT_METRICS, GROUP)}
+        return {kind: sorted(name for name, of in resources if of == kind) for kind in (CLIENT_METRICS, GROUP)}
 
     return Request(api=Api.LIST_CONFIG_RESOURCES, version=version, body=out.end().done(), parse=parse, flexible=True)
 

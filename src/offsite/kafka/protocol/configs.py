@@ -102,40 +102,42 @@ def _parse_all(answer: Decoder) -> TopicConfigs:
 
 
 def _parse_broker(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
-    found = _parse(answer)
-    for each in found:
-        if each.error is not None:
-            raise each.error
-    return {each.name: _values(each.entries) for each in found}
+    resources = _parse(answer)
+    for resource in resources:
+        if resource.error is not None:
+            raise resource.error
+    return {resource.name: _values(resource.entries) for resource in resources}
 
 
 def _parse_dynamic(answer: Decoder) -> Mapping[str, Sequence[str]]:
-    (found,) = _parse(answer)
-    if found.error is not None:
-        raise found.error
-    by_source = {_SET_ON_BROKER: found.name, _SET_ON_BROKERS: ""}
+    (broker,) = _parse(answer)
+    if broker.error is not None:
+        raise broker.error
+    by_source = {_SET_ON_BROKER: broker.name, _SET_ON_BROKERS: ""}
     return {
-        whose: sorted(each.name for each in found.entries if each.source == source and each.is_changed)
+        whose: sorted(entry.name for entry in broker.entries if entry.source == source and entry.is_changed)
         for source, whose in by_source.items()
     }
 
 
 def _parse_groups(answer: Decoder) -> Sequence[str]:
-    found = _parse(answer)
-    for each in found:
-        if each.error is not None:
-            raise each.error
-    return [each.name for each in found if any(entry.source == _SET_ON_GROUP for entry in each.entries)]
+    resources = _parse(answer)
+    for resource in resources:
+        if resource.error is not None:
+            raise resource.error
+    return [resource.name for resource in resources if any(entry.source == _SET_ON_GROUP for entry in resource.entries)]
 
 
-def _topics(found: Sequence[_Resource], is_wanted: Callable[[_Entry], bool]) -> TopicConfigs:
+def _topics(resources: Sequence[_Resource], is_wanted: Callable[[_Entry], bool]) -> TopicConfigs:
     denied: dict[str, OffsiteError] = {}
-    for each in found:
-        if each.error is not None:
-            if each.code != TOPIC_AUTHORIZATION_FAILED:
-                raise each.error
-            denied[each.name] = each.error
-    configs = {each.name: _values(filter(is_wanted, each.entries)) for each in found if each.error is None}
+    for resource in resources:
+        if resource.error is not None:
+            if resource.code != TOPIC_AUTHORIZATION_FAILED:
+                raise resource.error
+            denied[resource.name] = resource.error
+    configs = {
+        resource.name: _values(filter(is_wanted, resource.entries)) for resource in resources if resource.error is None
+    }
     return TopicConfigs(configs=configs, denied=denied)
 
 
@@ -145,7 +147,7 @@ def _parse(answer: Decoder) -> Sequence[_Resource]:
 
 
 def _values(entries: Iterable[_Entry]) -> Mapping[str, str]:
-    return {each.name: each.value for each in entries if each.value is not None}
+    return {entry.name: entry.value for entry in entries if entry.value is not None}
 
 
 def _resource(answer: Decoder) -> _Resource:
@@ -176,8 +178,8 @@ def alter_topic_configs_request(changes: Mapping[str, Mapping[str, str | None]])
         name, value = setting
         out.string(name).i8(_DELETE if value is None else _SET).string(value)
 
-    def put_topic(out: Encoder, item: tuple[str, Mapping[str, str | None]]) -> None:
-        out.i8(_TOPIC).string(item[0]).array(item[1].items(), put_setting)
+    def put_topic(out: Encoder, change: tuple[str, Mapping[str, str | None]]) -> None:
+        out.i8(_TOPIC).string(change[0]).array(change[1].items(), put_setting)
 
     body = Encoder().array(changes.items(), put_topic).boolean(False).done()
     return Request(api=Api.INCREMENTAL_ALTER_CONFIGS, version=ALTER_VERSION, body=body, parse=_parse_altered)

@@ -42,7 +42,7 @@ class FetchAnswer:
     proves nothing about the partition.
     """
 
-    held: bool
+    is_included: bool
     throttle_ms: int
     error_code: int
     high_watermark: int
@@ -86,11 +86,11 @@ class FetchFormat:
 
     def _check_topic(self, answer: Decoder) -> None:
         if self._topic_id is None:
-            answered, asked = answer.string(), self._topic_partition.topic
+            actual, expected = answer.string(), self._topic_partition.topic
         else:
-            answered, asked = str(answer.uuid()), str(self._topic_id)
-        if answered != asked:
-            raise IndexError(f"an answer about topic {answered}")
+            actual, expected = str(answer.uuid()), str(self._topic_id)
+        if actual != expected:
+            raise IndexError(f"an answer about topic {actual}")
 
     def _put_topic(self, out: Encoder, query: FetchQuery) -> None:
         if self._topic_id is None:
@@ -119,7 +119,7 @@ def _partition(answer: Decoder, throttle_ms: int) -> FetchAnswer:
         answer.end()
     answer.done()
     return FetchAnswer(
-        held=True,
+        is_included=True,
         throttle_ms=throttle_ms,
         error_code=error_code,
         high_watermark=high_watermark,
@@ -137,7 +137,7 @@ def _aborted(answer: Decoder) -> None:
 
 def _nothing(throttle_ms: int, error_code: int) -> FetchAnswer:
     return FetchAnswer(
-        held=False,
+        is_included=False,
         throttle_ms=throttle_ms,
         error_code=error_code,
         high_watermark=-1,

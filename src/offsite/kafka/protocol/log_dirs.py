@@ -21,16 +21,16 @@ def log_dirs_request(partitions: Iterable[TopicPartition]) -> Request[Mapping[To
     def put_topic(out: Encoder, topic: tuple[str, list[int]]) -> None:
         out.string(topic[0]).array(topic[1], Encoder.i32)
 
-    by_topic = groupby(sorted(partitions), key=lambda each: each.topic)
-    topics = [(name, [each.partition for each in group]) for name, group in by_topic]
+    by_topic = groupby(sorted(partitions), key=lambda topic_partition: topic_partition.topic)
+    topics = [(name, [topic_partition.partition for topic_partition in group]) for name, group in by_topic]
     body = Encoder().array(topics, put_topic).done()
     return Request(api=Api.DESCRIBE_LOG_DIRS, version=VERSION, body=body, parse=_parse)
 
 
 def _parse(answer: Decoder) -> Mapping[TopicPartition, int]:
     answer.i32()  # throttle time
-    found = [item for directory in answer.array(_directory) for item in directory]
-    return dict(found)
+    sizes = [size for directory in answer.array(_directory) for size in directory]
+    return dict(sizes)
 
 
 def _directory(answer: Decoder) -> list[tuple[TopicPartition, int]]:
@@ -39,7 +39,7 @@ def _directory(answer: Decoder) -> list[tuple[TopicPartition, int]]:
     if code:
         decided("estimate", why=f"the log directory {name} has failed: {error_name(code)}")
         return []
-    return [item for topic in topics for item in topic]
+    return [size for topic in topics for size in topic]
 
 
 def _topic(answer: Decoder) -> list[tuple[TopicPartition, int]]:

@@ -47,30 +47,30 @@ def list_offsets_request(
     """Request offsets. The asked broker must lead all `partitions`, in the given leader epochs, if any; a leader in
     another epoch answers with an error. `timestamp_ms`: a time, `LATEST` or `EARLIEST`. A partition without a start or
     an end counts as unanswered."""
-    known = epochs or {}
+    leader_epochs = epochs or {}
 
-    def put_partition(out: Encoder, each: TopicPartition) -> None:
-        out.i32(each.partition).i32(known.get(each, _NO_EPOCH)).i64(timestamp_ms)
+    def put_partition(out: Encoder, topic_partition: TopicPartition) -> None:
+        out.i32(topic_partition.partition).i32(leader_epochs.get(topic_partition, _NO_EPOCH)).i64(timestamp_ms)
 
     def put_topic(out: Encoder, topic: tuple[str, list[TopicPartition]]) -> None:
         out.string(topic[0]).array(topic[1], put_partition)
 
-    topics = [(name, list(group)) for name, group in groupby(sorted(partitions), key=lambda each: each.topic)]
+    topics = [(name, list(group)) for name, group in groupby(sorted(partitions), key=lambda partition: partition.topic)]
     body = Encoder().i32(_CONSUMER).i8(isolation).array(topics, put_topic).done()
 
     def parse(answer: Decoder) -> Mapping[TopicPartition, ListedOffset]:
         answer.i32()  # throttle time
-        told = {key: listed for topic in answer.array(_listed_topic) for key, listed in topic}
+        offsets = {key: listed for topic in answer.array(_listed_topic) for key, listed in topic}
         if timestamp_ms >= 0:
-            return told
-        return {key: listed for key, listed in told.items() if listed.error_code or listed.offset >= 0}
+            return offsets
+        return {key: listed for key, listed in offsets.items() if listed.error_code or listed.offset >= 0}
 
     return Request(api=Api.LIST_OFFSETS, version=LIST_OFFSETS_VERSION, body=body, parse=parse)
 
 
 def _listed_topic(answer: Decoder) -> list[tuple[TopicPartition, ListedOffset]]:
     name = answer.string()
-    return answer.array(lambda each: _listed_partition(each, name))
+    return answer.array(lambda partition: _listed_partition(partition, name))
 
 
 def _listed_partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
@@ -86,15 +86,17 @@ def epoch_ends_request(
 ) -> Request[Mapping[TopicPartition, ListedOffset]]:
     """Partition → leader epoch. The asked broker must lead all partitions, in the epochs `led_in`, if given. Offset -1:
     the broker does not know the epoch. The answer's `leader_epoch`: the last known epoch up to the requested epoch."""
-    known = led_in or {}
+    leader_epochs = led_in or {}
 
-    def put_partition(out: Encoder, item: tuple[TopicPartition, int]) -> None:
-        out.i32(item[0].partition).i32(known.get(item[0], _OF_ANY_LEADER)).i32(item[1])
+    def put_partition(out: Encoder, partition_epoch: tuple[TopicPartition, int]) -> None:
+        out.i32(partition_epoch[0].partition).i32(leader_epochs.get(partition_epoch[0], _OF_ANY_LEADER)).i32(
+            partition_epoch[1]
+        )
 
     def put_topic(out: Encoder, topic: tuple[str, list[tuple[TopicPartition, int]]]) -> None:
         out.string(topic[0]).array(topic[1], put_partition)
 
-    by_topic = groupby(sorted(epochs.items()), key=lambda item: item[0].topic)
+    by_topic = groupby(sorted(epochs.items()), key=lambda partition_epoch: partition_epoch[0].topic)
     body = Encoder().i32(_CONSUMER).array([(name, list(group)) for name, group in by_topic], put_topic).done()
     return Request(api=Api.OFFSET_FOR_LEADER_EPOCH, version=EPOCH_ENDS_VERSION, body=body, parse=_parse_epoch_ends)
 
@@ -106,7 +108,7 @@ def _parse_epoch_ends(answer: Decoder) -> Mapping[TopicPartition, ListedOffset]:
 
 def _epochs_of_topic(answer: Decoder) -> list[tuple[TopicPartition, ListedOffset]]:
     name = answer.string()
-    return answer.array(lambda each: _epoch_end(each, name))
+    return answer.array(lambda partition: _epoch_end(partition, name))
 
 
 def _epoch_end(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
@@ -123,13 +125,13 @@ def delete_records_request(
     """Delete records below the given offsets. The answer holds the new log starts. The asked broker must lead all
     partitions."""
 
-    def put_partition(out: Encoder, item: tuple[TopicPartition, int]) -> None:
-        out.i32(item[0].partition).i64(item[1])
+    def put_partition(out: Encoder, partition_offset: tuple[TopicPartition, int]) -> None:
+        out.i32(partition_offset[0].partition).i64(partition_offset[1])
 
     def put_topic(out: Encoder, topic: tuple[str, list[tuple[TopicPartition, int]]]) -> None:
         out.string(topic[0]).array(topic[1], put_partition)
 
-    by_topic = groupby(sorted(before.items()), key=lambda item: item[0].topic)
+    by_topic = groupby(sorted(before.items()), key=lambda partition_offset: partition_offset[0].topic)
     body = Encoder().array([(name, list(group)) for name, group in by_topic], put_topic).i32(timeout_ms).done()
     return Request(api=Api.DELETE_RECORDS, version=DELETE_RECORDS_VERSION, body=body, parse=_parse_deleted)
 
@@ -141,7 +143,7 @@ def _parse_deleted(answer: Decoder) -> Mapping[TopicPartition, int]:
 
 def _starts_of_topic(answer: Decoder) -> list[tuple[TopicPartition, int]]:
     name = answer.string()
-    return answer.array(lambda each: _log_start(each, name))
+    return answer.array(lambda partition: _log_start(partition, name))
 
 
 def _log_start(answer: Decoder, topic: str) -> tuple[TopicPartition, int]:

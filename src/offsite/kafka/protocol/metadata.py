@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from offsite.kafka.config.config import Address
+from offsite.kafka.config.config import BrokerAddress
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError
 from offsite.model.untrusted.bounds import MAX_PARTITIONS
@@ -22,7 +22,7 @@ _NO_LEADER = _NO_EPOCH = -1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
     node_id: int
-    address: Address
+    address: BrokerAddress
     rack: str
 
 
@@ -89,12 +89,12 @@ def metadata_request(
             out.uuid(_NO_ID)
         out.string(topic).end()
 
-    wanted = Encoder(flexible=flexible).array(topics, put_topic)
-    wanted.boolean(False).boolean(operations).boolean(operations)  # first flag: create missing topics
+    encoder = Encoder(flexible=flexible).array(topics, put_topic)
+    encoder.boolean(False).boolean(operations).boolean(operations)  # first flag: create missing topics
     return Request(
         api=Api.METADATA,
         version=version,
-        body=wanted.end().done(),
+        body=encoder.end().done(),
         flexible=flexible,
         parse=lambda answer: _cluster(answer, version),
     )
@@ -104,7 +104,7 @@ def _cluster(answer: Decoder, version: int) -> ClusterMetadata:
     answer.i32()  # throttle time
     brokers = answer.array(_broker)
     cluster_id, controller_id = answer.string(), answer.i32()
-    topics = answer.array(lambda each: _topic(each, version))
+    topics = answer.array(lambda topic: _topic(topic, version))
     operations = answer.i32()
     return ClusterMetadata(
         cluster_id=cluster_id,
@@ -117,7 +117,7 @@ def _cluster(answer: Decoder, version: int) -> ClusterMetadata:
 
 def _broker(answer: Decoder) -> Broker:
     node_id = answer.i32()
-    address = Address(host=answer.string(), port=answer.i32())
+    address = BrokerAddress(host=answer.string(), port=answer.i32())
     broker = Broker(node_id=node_id, address=address, rack=answer.string())
     answer.end()
     return broker
@@ -127,7 +127,7 @@ def _topic(answer: Decoder, version: int) -> TopicMetadata:
     error_code, name = answer.i16(), answer.string()
     topic_id = answer.uuid() if version >= _TOPIC_ID_VERSION else _NO_ID
     internal = answer.boolean()
-    partitions = sorted(answer.array(_partition), key=lambda each: each.partition)
+    partitions = sorted(answer.array(_partition), key=lambda partition: partition.partition)
     operations = answer.i32()
     answer.end()
     return TopicMetadata(

@@ -68,10 +68,10 @@ class ProduceFormat:
         return self._decode_detailed(data)
 
     def _decode_detailed(self, data: memoryview) -> ProduceAnswer:
-        told = produced(data).get((self._topic_partition.topic, self._topic_partition.partition))
-        if told is None:
+        answer = parse_produced(data).get((self._topic_partition.topic, self._topic_partition.partition))
+        if answer is None:
             raise LeaderUnavailable(f"the answer to a batch for {self._topic_partition} leaves the partition out")
-        return told
+        return answer
 
 
 def produce_parts(
@@ -83,9 +83,9 @@ def produce_parts(
         topics.setdefault(key.topic, []).append((key.partition, batch))
     head = _request_head(transactional_id, timeout_ms, len(topics))
     parts: list[bytes | memoryview] = []
-    for topic, some in topics.items():
-        head += _topic_head(topic, len(some))
-        for partition, batch in some:
+    for topic, topic_batches in topics.items():
+        head += _topic_head(topic, len(topic_batches))
+        for partition, batch in topic_batches:
             parts += (head + _PARTITION.pack(partition, len(batch)), batch)
             head = b""
     return parts
@@ -101,10 +101,10 @@ def _topic_head(topic: str, partitions: int) -> bytes:
     return Encoder().string(topic).i32(partitions).done()
 
 
-def produced(data: memoryview) -> Mapping[tuple[str, int], ProduceAnswer]:
+def parse_produced(data: memoryview) -> Mapping[tuple[str, int], ProduceAnswer]:
     """Decode the acknowledgements in `data`, by topic and partition (plain tuples, because every request has some).
     Raises one of `UNREADABLE` on bytes that are no answer."""
-    found: dict[tuple[str, int], ProduceAnswer] = {}
+    answers: dict[tuple[str, int], ProduceAnswer] = {}
     (topics,), at = _COUNT.unpack_from(data), _COUNT.size
     for _ in range(topics):
         (length,) = _LENGTH.unpack_from(data, at)
@@ -114,23 +114,23 @@ def produced(data: memoryview) -> Mapping[tuple[str, int], ProduceAnswer]:
             partition, code, base_offset, record_errors, message = _PLAIN_PARTITION.unpack_from(data, at)
             if record_errors or message != _NO_MESSAGE:
                 return _produced_in_detail(Decoder(data))
-            found[name, partition] = ProduceAnswer(code, base_offset, 0, "")
+            answers[name, partition] = ProduceAnswer(code, base_offset, 0, "")
             at += _PLAIN_PARTITION.size
     if at + _COUNT.size != len(data) or _COUNT.unpack_from(data, at)[0]:
         return _produced_in_detail(Decoder(data))
-    return found
+    return answers
 
 
 def _produced_in_detail(answer: Decoder) -> Mapping[tuple[str, int], ProduceAnswer]:
-    found = {key: told for topic in answer.array(_topic) for key, told in topic}
+    answers = {key: acknowledgement for topic in answer.array(_topic) for key, acknowledgement in topic}
     throttle_ms = answer.throttle_ms()
     answer.done()
-    return {key: told._replace(throttle_ms=throttle_ms) for key, told in found.items()}
+    return {key: acknowledgement._replace(throttle_ms=throttle_ms) for key, acknowledgement in answers.items()}
 
 
 def _topic(answer: Decoder) -> list[tuple[tuple[str, int], ProduceAnswer]]:
     name = answer.string()
-    return answer.array(lambda each: _partition(each, name))
+    return answer.array(lambda partition: _partition(partition, name))
 
 
 def _partition(answer: Decoder, topic: str) -> tuple[tuple[str, int], ProduceAnswer]:

@@ -99,8 +99,8 @@ _RELEASES: Mapping[tuple[int, int], str] = {
 
 def api_name(api: int) -> str:
     """Return the name of an API as the protocol guide writes it: `DescribeProducers`; `API 99` for an unknown API."""
-    known = next((each.name for each in Api if each == api), "")
-    return known.title().replace("_", "") if known else f"API {api}"
+    name = next((member.name for member in Api if member == api), "")
+    return name.title().replace("_", "") if name else f"API {api}"
 
 
 def release_of(api: int, version: int) -> str:

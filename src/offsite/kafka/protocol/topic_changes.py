@@ -46,14 +46,14 @@ def delete_topics_request(names: Iterable[str], *, timeout_ms: int) -> Request[S
 def _put_topic(out: Encoder, topic: NewTopic) -> None:
     out.string(topic.name).i32(topic.partitions).i16(topic.replication_factor)
     out.array([], Encoder.i32)  # no replica assignment of our own
-    out.array(topic.configs.items(), lambda _, item: out.string(item[0]).string(item[1]))
+    out.array(topic.configs.items(), lambda _, setting: out.string(setting[0]).string(setting[1]))
 
 
 def _parse_created(answer: Decoder) -> Sequence[TopicOutcome]:
     answer.i32()  # throttle time
-    return answer.array(lambda each: TopicOutcome(name=each.string(), error_code=each.i16(), detail=each.string()))
+    return answer.array(lambda topic: TopicOutcome(name=topic.string(), error_code=topic.i16(), detail=topic.string()))
 
 
 def _parse_deleted(answer: Decoder) -> Sequence[TopicOutcome]:
     answer.i32()  # throttle time
-    return answer.array(lambda each: TopicOutcome(name=each.string(), error_code=each.i16()))
+    return answer.array(lambda topic: TopicOutcome(name=topic.string(), error_code=topic.i16()))

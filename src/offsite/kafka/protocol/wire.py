@@ -38,9 +38,9 @@ class UnreadableError(struct.error):
     """The bytes are no such answer: an impossible length or text."""
 
 
-def bounded_throttle_ms(told_ms: int) -> int:
+def bounded_throttle_ms(throttle_ms: int) -> int:
     """Return the wait that a broker asks for, within 0 and `MAX_THROTTLE_MS`."""
-    return min(max(told_ms, 0), MAX_THROTTLE_MS)
+    return min(max(throttle_ms, 0), MAX_THROTTLE_MS)
 
 
 class Encoder:
@@ -193,8 +193,8 @@ class Decoder:
 
     def done(self) -> None:
         """Check the end of the body. Raises one of `UNREADABLE` when bytes are left."""
-        if left := len(self.data) - self.position:
-            raise UnreadableError(f"{left} bytes behind the answer's end")
+        if excess := len(self.data) - self.position:
+            raise UnreadableError(f"{excess} bytes behind the answer's end")
 
     def end(self) -> None:
         """End a structure; skip tagged fields."""
@@ -212,9 +212,9 @@ class Decoder:
         end = self.position + length
         if end > len(self.data):
             raise IndexError(f"{length} bytes wanted at {self.position} of {len(self.data)}")
-        taken = self.data[self.position : end]
+        view = self.data[self.position : end]
         self.position = end
-        return taken
+        return view
 
     def _length(self, plain: struct.Struct) -> int:
         """Read a number of bytes, or of items of at least a byte each; -1 for null."""

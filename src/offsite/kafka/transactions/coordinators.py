@@ -11,7 +11,7 @@ from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import CONCURRENT_TRANSACTIONS, NONE, broker_error
 from offsite.kafka.protocol.request import Request
-from offsite.kafka.transactions.requests import Answer
+from offsite.kafka.transactions.requests import CoordinatorAnswer
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, NoSuchTopic
 
@@ -32,7 +32,7 @@ class TransactionCoordinators:
         self._clock = clock
         self._nodes: dict[str, int] = {}
 
-    def ask(self, requests: Mapping[str, Request[Answer[T]]], *, doing: str) -> dict[str, T]:
+    def ask(self, requests: Mapping[str, Request[CoordinatorAnswer[T]]], *, doing: str) -> dict[str, T]:
         """Send one request per transactional id. All requests have succeeded when the method returns.
 
         A request must have the effect of a single request however often it is sent. Raises `TransactionLost`,
@@ -55,7 +55,7 @@ class TransactionCoordinators:
                 absence.wait(error)
         return values
 
-    def _round(self, requests: Mapping[str, Request[Answer[T]]], values: dict[str, T]) -> int:
+    def _round(self, requests: Mapping[str, Request[CoordinatorAnswer[T]]], values: dict[str, T]) -> int:
         """Send every request once and put the successful answers into `values`. Returns the worst error code of the
         rest, or 0."""
         self._find(key for key in requests if key not in self._nodes)
@@ -75,16 +75,16 @@ class TransactionCoordinators:
         return next(iter(codes - {NONE, CONCURRENT_TRANSACTIONS}), max(codes))
 
     def _find(self, keys: Iterable[str]) -> None:
-        wanted = list(keys)
-        if not wanted:
+        ids = list(keys)
+        if not ids:
             return
-        answered = find_coordinators(self._router, wanted, kind=TRANSACTION_KEY)
-        for key in wanted:
-            if (found := answered.get(key)) is None:
+        answered = find_coordinators(self._router, ids, kind=TRANSACTION_KEY)
+        for key in ids:
+            if (coordinator := answered.get(key)) is None:
                 raise LeaderUnavailable(f"the answer leaves out the coordinator of {key}")
-            if found.error_code:
-                raise broker_error(found.error_code, f"finding the coordinator of {key}")
-            self._nodes[key] = found.node_id
+            if coordinator.error_code:
+                raise broker_error(coordinator.error_code, f"finding the coordinator of {key}")
+            self._nodes[key] = coordinator.node_id
 
     def _forget(self, keys: Iterable[str]) -> None:
         for key in keys:

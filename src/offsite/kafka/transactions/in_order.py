@@ -15,7 +15,12 @@ from offsite.kafka.producer import Producer
 from offsite.kafka.protocol.request import Request
 from offsite.kafka.transactions.coordinators import TransactionCoordinators
 from offsite.kafka.transactions.replay import TIMEOUTS_MS
-from offsite.kafka.transactions.requests import Answer, add_partition_request, end_request, init_producer_request
+from offsite.kafka.transactions.requests import (
+    CoordinatorAnswer,
+    add_partition_request,
+    end_request,
+    init_producer_request,
+)
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
@@ -55,12 +60,12 @@ class OrderedTransactions:
     def _take_over(self) -> Producer:
         for timeout_ms in TIMEOUTS_MS:
             requests = {self._name: init_producer_request(self._name, timeout_ms=timeout_ms)}
-            given = self._coordinators.ask(requests, doing=f"preparing transactions for {self._where}")[self._name]
-            if given is not None:
-                return given
+            producer = self._coordinators.ask(requests, doing=f"preparing transactions for {self._where}")[self._name]
+            if producer is not None:
+                return producer
         raise BadOption(
             f"the brokers allow no transaction of {TIMEOUTS_MS[-1]} ms", hint="raise transaction.max.timeout.ms"
         )
 
-    def _ask(self, request: Request[Answer[None]], doing: str) -> None:
+    def _ask(self, request: Request[CoordinatorAnswer[None]], doing: str) -> None:
         self._coordinators.ask({self._name: request}, doing=f"{doing} a transaction in {self._where}")

@@ -14,7 +14,7 @@ from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.kafka.transactions.requests import Answer
+from offsite.kafka.transactions.requests import CoordinatorAnswer
 from offsite.log.transaction_state import ListedTransaction, TransactionStatus
 from offsite.model.clock import Clock
 from offsite.model.errors import Denied, KafkaProtocolError, KafkaTooOld, KafkaUnavailable
@@ -58,25 +58,31 @@ def _ask_all(router: Router) -> Iterable[ListedTransaction]:
     for node_id, (code, _) in answers.items():
         if code:
             raise broker_error(code, f"listing the transactions of broker {node_id}")
-    return [each for _, listed in answers.values() for each in listed]
+    return [transaction for _, listed in answers.values() for transaction in listed]
 
 
-def _agreed(told: Iterable[ListedTransaction]) -> Mapping[int, ListedTransaction]:
-    found: dict[int, set[ListedTransaction]] = {}
-    for each in told:
-        found.setdefault(each.producer_id, set()).add(each)
-    return {producer_id: next(iter(some)) for producer_id, some in found.items() if len(some) == 1}
+def _agreed(listed: Iterable[ListedTransaction]) -> Mapping[int, ListedTransaction]:
+    by_producer: dict[int, set[ListedTransaction]] = {}
+    for transaction in listed:
+        by_producer.setdefault(transaction.producer_id, set()).add(transaction)
+    return {
+        producer_id: next(iter(transactions))
+        for producer_id, transactions in by_producer.items()
+        if len(transactions) == 1
+    }
 
 
-def list_transactions_request() -> Request[Answer[list[ListedTransaction]]]:
+def list_transactions_request() -> Request[CoordinatorAnswer[list[ListedTransaction]]]:
     """Request all transactions of the asked coordinator. Transactions with an unknown status are left out."""
     body = Encoder(flexible=True).array([], Encoder.string).array([], Encoder.i64).end().done()
 
-    def parse(answer: Decoder) -> Answer[list[ListedTransaction]]:
+    def parse(answer: Decoder) -> CoordinatorAnswer[list[ListedTransaction]]:
         answer.i32()  # throttle time
         code = answer.i16()
         answer.array(Decoder.string)  # statuses asked for that the broker does not know
-        return Answer(code, [each for each in answer.array(_listed) if each is not None])
+        return CoordinatorAnswer(
+            code, [transaction for transaction in answer.array(_listed) if transaction is not None]
+        )
 
     return Request(api=Api.LIST_TRANSACTIONS, version=_VERSION, body=body, parse=parse, flexible=True)
 

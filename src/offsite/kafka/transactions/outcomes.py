@@ -27,7 +27,7 @@ _NO_TOPIC = "offsite/none"  # no topic's name has a slash
 _PLAIN_VERSION, _FLEXIBLE_VERSION = 0, 1
 
 
-class Outcome(NamedTuple):
+class TransactionOutcome(NamedTuple):
     """The end of a transaction of the producer. Without a transaction: one offset without a record."""
 
     producer_id: int
@@ -42,16 +42,18 @@ def may_write_outcomes(router: Router) -> bool:
     nowhere = TopicPartition(topic=_NO_TOPIC, partition=0)
     with router.lease_any() as connection:
         flexible = connection.has_version(Api.WRITE_TXN_MARKERS, _FLEXIBLE_VERSION)
-        request = write_outcomes_request(nowhere, [Outcome(0, 0, committed=False)], flexible=flexible)
+        request = write_outcomes_request(nowhere, [TransactionOutcome(0, 0, committed=False)], flexible=flexible)
         return connection.call(request) == UNKNOWN_TOPIC_OR_PARTITION
 
 
-def write_outcomes_request(partition: TopicPartition, outcomes: Sequence[Outcome], *, flexible: bool) -> Request[int]:
+def write_outcomes_request(
+    partition: TopicPartition, outcomes: Sequence[TransactionOutcome], *, flexible: bool
+) -> Request[int]:
     """Write `outcomes` into the partition, in order. The answer is the error code of one outcome; earlier outcomes may
     be in the log. `flexible`: the encoding of Kafka 2.8, and the only encoding since 4.0."""
     version = _FLEXIBLE_VERSION if flexible else _PLAIN_VERSION
 
-    def put(out: Encoder, outcome: Outcome) -> None:
+    def put(out: Encoder, outcome: TransactionOutcome) -> None:
         out.i64(outcome.producer_id).i16(outcome.producer_epoch).boolean(outcome.committed)
         out.array([partition], _put_topic).i32(outcome.coordinator_epoch).end()
 

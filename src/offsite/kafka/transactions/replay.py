@@ -23,10 +23,10 @@ from offsite.kafka.net.routing import Router
 from offsite.kafka.producer import Producer
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.transactions.coordinators import BUSY_MAX_S, TransactionCoordinators
-from offsite.kafka.transactions.outcomes import NO_COORDINATOR, Outcome
+from offsite.kafka.transactions.outcomes import NO_COORDINATOR, TransactionOutcome
 from offsite.kafka.transactions.requests import (
     ActiveProducer,
-    KnownTransaction,
+    DescribedTransaction,
     add_partition_request,
     describe_producers_request,
     describe_transaction_request,
@@ -63,15 +63,15 @@ _UNKNOWN = ActiveProducer(epoch=-1, next_sequence=0, first_offset=-1)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Slot:
+class TransactionSlot:
     """One transactional id. `is_ongoing`: the partition is in a transaction of the id without an outcome yet. `shared`:
     an earlier attempt, perhaps suspended, holds the id under the same epoch. `started_s`: start by the monotonic clock,
     at the latest. `coordinator_epoch`: the least epoch for the next outcome; None: the leader knows."""
 
     producer: Producer
-    begun: bool
+    is_ongoing: bool
     shared: bool = False
-    begun_s: float = 0.0
+    started_s: float = 0.0
     coordinator_epoch: int | None = None
 
     @property
@@ -104,15 +104,15 @@ class PartitionTransactions:
         self._clock = clock or SystemClock()
         self._coordinators = TransactionCoordinators(router, self._clock)
         self._count = 0
-        self._free: deque[Slot] = deque()
+        self._free: deque[TransactionSlot] = deque()
         self._recovered = False
         self._timeout_ms = min(TIMEOUTS_MS)
 
     def await_outcomes(self) -> None:
         """Return when the outcomes decided by an earlier process are in the logs. Raises `KafkaTimeout`."""
-        self._known_transactions()
+        self._settled_transactions()
 
-    def recover(self) -> dict[int, Slot]:
+    def recover(self) -> dict[int, TransactionSlot]:
         """Resume after an earlier process. Returns first offset → slot, for all open transactions with data.
 
         Transactions without data stay begun and are used first: else the markers would come unexpectedly later. All
@@ -129,25 +129,27 @@ class PartitionTransactions:
                 self._recovered = True
                 return recovered
 
-    def _recovered_once(self) -> dict[int, Slot]:
+    def _recovered_once(self) -> dict[int, TransactionSlot]:
         self._free.clear()
-        known = self._known_transactions()
-        recovered = self._taken_up(known)
-        kept = {slot.transactional_id for slot in (*recovered.values(), *self._free)}
-        self._count = len(known)
+        transactions = self._settled_transactions()
+        recovered = self._taken_up(transactions)
+        used_ids = {slot.transactional_id for slot in (*recovered.values(), *self._free)}
+        self._count = len(transactions)
         # One id more than known: an earlier attempt in need of a new id would begin with the next number.
-        self._claim([*(name for name in known if name not in kept), *self._new_names(1)])
+        self._claim([*(name for name in transactions if name not in used_ids), *self._new_names(1)])
         return recovered
 
-    def _taken_up(self, known: Mapping[str, KnownTransaction]) -> dict[int, Slot]:
-        producers = self._active_producers() if known else {}
-        recovered: dict[int, Slot] = {}
-        for transactional_id, transaction in known.items():
+    def _taken_up(self, transactions: Mapping[str, DescribedTransaction]) -> dict[int, TransactionSlot]:
+        producers = self._active_producers() if transactions else {}
+        recovered: dict[int, TransactionSlot] = {}
+        for transactional_id, transaction in transactions.items():
             active = producers.get(transaction.producer_id, _UNKNOWN)
-            slot = _recovered(transactional_id, transaction, active, begun=self._partition in transaction.partitions)
+            slot = _recovered(
+                transactional_id, transaction, active, has_partition=self._partition in transaction.partitions
+            )
             if active.first_offset >= 0:
                 recovered[active.first_offset] = slot
-            elif slot.begun:
+            elif slot.is_ongoing:
                 self._free.appendleft(slot)
         return recovered
 
@@ -156,7 +158,7 @@ class PartitionTransactions:
         """Producer ids that may have written into the partition. Empty where brokers lack the API or refuse: no
         transaction was begun in such a case."""
         try:
-            return frozenset(transaction.producer_id for transaction in self._described().values())
+            return frozenset(transaction.producer_id for transaction in self._describe_transactions().values())
         except (KafkaTooOld, KafkaNotAuthorized):
             return frozenset()
 
@@ -166,12 +168,12 @@ class PartitionTransactions:
         most."""
         return self._count
 
-    def begin(self) -> Slot:
+    def begin(self) -> TransactionSlot:
         """Begin a transaction that includes the partition, and return the slot."""
         (slot,) = self._take(1)
         return slot
 
-    def end(self, slot: Slot, *, committed: bool) -> None:
+    def end(self, slot: TransactionSlot, *, committed: bool) -> None:
         """Decide the outcome. The marker is the next entry in the log, but not at once. The caller no longer owns the
         slot.
 
@@ -179,25 +181,25 @@ class PartitionTransactions:
         """
         self._end([slot], committed=committed)
 
-    def may_go_on(self, slot: Slot) -> bool:
+    def may_go_on(self, slot: TransactionSlot) -> bool:
         """Whether the coordinator's transaction may include one more transaction of the source."""
-        age_s = self._clock.monotonic_s() - slot.begun_s
+        age_s = self._clock.monotonic_s() - slot.started_s
         return not slot.shared and age_s < GO_ON_MAX * self._timeout_ms / 1000
 
-    def outcome(self, slot: Slot, *, committed: bool) -> Outcome:
+    def outcome(self, slot: TransactionSlot, *, committed: bool) -> TransactionOutcome:
         """Return the outcome that ends the source's transaction in the partition alone. The coordinator's transaction
         continues, and is used first."""
         if slot.coordinator_epoch is None:
-            known = self._active_producers().get(slot.producer.producer_id, _UNKNOWN)
-            slot.coordinator_epoch = max(known.coordinator_epoch, NO_COORDINATOR)
+            producer = self._active_producers().get(slot.producer.producer_id, _UNKNOWN)
+            slot.coordinator_epoch = max(producer.coordinator_epoch, NO_COORDINATOR)
         self._free.appendleft(slot)
-        return Outcome(slot.producer.producer_id, slot.producer.epoch, committed, slot.coordinator_epoch)
+        return TransactionOutcome(slot.producer.producer_id, slot.producer.epoch, committed, slot.coordinator_epoch)
 
     @property
-    def going_on(self) -> int:
+    def ongoing(self) -> int:
         """The number of coordinator transactions that wait for another transaction of the source. Every such
         transaction must end with another."""
-        return sum(slot.begun for slot in self._free)
+        return sum(slot.is_ongoing for slot in self._free)
 
     def end_empty(self, count: int) -> int:
         """Leave up to `count` control records in the log. Returns the number. The records arrive later."""
@@ -207,27 +209,29 @@ class PartitionTransactions:
 
     def abandon(self) -> None:
         """Abort all open transactions of an earlier process: no marker of the earlier process may come later."""
-        self._initialise(dict.fromkeys(self._known_transactions()))
+        self._initialise(dict.fromkeys(self._settled_transactions()))
 
-    def _take(self, count: int) -> Sequence[Slot]:
+    def _take(self, count: int) -> Sequence[TransactionSlot]:
         # 1. Recover once, before the first slot.
         if not self._recovered and self.recover():
             raise TransactionLost(f"{self._partition} has open transactions that nobody asked for")
         # 2. Claim new ids, so that `FREE_MIN` slots rest before their next use.
-        begun = sum(slot.begun for slot in self._free)
-        missing = max(count + (0 if begun >= count else FREE_MIN) - len(self._free), 0)
+        ongoing = sum(slot.is_ongoing for slot in self._free)
+        missing = max(count + (0 if ongoing >= count else FREE_MIN) - len(self._free), 0)
         if missing:
             self._claim(self._new_names(missing))
         # 3. Take the first slots, and shut an earlier attempt out of shared ones.
         slots = [self._free.popleft() for _ in range(count)]
-        self._part_from_earlier([slot for slot in slots if slot.shared and not slot.begun])
+        self._part_from_earlier([slot for slot in slots if slot.shared and not slot.is_ongoing])
         # 4. Add the partition to transactions not begun yet.
-        new = {s.transactional_id: add_partition_request(s.producer, self._partition) for s in slots if not s.begun}
+        new = {
+            s.transactional_id: add_partition_request(s.producer, self._partition) for s in slots if not s.is_ongoing
+        }
         if new:
             self._coordinators.ask(new, doing=f"beginning a transaction in {self._partition}")
         for slot in slots:
-            if not slot.begun:
-                slot.begun, slot.begun_s = True, self._clock.monotonic_s()
+            if not slot.is_ongoing:
+                slot.is_ongoing, slot.started_s = True, self._clock.monotonic_s()
         return slots
 
     def _new_names(self, count: int) -> list[str]:
@@ -237,9 +241,9 @@ class PartitionTransactions:
 
     def _claim(self, names: Sequence[str]) -> None:
         """Add unused slots for the ids, owned by this process from now on."""
-        self._free.extend(Slot(producer=producer, begun=False) for producer in self._claimed(names))
+        self._free.extend(TransactionSlot(producer=producer, is_ongoing=False) for producer in self._claimed(names))
 
-    def _part_from_earlier(self, slots: Sequence[Slot]) -> None:
+    def _part_from_earlier(self, slots: Sequence[TransactionSlot]) -> None:
         """Take over slots in which an earlier attempt could still begin and end transactions."""
         for slot, producer in zip(slots, self._claimed([s.transactional_id for s in slots]), strict=True):
             slot.producer, slot.shared = producer, False
@@ -253,11 +257,11 @@ class PartitionTransactions:
         return self._claim_once(names) if names else []
 
     def _claim_once(self, names: Sequence[str]) -> list[Producer]:
-        found = self._found(names)
+        owners = self._find_owners(names)
         self._check()
-        return self._initialise_twice(found)
+        return self._initialise_twice(owners)
 
-    def _initialise_twice(self, found: Mapping[str, tuple[int, int] | None]) -> list[Producer]:
+    def _initialise_twice(self, expected: Mapping[str, tuple[int, int] | None]) -> list[Producer]:
         """Take over the ids, so that no earlier attempt can begin or end anything with them.
 
         A coordinator with an expected owner gives the id to the bearer of the present epoch, or of the previous epoch,
@@ -265,11 +269,13 @@ class PartitionTransactions:
         attempt with the present epoch could still take the id back. A known id is moved on by two epochs; a new id has
         no earlier owner.
         """
-        producers = self._initialise({name: each or self._as_new for name, each in found.items()})
-        known = {p.transactional_id: (p.producer_id, p.epoch) for p in producers if found[str(p.transactional_id)]}
-        again = self._initialise({str(name): each for name, each in known.items()}) if known else []
-        newest = {each.transactional_id: each for each in (*producers, *again)}
-        return [newest[name] for name in found]
+        producers = self._initialise({name: owner or self._as_new for name, owner in expected.items()})
+        reclaimed = {
+            p.transactional_id: (p.producer_id, p.epoch) for p in producers if expected[str(p.transactional_id)]
+        }
+        again = self._initialise({str(name): owner for name, owner in reclaimed.items()}) if reclaimed else []
+        newest = {producer.transactional_id: producer for producer in (*producers, *again)}
+        return [newest[name] for name in expected]
 
     @property
     def _as_new(self) -> tuple[int, int] | None:
@@ -277,15 +283,15 @@ class PartitionTransactions:
         (KIP-360)."""
         return None if self._owner < 0 else (self._owner, 0)
 
-    def _end(self, slots: Sequence[Slot], *, committed: bool) -> None:
-        check(all(slot.begun for slot in slots), f"a transaction of {self._partition} is ended that was not begun")
+    def _end(self, slots: Sequence[TransactionSlot], *, committed: bool) -> None:
+        check(all(slot.is_ongoing for slot in slots), f"a transaction of {self._partition} is ended that was not begun")
         requests = {slot.transactional_id: end_request(slot.producer, committed=committed) for slot in slots}
         self._coordinators.ask(requests, doing=f"ending a transaction in {self._partition}")
         for slot in slots:
-            slot.begun, slot.coordinator_epoch = False, None
+            slot.is_ongoing, slot.coordinator_epoch = False, None
             self._free.append(slot)
 
-    def _found(self, names: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+    def _find_owners(self, names: Sequence[str]) -> dict[str, tuple[int, int] | None]:
         """Return producer id and epoch of every id as the coordinator knows them; None for an unknown id. Raises
         `TransactionLost` when an id is in a transaction, because a claim would end the transaction."""
         requests = {name: describe_transaction_request(name) for name in names}
@@ -299,14 +305,14 @@ class PartitionTransactions:
         doing = f"preparing transactions for {self._partition}"
         for timeout_ms in TIMEOUTS_MS:
             requests = {
-                name: init_producer_request(name, timeout_ms=timeout_ms, expected=each)
-                for name, each in expected.items()
+                name: init_producer_request(name, timeout_ms=timeout_ms, expected=owner)
+                for name, owner in expected.items()
             }
             producers = self._coordinators.ask(requests, doing=doing)
-            given = [producer for name in expected if (producer := producers[name]) is not None]
-            if len(given) == len(expected):
+            initialised = [producer for name in expected if (producer := producers[name]) is not None]
+            if len(initialised) == len(expected):
                 self._timeout_ms = timeout_ms
-                return given
+                return initialised
         raise BadOption(
             f"{doing}: the brokers allow no transaction of {TIMEOUTS_MS[-1]} ms",
             hint="raise transaction.max.timeout.ms",
@@ -315,27 +321,27 @@ class PartitionTransactions:
     def _name(self, number: int) -> str:
         return f"{self._prefix}-{number}"
 
-    def _known_transactions(self) -> dict[str, KnownTransaction]:
+    def _settled_transactions(self) -> dict[str, DescribedTransaction]:
         """Describe all slots of the prefix ever used, in order, once none is about to end."""
         backoff = Backoff(self._clock, limit_s=BUSY_MAX_S)
         while True:
-            known = self._described()
-            ending = [name for name, transaction in known.items() if transaction.is_ending]
+            transactions = self._describe_transactions()
+            ending = [name for name, transaction in transactions.items() if transaction.is_ending]
             if not ending:
-                return known
+                return transactions
             backoff.wait(KafkaTimeout(f"transaction {ending[0]} has an outcome, but not in all of its partitions"))
 
-    def _described(self) -> dict[str, KnownTransaction]:
-        known: dict[str, KnownTransaction] = {}
+    def _describe_transactions(self) -> dict[str, DescribedTransaction]:
+        transactions: dict[str, DescribedTransaction] = {}
         while True:
-            names = [self._name(len(known) + number) for number in range(FREE_MIN + 1)]
+            names = [self._name(len(transactions) + number) for number in range(FREE_MIN + 1)]
             requests = {name: describe_transaction_request(name) for name in names}
             answers = self._coordinators.ask(requests, doing=f"describing transactions of {self._partition}")
             for name in names:
                 transaction = answers[name]
                 if transaction is None:
-                    return known
-                known[name] = transaction
+                    return transactions
+                transactions[name] = transaction
 
     def _active_producers(self) -> dict[int, ActiveProducer]:
         backoff = Backoff(self._clock)
@@ -351,7 +357,9 @@ class PartitionTransactions:
                 backoff.wait(error)
 
 
-def _recovered(transactional_id: str, transaction: KnownTransaction, active: ActiveProducer, *, begun: bool) -> Slot:
+def _recovered(
+    transactional_id: str, transaction: DescribedTransaction, active: ActiveProducer, *, has_partition: bool
+) -> TransactionSlot:
     # Sequence numbers begin at 0 with every epoch: a sequence remembered from an earlier epoch does not continue.
     producer = Producer(
         producer_id=transaction.producer_id,
@@ -359,8 +367,8 @@ def _recovered(transactional_id: str, transaction: KnownTransaction, active: Act
         transactional_id=transactional_id,
         next_sequence=active.next_sequence if active.epoch == transaction.epoch else 0,
     )
-    is_begun = begun and transaction.state == "Ongoing"
-    return Slot(producer=producer, begun=is_begun, shared=True, begun_s=-inf)
+    is_begun = has_partition and transaction.state == "Ongoing"
+    return TransactionSlot(producer=producer, is_ongoing=is_begun, shared=True, started_s=-inf)
 
 
 def _nobody_else() -> None:

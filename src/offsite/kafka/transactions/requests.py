@@ -25,7 +25,7 @@ _INIT_VERSION, _ADD_VERSION, _END_VERSION, _DESCRIBE_VERSION = 3, 2, 1, 0
 _SEQUENCES = 2**31
 
 
-class Answer(NamedTuple, Generic[T]):
+class CoordinatorAnswer(NamedTuple, Generic[T]):
     """An error code, and a value that counts when the code is 0."""
 
     error_code: int
@@ -33,7 +33,7 @@ class Answer(NamedTuple, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTransaction:
+class DescribedTransaction:
     """A coordinator's memory of a transactional id. `partitions`: partitions of the open transaction."""
 
     producer_id: int
@@ -60,7 +60,7 @@ class ActiveProducer:
 
 def init_producer_request(
     transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None = None
-) -> Request[Answer[Producer | None]]:
+) -> Request[CoordinatorAnswer[Producer | None]]:
     """Take over the id: earlier owners are shut out, open transactions are aborted. The value None means a timeout too
     long.
 
@@ -70,64 +70,66 @@ def init_producer_request(
     producer_id, epoch = expected or (-1, -1)
     out = Encoder(flexible=True).string(transactional_id).i32(timeout_ms).i64(producer_id).i16(epoch)
 
-    def parse(answer: Decoder) -> Answer[Producer | None]:
+    def parse(answer: Decoder) -> CoordinatorAnswer[Producer | None]:
         answer.i32()  # throttle time
         code, given_id, given_epoch = answer.i16(), answer.i64(), answer.i16()
         if code == INVALID_TRANSACTION_TIMEOUT:
-            return Answer(NONE, None)
+            return CoordinatorAnswer(NONE, None)
         if code == NONE and min(given_id, given_epoch) < 0:
             raise UnreadableError(f"producer id {given_id} of epoch {given_epoch}")
-        return Answer(code, Producer(producer_id=given_id, epoch=given_epoch, transactional_id=transactional_id))
+        return CoordinatorAnswer(
+            code, Producer(producer_id=given_id, epoch=given_epoch, transactional_id=transactional_id)
+        )
 
     body = out.end().done()
     return Request(api=Api.INIT_PRODUCER_ID, version=_INIT_VERSION, body=body, parse=parse, flexible=True)
 
 
-def add_partition_request(producer: Producer, partition: TopicPartition) -> Request[Answer[None]]:
+def add_partition_request(producer: Producer, partition: TopicPartition) -> Request[CoordinatorAnswer[None]]:
     """Add the partition to the producer's transaction, and begin the transaction. May be repeated."""
     out = Encoder().string(producer.transactional_id).i64(producer.producer_id).i16(producer.epoch)
     body = out.i32(1).string(partition.topic).i32(1).i32(partition.partition).done()
 
-    def parse(answer: Decoder) -> Answer[None]:
+    def parse(answer: Decoder) -> CoordinatorAnswer[None]:
         answer.i32()  # throttle time
         codes = [code for topic in answer.array(_topic_codes) for code in topic]
-        return Answer(next((code for code in codes if code), NONE), None)
+        return CoordinatorAnswer(next((code for code in codes if code), NONE), None)
 
     return Request(api=Api.ADD_PARTITIONS_TO_TXN, version=_ADD_VERSION, body=body, parse=parse)
 
 
-def end_request(producer: Producer, *, committed: bool) -> Request[Answer[None]]:
+def end_request(producer: Producer, *, committed: bool) -> Request[CoordinatorAnswer[None]]:
     """Decide the outcome. The answer comes before the markers are in the partitions' logs. May be repeated."""
     out = Encoder().string(producer.transactional_id).i64(producer.producer_id).i16(producer.epoch)
 
-    def parse(answer: Decoder) -> Answer[None]:
+    def parse(answer: Decoder) -> CoordinatorAnswer[None]:
         answer.i32()  # throttle time
-        return Answer(answer.i16(), None)
+        return CoordinatorAnswer(answer.i16(), None)
 
     body = out.boolean(committed).done()
     return Request(api=Api.END_TXN, version=_END_VERSION, body=body, parse=parse)
 
 
-def describe_transaction_request(transactional_id: str) -> Request[Answer[KnownTransaction | None]]:
+def describe_transaction_request(transactional_id: str) -> Request[CoordinatorAnswer[DescribedTransaction | None]]:
     """Request the transaction of an id. The answer is None for an id never used, or not used for a week
     (transactional.id.expiration.ms)."""
     body = Encoder(flexible=True).array([transactional_id], Encoder.string).end().done()
 
-    def parse(answer: Decoder) -> Answer[KnownTransaction | None]:
+    def parse(answer: Decoder) -> CoordinatorAnswer[DescribedTransaction | None]:
         answer.i32()  # throttle time
-        (known,) = answer.array(_known)
-        return known
+        (transaction,) = answer.array(_known)
+        return transaction
 
     return Request(api=Api.DESCRIBE_TRANSACTIONS, version=_DESCRIBE_VERSION, body=body, parse=parse, flexible=True)
 
 
-def describe_producers_request(partition: TopicPartition) -> Request[Answer[Mapping[int, ActiveProducer]]]:
+def describe_producers_request(partition: TopicPartition) -> Request[CoordinatorAnswer[Mapping[int, ActiveProducer]]]:
     """Producer id → memory of the leader of `partition`. The asked broker must be the leader."""
     out = Encoder(flexible=True).array(
-        [partition], lambda each, key: each.string(key.topic).array([key.partition], Encoder.i32).end()
+        [partition], lambda encoder, key: encoder.string(key.topic).array([key.partition], Encoder.i32).end()
     )
 
-    def parse(answer: Decoder) -> Answer[Mapping[int, ActiveProducer]]:
+    def parse(answer: Decoder) -> CoordinatorAnswer[Mapping[int, ActiveProducer]]:
         answer.i32()  # throttle time
         ((described,),) = answer.array(_producers_of_topic)
         return described
@@ -146,7 +148,7 @@ def _partition_code(answer: Decoder) -> int:
     return answer.i16()
 
 
-def _known(answer: Decoder) -> Answer[KnownTransaction | None]:
+def _known(answer: Decoder) -> CoordinatorAnswer[DescribedTransaction | None]:
     code = answer.i16()
     answer.string()
     state = answer.string()
@@ -156,8 +158,10 @@ def _known(answer: Decoder) -> Answer[KnownTransaction | None]:
     partitions = frozenset(key for topic in answer.array(_topic_partitions) for key in topic)
     answer.end()
     if code == TRANSACTIONAL_ID_NOT_FOUND:
-        return Answer(NONE, None)
-    return Answer(code, KnownTransaction(producer_id=producer_id, epoch=epoch, state=state, partitions=partitions))
+        return CoordinatorAnswer(NONE, None)
+    return CoordinatorAnswer(
+        code, DescribedTransaction(producer_id=producer_id, epoch=epoch, state=state, partitions=partitions)
+    )
 
 
 def _topic_partitions(answer: Decoder) -> list[TopicPartition]:
@@ -166,20 +170,20 @@ def _topic_partitions(answer: Decoder) -> list[TopicPartition]:
     return [TopicPartition(topic=topic, partition=number) for number in numbers]
 
 
-def _producers_of_topic(answer: Decoder) -> list[Answer[Mapping[int, ActiveProducer]]]:
+def _producers_of_topic(answer: Decoder) -> list[CoordinatorAnswer[Mapping[int, ActiveProducer]]]:
     answer.string()
     partitions = answer.array(_producers_of_partition)
     answer.end()
     return partitions
 
 
-def _producers_of_partition(answer: Decoder) -> Answer[Mapping[int, ActiveProducer]]:
+def _producers_of_partition(answer: Decoder) -> CoordinatorAnswer[Mapping[int, ActiveProducer]]:
     answer.i32()
     code = answer.i16()
     answer.nullable_string()  # error message
     producers = dict(answer.array(_producer))
     answer.end()
-    return Answer(code, producers)
+    return CoordinatorAnswer(code, producers)
 
 
 def _producer(answer: Decoder) -> tuple[int, ActiveProducer]:

@@ -99,12 +99,12 @@ def _take_member(data: memoryview, position: int, step: int, plain: bytearray, m
     """Append the plain bytes of the gzip member at `position` to `plain`. Returns the end position of the member."""
     inflater = zlib.decompressobj(_GZIP_WRAPPER)
     while not inflater.eof:
-        given: Buffer = inflater.unconsumed_tail
-        if not given:
-            given, position = data[position : position + step], min(position + step, len(data))
-            if not given:
+        chunk: Buffer = inflater.unconsumed_tail
+        if not chunk:
+            chunk, position = data[position : position + step], min(position + step, len(data))
+            if not chunk:
                 raise DamagedBatch("not gzip: the stream is cut")
-        plain += inflater.decompress(given, _GZIP_STEP_BYTES)
+        plain += inflater.decompress(chunk, _GZIP_STEP_BYTES)
         check_room(len(plain), max_bytes)
     return position - len(inflater.unused_data)
 

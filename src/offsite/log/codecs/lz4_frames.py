@@ -43,7 +43,7 @@ class _Frame(NamedTuple):
     """Bytes behind the blocks: the end mark, and maybe a checksum."""
 
 
-class _Workplace(threading.local):
+class _BlockBuffer(threading.local):
     """A buffer for one block, for every thread: a new buffer takes as long as a batch of 16 KiB."""
 
     def __init__(self) -> None:
@@ -56,28 +56,28 @@ class _Workplace(threading.local):
         return self._block[:size_bytes]
 
 
-_workplace = _Workplace()
+_block_buffer = _BlockBuffer()
 
 
 def expand(data: Buffer, *, max_bytes: int) -> bytearray:
     """The plain bytes of all frames, at least one frame. Raises `TooLargeError` for more than `max_bytes`, after at
     most one block too many, and `UNREADABLE`."""
-    rest, plain = memoryview(data), bytearray()
+    remaining, plain = memoryview(data), bytearray()
     while True:
-        (magic,) = _SIZE.unpack_from(rest)
+        (magic,) = _SIZE.unpack_from(remaining)
         if magic & _SKIPPABLE_MASK == _SKIPPABLE:
-            end = 2 * _SIZE.size + _SIZE.unpack_from(rest, _SIZE.size)[0]
+            end = 2 * _SIZE.size + _SIZE.unpack_from(remaining, _SIZE.size)[0]
         else:
-            end = _take_frame(rest, _frame(magic, rest), plain, max_bytes)
-        if end >= len(rest):
+            end = _take_frame(remaining, _frame(magic, remaining), plain, max_bytes)
+        if end >= len(remaining):
             return plain
-        rest = rest[end:]
+        remaining = remaining[end:]
 
 
 def _take_frame(data: memoryview, frame: _Frame, plain: bytearray, max_bytes: int) -> int:
     """Append the plain bytes of the first frame to `plain`. Returns the end position of the frame."""
     position, blocks = frame.blocks_start, 0
-    room, unpack_from = _workplace.block(frame.block_bytes), _SIZE.unpack_from
+    room, unpack_from = _block_buffer.block(frame.block_bytes), _SIZE.unpack_from
     while size := unpack_from(data, position)[0] & _SIZE_BITS:
         if frame.is_simple:
             plain += _block_plain(data[position : position + _SIZE.size + size], room)

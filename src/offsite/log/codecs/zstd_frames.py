@@ -33,14 +33,14 @@ UNREADABLE = (zstandard.ZstdError, struct.error)
 """Errors of `expand` for bytes that are not zstd, or are cut."""
 
 
-class _Workplace(threading.local):
+class _ThreadDecompressor(threading.local):
     """One decoder for every thread: a new decoder takes as long as a batch of 16 KiB."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
 
 
-_workplace = _Workplace()
+_decompressor = _ThreadDecompressor()
 
 
 def expand(data: Buffer, *, max_bytes: int) -> bytes | bytearray:
@@ -48,23 +48,23 @@ def expand(data: Buffer, *, max_bytes: int) -> bytes | bytearray:
     most 16 MiB too many, and `UNREADABLE`."""
     if 0 < zstandard.get_frame_parameters(data).content_size <= min(max_bytes, _PORTION_BYTES):
         with suppress(zstandard.ZstdError):  # more data than stated, or damage: see below
-            return _workplace.zstd.decompress(data, allow_extra_data=False)
-    rest, plain = memoryview(data), bytearray()
+            return _decompressor.zstd.decompress(data, allow_extra_data=False)
+    remaining, plain = memoryview(data), bytearray()
     while True:
-        cuts = _cuts(rest)
-        for part in _parts(rest, cuts):
+        cuts = _cuts(remaining)
+        for part in _parts(remaining, cuts):
             check_room(len(plain) + len(part), max_bytes)
             if cuts[0] == len(data):
                 return part
             plain += part
-        rest = rest[cuts[-1] :]
-        if not rest:
+        remaining = remaining[cuts[-1] :]
+        if not remaining:
             return plain
 
 
 def _parts(frame: memoryview, cuts: Sequence[int]) -> Iterator[bytes]:
     """The plain bytes of one frame, in parts that end at `cuts`."""
-    expanding, start = _workplace.zstd.decompressobj(), 0
+    expanding, start = _decompressor.zstd.decompressobj(), 0
     for end in cuts:
         part = expanding.decompress(frame[start:end])
         if end == cuts[-1] and not expanding.eof:

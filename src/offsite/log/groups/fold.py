@@ -17,7 +17,7 @@ from typing import NamedTuple
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.groups.offsets import NO_EPOCH, CommittedOffset, GroupOffsets, TopicOffsetsBuilder
-from offsite.log.markers import control_type
+from offsite.log.markers import parse_control_marker
 from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedBatch
@@ -48,7 +48,7 @@ class OffsetRecord(NamedTuple):
     (None) the removal of a commit. Only lasting commits are parsed further: most commits are replaced."""
 
     position: int
-    of: GroupPartition
+    group_partition: GroupPartition
     value: bytes | None
 
     def committed(self) -> CommittedOffset:
@@ -57,19 +57,19 @@ class OffsetRecord(NamedTuple):
             offset, epoch, metadata = _value(self.value or b"")
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise DamagedBatch(f"the group record at offset {self.position} is damaged inside") from error
-        return CommittedOffset(self.of.partition, offset, epoch, metadata)
+        return CommittedOffset(self.group_partition.partition, offset, epoch, metadata)
 
 
 def parse_group_record(record: Record) -> OffsetRecord | None:
     """The commit or removal in a record of `__consumer_offsets`; None for a record of another kind or unknown version.
     Raises `DamagedBatch` for a record with a cut key."""
     try:
-        of = _group_partition(record.key or b"")
+        group_partition = _group_partition(record.key or b"")
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise DamagedBatch(f"the group record at offset {record.offset} is damaged inside") from error
-    if of is None or (record.value and not _is_known(record.value)):
+    if group_partition is None or (record.value and not _is_known(record.value)):
         return None
-    return OffsetRecord(record.offset, of, record.value or None)
+    return OffsetRecord(record.offset, group_partition, record.value or None)
 
 
 @lru_cache(maxsize=KEYS_KEPT)
@@ -146,14 +146,16 @@ class GroupFold:
         A group lives in one partition of `__consumer_offsets` only: the tables of several partitions join without a
         conflict.
         """
-        found: dict[str, dict[str, TopicOffsetsBuilder]] = {}
-        for of, commit in self._commits.items():
-            topics = found.setdefault(of.group, {})
-            builder = topics.get(of.topic) or topics.setdefault(of.topic, TopicOffsetsBuilder(of.topic))
+        builders: dict[str, dict[str, TopicOffsetsBuilder]] = {}
+        for group_partition, commit in self._commits.items():
+            topics = builders.setdefault(group_partition.group, {})
+            builder = topics.get(group_partition.topic) or topics.setdefault(
+                group_partition.topic, TopicOffsetsBuilder(group_partition.topic)
+            )
             builder.add(*commit.committed())
         return {
             group: GroupOffsets(group=group, topics=tuple(topics[name].build() for name in sorted(topics)))
-            for group, topics in sorted(found.items())
+            for group, topics in sorted(builders.items())
         }
 
     def _take(self, batch: memoryview, header: BatchHeader) -> None:
@@ -164,26 +166,26 @@ class GroupFold:
             if parsed is None:
                 self.skipped_records += 1
             elif parsed.value is None:
-                self._remove(parsed.of)
+                self._remove(parsed.group_partition)
             elif header.is_transactional:
-                self._pending.setdefault(header.producer_id, {})[parsed.of] = parsed
+                self._pending.setdefault(header.producer_id, {})[parsed.group_partition] = parsed
             else:
-                self._commits[parsed.of] = parsed
+                self._commits[parsed.group_partition] = parsed
 
-    def _remove(self, of: GroupPartition) -> None:
-        self._commits.pop(of, None)
+    def _remove(self, group_partition: GroupPartition) -> None:
+        self._commits.pop(group_partition, None)
         for pending in self._pending.values():
-            pending.pop(of, None)
+            pending.pop(group_partition, None)
 
     def _end_transaction(self, batch: memoryview, header: BatchHeader) -> None:
-        marker = control_type(batch, header)
+        marker = parse_control_marker(batch, header)
         if marker is None or self._is_late(header):
             return
-        ended = self._pending.pop(header.producer_id, {})
-        for of, commit in ended.items() if marker.kind == "commit" else ():
-            known = self._commits.get(of)
-            if known is None or known.position < commit.position:
-                self._commits[of] = commit
+        pending = self._pending.pop(header.producer_id, {})
+        for group_partition, commit in pending.items() if marker.kind == "commit" else ():
+            current = self._commits.get(group_partition)
+            if current is None or current.position < commit.position:
+                self._commits[group_partition] = commit
 
     def _is_late(self, header: BatchHeader) -> bool:
         return self._until_ms is not None and header.max_timestamp_ms > self._until_ms

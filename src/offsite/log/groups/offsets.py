@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 from offsite.model.check import check
 
-__all__ = ["CommittedOffset", "GroupOffsets", "TopicOffsets", "TopicOffsetsBuilder", "offset_count", "on_topics"]
+__all__ = [
+    "CommittedOffset",
+    "GroupOffsets",
+    "TopicOffsets",
+    "TopicOffsetsBuilder",
+    "offset_count",
+    "restrict_to_topics",
+]
 
 NO_EPOCH = -1
 
@@ -121,17 +128,19 @@ def offset_count(groups: GroupTable) -> int:
     return sum(map(len, groups.values()))
 
 
-def on_topics(groups: GroupTable, topic_ids: Mapping[str, str]) -> dict[str, GroupOffsets]:
+def restrict_to_topics(groups: GroupTable, topic_ids: Mapping[str, str]) -> dict[str, GroupOffsets]:
     """The offsets of `groups` on the topics of `topic_ids` (name → id), sorted by group name; the offsets get the id.
     Left out are groups without such an offset, and offsets on another topic of the same name."""
-    kept = {name: replace(groups[name], topics=_on(groups[name].topics, topic_ids)) for name in sorted(groups)}
-    return {name: group for name, group in kept.items() if group.topics}
+    restricted = {
+        name: replace(groups[name], topics=_restrict(groups[name].topics, topic_ids)) for name in sorted(groups)
+    }
+    return {name: group for name, group in restricted.items() if group.topics}
 
 
-def _on(topics: Iterable[TopicOffsets], topic_ids: Mapping[str, str]) -> tuple[TopicOffsets, ...]:
-    wanted = ((each, topic_ids[each.topic]) for each in topics if each.topic in topic_ids)
+def _restrict(topics: Iterable[TopicOffsets], topic_ids: Mapping[str, str]) -> tuple[TopicOffsets, ...]:
+    with_ids = ((offsets, topic_ids[offsets.topic]) for offsets in topics if offsets.topic in topic_ids)
     return tuple(
-        replace(each, topic_id=topic_id)
-        for each, topic_id in wanted
-        if not each.topic_id or not topic_id or each.topic_id == topic_id
+        replace(offsets, topic_id=topic_id)
+        for offsets, topic_id in with_ids
+        if not offsets.topic_id or not topic_id or offsets.topic_id == topic_id
     )

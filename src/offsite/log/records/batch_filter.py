@@ -21,14 +21,14 @@ from offsite.log.records.varint import PADDING, VarintReader, varint_reader
 from offsite.model.check import check
 from offsite.model.errors import DamagedBatch
 
-__all__ = ["emptied", "with_only"]
+__all__ = ["empty_batch", "keep_offsets"]
 
 _MAGIC = 2
 _CRC = struct.Struct(">I")
 _CRC_POSITION = 17
 
 
-def with_only(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> Buffer:
+def keep_offsets(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> Buffer:
     """The batch (`header.view(data)`) with only the records at `offsets`. The offsets rise, are at least one, and are
     all in the batch.
 
@@ -37,25 +37,25 @@ def with_only(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> Buf
     header.check_is_of(batch)
     check(len(offsets) > 0, "a batch without records is made by emptied")
     body = bytes(decompress(header.codec, memoryview(batch)[HEADER_BYTES:])) + PADDING
-    kept: list[bytes] = []
+    retained: list[bytes] = []
     latest_ms = -1
-    wanted = iter(offsets)
-    next_offset = next(wanted)
+    remaining_offsets = iter(offsets)
+    next_offset = next(remaining_offsets)
     for offset, time_ms, start, end in _records(body, header):
         if offset == next_offset:
-            kept.append(body[start:end])
+            retained.append(body[start:end])
             latest_ms = max(latest_ms, time_ms)
-            next_offset = next(wanted, -1)
-    if len(kept) != len(offsets):
+            next_offset = next(remaining_offsets, -1)
+    if len(retained) != len(offsets):
         raise DamagedBatch(
-            f"the batch at offset {header.base_offset} holds {len(kept)} of {len(offsets)} records found there"
+            f"the batch at offset {header.base_offset} holds {len(retained)} of {len(offsets)} records found there"
         )
     latest_ms = header.max_timestamp_ms if header.timestamp_type else latest_ms
-    changed = header._replace(record_count=len(kept), max_timestamp_ms=latest_ms)
-    return _batch(changed, compress(header.codec, b"".join(kept)))
+    changed = header._replace(record_count=len(retained), max_timestamp_ms=latest_ms)
+    return _batch(changed, compress(header.codec, b"".join(retained)))
 
 
-def emptied(header: BatchHeader) -> bytearray:
+def empty_batch(header: BatchHeader) -> bytearray:
     """The batch without any record: still says how far the producer and the log had come."""
     return _batch(header._replace(record_count=0, attributes=header.attributes & ~CODEC_MASK), b"")
 
@@ -85,11 +85,11 @@ def _delta(read: VarintReader, body: bytes, position: int) -> int:
 
 
 def _batch(header: BatchHeader, body: Buffer) -> bytearray:
-    made = bytearray(HEADER_BYTES)
+    batch = bytearray(HEADER_BYTES)
     fields = header[2:]
     base, epoch, _, attributes, delta, begin, latest, *producer = fields
     length = HEADER_BYTES - LENGTH_END + len(body)
-    HEADER_STRUCT.pack_into(made, 0, base, length, epoch, _MAGIC, 0, attributes, delta, begin, latest, *producer)
-    made += body
-    _CRC.pack_into(made, _CRC_POSITION, crc32c(memoryview(made)[CRC_START:]))
-    return made
+    HEADER_STRUCT.pack_into(batch, 0, base, length, epoch, _MAGIC, 0, attributes, delta, begin, latest, *producer)
+    batch += body
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+    return batch

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.records.batch_records import decode, listed_rows
+from offsite.log.records.batch_records import decode, decode_rows
 
 __all__ = ["KeyedRecords", "keyed_records"]
 
@@ -33,7 +33,7 @@ class KeyedRecords(NamedTuple):
 
 def keyed_records(batch: Buffer, header: BatchHeader) -> KeyedRecords:
     """The keys of a data batch (`header.view(data)`), in order. Raises `DamagedBatch`."""
-    listed = listed_rows(batch, header)
+    listed = decode_rows(batch, header)
     rows = decode(batch, header) if listed is None else listed.rows
     offsets = list(map(_OFFSET, rows)) if header.has_gaps else range(header.base_offset, header.next_offset)
     return KeyedRecords(list(map(_KEY, rows)), offsets, list(map(_VALUE, rows)))

@@ -32,14 +32,14 @@ from offsite.model.check import check
 from offsite.model.errors import DamagedBatch
 from offsite.model.size import KIB
 
-__all__ = ["MAX_LISTED_RECORDS", "batches_of", "decode", "encode", "iterate", "listed_rows", "renumber"]
+__all__ = ["MAX_DECODED_RECORDS", "decode", "decode_rows", "encode", "encode_batches", "iterate", "renumber"]
 
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _MAX_DELTA = (1 << 31) - 1
 _NO_LIMIT = (1 << 31) - 1  # the builder must never stop at a size of its own
 
-MAX_LISTED_RECORDS = 1_000_000
+MAX_DECODED_RECORDS = 1_000_000
 """Most records of one batch in memory at once. A batch of 448 MiB has room for 64 million."""
 BATCH_BYTES_MAX = 512 * KIB
 """Plain bytes of a batch, unless one record is larger: half of the brokers' default limit, and good to compress."""
@@ -56,7 +56,7 @@ def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
     LogAppendTime batches give every record the batch's max timestamp. Raises `DamagedBatch` if the body differs from
     the header's promise, or holds more than `MAX_DECODED_RECORDS`. Does not check the CRC, see `verify_crc`.
     """
-    plain = _listed_plain(batch, header)
+    plain = _bounded_plain(batch, header)
     try:
         return list(_fast_records(plain, header))
     except UnicodeDecodeError:
@@ -67,13 +67,13 @@ def iterate(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
     """The records of one batch, record by record, for any number of records: memory holds only the body. Raises at the
     first damage."""
     plain = _plain_batch(batch, header)
-    seen = 0
+    yielded = 0
     try:
         for record in _fast_records(plain, header):
             yield record
-            seen += 1
+            yielded += 1
     except UnicodeDecodeError:
-        yield from islice(_exact_records(plain, header), seen, None)
+        yield from islice(_exact_records(plain, header), yielded, None)
 
 
 def encode(  # noqa: PLR0913 - the fields of a batch header
@@ -115,33 +115,33 @@ def renumber(records: Sequence[Record], *, start: int = 0) -> list[Record]:
     return [new(kind, (offset, *record[1:])) for offset, record in enumerate(records, start)]
 
 
-class ListedRows(NamedTuple):
+class DecodedRows(NamedTuple):
     """`rows` have the attributes `offset`, `timestamp`, `key`, `value` and `headers`, a list."""
 
     rows: list[Any]
     plain_bytes: int
 
 
-def listed_rows(batch: Buffer, header: BatchHeader) -> ListedRows | None:
+def decode_rows(batch: Buffer, header: BatchHeader) -> DecodedRows | None:
     """The records of one batch as aiokafka's own objects, for callers that extract columns: a `Record` per row costs
     half as much again. None for content outside of aiokafka's abilities (`decode` can read such a batch). Raises as
     `decode`."""
-    plain = _listed_plain(batch, header)
+    plain = _bounded_plain(batch, header)
     default_record_batch, corrupt = _row_codec()
     try:
-        return ListedRows(list(default_record_batch(plain)), len(plain) - HEADER_BYTES)
+        return DecodedRows(list(default_record_batch(plain)), len(plain) - HEADER_BYTES)
     except UnicodeDecodeError:
         return None
     except corrupt as error:
         raise _damaged_inside(header, error) from error
 
 
-def _listed_plain(batch: Buffer, header: BatchHeader) -> Buffer:
+def _bounded_plain(batch: Buffer, header: BatchHeader) -> Buffer:
     """As `_plain_batch`. Raises `DamagedBatch` for more than `MAX_DECODED_RECORDS`."""
-    if header.record_count > MAX_LISTED_RECORDS:
+    if header.record_count > MAX_DECODED_RECORDS:
         raise DamagedBatch(
             f"the batch at offset {header.base_offset} says that it holds {header.record_count} records, more than "
-            f"the {MAX_LISTED_RECORDS} that are held in memory at once"
+            f"the {MAX_DECODED_RECORDS} that are held in memory at once"
         )
     return _plain_batch(batch, header)
 
@@ -218,7 +218,7 @@ def _encode_fast(records: Sequence[Record], base_offset: int) -> memoryview:
     return memoryview(builder.build())[HEADER_BYTES:]
 
 
-def batches_of(runs: Iterable[Sequence[Record]], *, codec: int) -> Iterator[bytearray]:
+def encode_batches(runs: Iterable[Sequence[Record]], *, codec: int) -> Iterator[bytearray]:
     """Whole batches of a size that brokers accept, with the records of all `runs`. Offsets rise; gaps stay.
 
     Records of type LogAppendTime share a batch only with records of the very same time, because such a batch has one

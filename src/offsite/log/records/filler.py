@@ -62,9 +62,9 @@ def _body(count: int) -> bytes:
 
 def _varint(value: int) -> bytes:
     """Zigzag, for numbers of 0 and above."""
-    rest, out = value * 2, bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
+    remaining, out = value * 2, bytearray()
+    while remaining > 0x7F:
+        out.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    out.append(remaining)
     return bytes(out)

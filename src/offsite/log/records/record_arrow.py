@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.records.batch_records import decode, listed_rows
+from offsite.log.records.batch_records import decode, decode_rows
 from offsite.log.records.record import Record
 from offsite.model.journal import warned
 from offsite.model.size import MIB
@@ -26,7 +26,7 @@ from offsite.model.size import MIB
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["MAX_TIME_MS", "ArrowColumns", "arrow_schema", "time_us", "with_known_times"]
+__all__ = ["MAX_TIME_MS", "ArrowColumns", "arrow_schema", "null_out_of_range_times", "time_us"]
 
 _FULL_RECORDS = 5_000
 """Rows of one Arrow batch: enough to amortize its cost, few enough to bound the memory (measured: 1,000 to 20,000
@@ -79,7 +79,7 @@ class ArrowColumns:
 
     def add_batch(self, batch: Buffer, header: BatchHeader, *, commit: int | None) -> None:
         """Add all records of one data batch. Raises `DamagedBatch`, and adds no row of the batch."""
-        listed = listed_rows(batch, header)
+        listed = decode_rows(batch, header)
         if listed is None:
             self.add_records(decode(batch, header), commit=commit)
             return
@@ -203,21 +203,21 @@ def time_us(time_ms: int) -> int:
     return min(max(time_ms * _US_PER_MS, -_MAX_TIME_US), _MAX_TIME_US)
 
 
-def with_known_times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def null_out_of_range_times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches with null for every time outside of 64 bits of microseconds, as in an export: a query would take the
     placeholder for a real time. The log reports the number of such times at the end."""
     beyond, where = 0, ""
     for batch in batches:
-        known, nulls = _known_times(batch)
+        nulled, nulls = _null_out_of_range(batch)
         if nulls and not beyond:
             where = f"{batch.column('topic')[0].as_py()}/{batch.column('partition')[0].as_py()}"
         beyond += nulls
-        yield known
+        yield nulled
     if beyond:
         warned("times_beyond_microseconds", why="null in the table", first_partition=where, records=beyond)
 
 
-def _known_times(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+def _null_out_of_range(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
@@ -226,9 +226,9 @@ def _known_times(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     if ends["min"] != -_MAX_TIME_US and ends["max"] != _MAX_TIME_US:
         return batch, 0
     is_beyond = pc.equal(pc.abs(times), _MAX_TIME_US)
-    known = pc.if_else(is_beyond, pa.scalar(None, pa.int64()), times).cast(batch.schema.field("timestamp").type)
-    columns = [known if field.name == "timestamp" else batch.column(field.name) for field in batch.schema]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema), known.null_count
+    nulled = pc.if_else(is_beyond, pa.scalar(None, pa.int64()), times).cast(batch.schema.field("timestamp").type)
+    columns = [nulled if field.name == "timestamp" else batch.column(field.name) for field in batch.schema]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema), nulled.null_count
 
 
 def _header_lists(rows: int, counts: Sequence[int], names: Sequence[str], values: Sequence[bytes | None]) -> pa.Array:

@@ -119,8 +119,8 @@ def _write_blob(out: bytearray, blob: Buffer | None) -> None:
 
 
 def _write_varint(out: bytearray, value: int) -> None:
-    rest = value * 2 if value >= 0 else -value * 2 - 1
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
+    remaining = value * 2 if value >= 0 else -value * 2 - 1
+    while remaining > 0x7F:
+        out.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    out.append(remaining)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.records.batch_records import decode, listed_rows
+from offsite.log.records.batch_records import decode, decode_rows
 from offsite.log.records.record import Record, RecordHeaders
 from offsite.model.check import check
 
@@ -58,12 +58,16 @@ class RecordColumns(NamedTuple):
         return blob_bytes(self.keys) + blob_bytes(self.values) + self.header_bytes()
 
     def header_bytes(self) -> int:
-        return sum(len(value) for each in self.headers for _, value in each if value) if any(self.headers) else 0
+        return (
+            sum(len(value) for record_headers in self.headers for _, value in record_headers if value)
+            if any(self.headers)
+            else 0
+        )
 
 
 def read_columns(batch: Buffer, header: BatchHeader) -> RecordColumns:
     """The records of `decode`, in columns. Raises as `decode`."""
-    listed = listed_rows(batch, header)
+    listed = decode_rows(batch, header)
     if listed is None:
         return RecordColumns.of(decode(batch, header))
     rows = listed.rows

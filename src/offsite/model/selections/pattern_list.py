@@ -52,14 +52,14 @@ def split_all(texts: Iterable[str] | None) -> list[str] | None:
     return None if texts is None else [pattern for text in texts for pattern in split_patterns(text) or [""]]
 
 
-def typed(pattern: str) -> str:
+def escape_pattern(pattern: str) -> str:
     """Return the pattern as a command line takes it: `split_patterns` reads the result as one pattern again."""
     return pattern.replace(_SEPARATOR, _ESCAPED)
 
 
 def join_patterns(patterns: Iterable[str]) -> str:
     """Return one text of several patterns; `split_patterns` divides the text again."""
-    return _SEPARATOR.join(map(typed, patterns))
+    return _SEPARATOR.join(map(escape_pattern, patterns))
 
 
 def stored_patterns(patterns: Iterable[str]) -> list[str]:

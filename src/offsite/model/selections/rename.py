@@ -36,8 +36,8 @@ class Rename:
         """Return the new name, or None when the rule does not concern the topic."""
         if self.is_literal:
             return self.target if topic == self.source else None
-        found = self._pattern().search(topic)
-        return None if found is None else found.expand(self._template())
+        match = self._pattern().search(topic)
+        return None if match is None else match.expand(self._template())
 
     def check(self) -> None:
         """Check the rule. Raises `BadOption` or `BadName`."""
@@ -64,8 +64,8 @@ class Rename:
     def _template(self) -> str:
         if self.source.startswith(REGEX_PREFIX):
             return self.target
-        first, *rest = self.target.replace("\\", r"\\").split(_STAR)
-        return first + "".join(rf"\g<{number}>{part}" for number, part in enumerate(rest, 1))
+        first, *parts = self.target.replace("\\", r"\\").split(_STAR)
+        return first + "".join(rf"\g<{number}>{part}" for number, part in enumerate(parts, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Renames:
     def target_name(self, topic: str) -> str:
         """Return the name under which `topic` is restored. Raises `BadName` when a pattern makes a name that Kafka
         refuses."""
-        for rule in sorted(self.rules, key=lambda each: not each.is_literal):
+        for rule in sorted(self.rules, key=lambda rule: not rule.is_literal):
             if (name := rule.apply(topic)) is not None:
                 return check_topic_name(name)
         return topic

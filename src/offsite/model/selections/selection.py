@@ -77,8 +77,8 @@ def parse_selection(include: Iterable[str], exclude: Iterable[str] = (), *, inte
 
 def no_topics(selection: TopicSelection) -> NoSuchTopic:
     """Return the error for a selection without a match."""
-    wanted = ", ".join(selection.include)
-    return NoSuchTopic(f"no topic matches {wanted}", hint="list the topics of the cluster with: kcat -L -b BOOTSTRAP")
+    patterns = ", ".join(selection.include)
+    return NoSuchTopic(f"no topic matches {patterns}", hint="list the topics of the cluster with: kcat -L -b BOOTSTRAP")
 
 
 def is_literal(pattern: str) -> bool:

@@ -40,12 +40,12 @@ class PartitionSelection:
 
     def includes(self, topic: str, partition: int) -> bool:
         ranges = self.chosen.get(topic)
-        return ranges is None or any(partition in each for each in ranges)
+        return ranges is None or any(partition in numbers for numbers in ranges)
 
     def check_exists(self, topic: str, partitions: int) -> None:
         """Check the selection against a topic of `partitions` partitions. Raises `BadOption` for a missing
         partition."""
-        highest = max((each[-1] for each in self.chosen.get(topic, ())), default=-1)
+        highest = max((numbers[-1] for numbers in self.chosen.get(topic, ())), default=-1)
         if highest >= partitions:
             raise BadOption(f"--partitions names {topic}:{highest}, the topic has {partitions}", hint=_HINT)
 
@@ -68,10 +68,10 @@ def parse_partitions(values: Iterable[str]) -> PartitionSelection:
 
 
 def _range(part: str, numbers: str) -> range:
-    found = _NUMBERS.fullmatch(numbers)
-    if found is None:
+    match = _NUMBERS.fullmatch(numbers)
+    if match is None:
         raise BadOption(f"{part!r} names no partitions", hint=_HINT)
-    first, last = int(found[1]), int(found[2] or found[1])
+    first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
         raise BadOption(f"{part!r} ends before it begins", hint=_HINT)
     return range(first, last + 1)
@@ -94,13 +94,13 @@ class PartitionCounts:
     def of(self, topic: str, partitions: int, *, if_named: bool = False) -> int | None:
         """Return the new count for a topic of `partitions` partitions; None when unchanged. `if_named`: ignore a count
         for all topics."""
-        return None if self.leaves(topic, partitions, if_named=if_named) else self._asked(topic, if_named=if_named)
+        return None if self.leaves(topic, partitions, if_named=if_named) else self._count_for(topic, if_named=if_named)
 
     def leaves(self, topic: str, partitions: int, *, if_named: bool = False) -> bool:
         """Whether a count applies to the topic of `partitions` partitions, and changes nothing."""
-        return self._asked(topic, if_named=if_named) == partitions
+        return self._count_for(topic, if_named=if_named) == partitions
 
-    def _asked(self, topic: str, *, if_named: bool) -> int | None:
+    def _count_for(self, topic: str, *, if_named: bool) -> int | None:
         return self.counts.get(topic, None if if_named else self.counts.get(_ALL))
 
     def check_all_used(self, topics: Iterable[str]) -> None:

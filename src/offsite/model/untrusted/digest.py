@@ -39,5 +39,5 @@ def check_digest(data: bytes) -> DigestState:
     match = _SUFFIX.fullmatch(data, max(len(data) - _LENGTH, 0))
     if match is None:
         return DigestState.ABSENT
-    found = hashlib.sha256(memoryview(data)[:-_LENGTH]).hexdigest().encode("ascii")
-    return DigestState.RIGHT if found == match[1] else DigestState.WRONG
+    actual = hashlib.sha256(memoryview(data)[:-_LENGTH]).hexdigest().encode("ascii")
+    return DigestState.RIGHT if actual == match[1] else DigestState.WRONG

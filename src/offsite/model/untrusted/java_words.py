@@ -47,21 +47,21 @@ JAVA_HOME_HINT = "JAVA_HOME is the folder in which bin/java is: correct it, or u
 DEFAULT_HINT = "check that java -version works and memory is free, then run again"
 
 
-def cause(written: str, *, exit_code: int | None = None) -> str:
+def find_cause(written: str, *, exit_code: int | None = None) -> str:
     """Return the line with the cause in a JVM's output `written`: the innermost exception, else the first line with
     more than the failure, else the last line. `exit_code`: of the JVM, if ended."""
-    lines = [line for each in written.splitlines() if not _NOISE.fullmatch(line := each.strip())]
+    lines = [line for raw in written.splitlines() if not _NOISE.fullmatch(line := raw.strip())]
     telling = [line for line in lines if _TELLING.fullmatch(line)]
-    words = innermost(written) or "".join(telling[:1] or lines[-1:])
+    words = innermost_exception(written) or "".join(telling[:1] or lines[-1:])
     if exit_code is not None and (name := _signal(exit_code)):
         return f"it was killed by {name}"
     return words[:WORDS_MAX] or f"exit code {exit_code}, without a word"
 
 
-def innermost(trace: str) -> str:
+def innermost_exception(trace: str) -> str:
     """Return the innermost cause in a Java stack trace, empty without one."""
-    found = list(_INNERMOST.finditer(trace))
-    return (found[-1][1] or found[-1][2]).strip()[:WORDS_MAX] if found else ""
+    matches = list(_INNERMOST.finditer(trace))
+    return (matches[-1][1] or matches[-1][2]).strip()[:WORDS_MAX] if matches else ""
 
 
 def folder_to_start_in(other: Path) -> Path | None:
@@ -84,9 +84,9 @@ def hint_for(words: str, environment: Mapping[str, str], *, open_files: int) -> 
     if open_files != resource.RLIM_INFINITY and open_files < OPEN_FILES_MIN:
         return f"it may open {open_files} files: {_HINTS[0][1]}"
     hints = [hint for pattern, hint in _HINTS if re.search(pattern, words, re.IGNORECASE)]
-    given = [name for name in _OPTIONS_VARIABLES if environment.get(name)]
-    if given and not hints:
-        hints = [f"every Java takes the options in {', '.join(given)}: correct them, or take them away"]
+    option_variables = [name for name in _OPTIONS_VARIABLES if environment.get(name)]
+    if option_variables and not hints:
+        hints = [f"every Java takes the options in {', '.join(option_variables)}: correct them, or take them away"]
     return "".join(hints[:1]) or DEFAULT_HINT
 
 

@@ -106,10 +106,10 @@ class JsonObject:
 
     def integers(self, name: str) -> tuple[int, ...]:
         values = self._list(name)
-        found = tuple(value for value in values if _is_integer(value))
-        if len(found) != len(values):
+        integers = tuple(value for value in values if _is_integer(value))
+        if len(integers) != len(values):
             raise self.wrong(name, "a list of integers")
-        return found
+        return integers
 
     def integer_rows(self, name: str, *, width: int) -> tuple[tuple[int, ...], ...]:
         """Read a list of lists of `width` integers."""
@@ -121,10 +121,10 @@ class JsonObject:
 
     def texts(self, name: str) -> tuple[str, ...]:
         values = self._list(name)
-        found = tuple(value for value in values if isinstance(value, str) and self._may_be_text(value))
-        if len(found) != len(values):
+        texts = tuple(value for value in values if isinstance(value, str) and self._may_be_text(value))
+        if len(texts) != len(values):
             raise self.wrong(name, "a list of texts")
-        return found
+        return texts
 
     def text_map(self, name: str) -> tuple[tuple[str, str], ...]:
         """Read an object of texts as sorted pairs."""
@@ -141,8 +141,8 @@ class JsonObject:
         """Read a list of objects."""
         return tuple(self._item(name, value) for value in self._list(name))
 
-    def wrong(self, name: str, wanted: str) -> Exception:
-        return self.damaged(f"field {name!r} is not {wanted}")
+    def wrong(self, name: str, expected: str) -> Exception:
+        return self.damaged(f"field {name!r} is not {expected}")
 
     def _may_be_text(self, value: str) -> bool:
         return self.ANY_TEXT or _is_utf8(value)

@@ -30,7 +30,7 @@ _NOT_PLAIN = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StoragePlace:
     """A place. `host`: the bucket or container. `path` of a bucket has no slash at its ends. `settings`: names and
     values behind `?`, every name once. A folder has scheme `file`, and only a path."""
 
@@ -46,7 +46,7 @@ class Place:
         return f"{self.scheme}://{self.host}{'/' if self.path else ''}{self.path}"
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> StoragePlace:
     """Parse the place in `text`. Raises `BadRepositoryUrl`."""
     if text != text.strip() or _CONTROL.search(text[:1] + text[-1:]):  # from a settings file, or a form
         raise BadRepositoryUrl(
@@ -54,7 +54,7 @@ def parse_place(text: str) -> Place:
             hint="look where it is set: quotes and line ends may be part of it there",
         )
     if not is_address(text):
-        return Place(scheme=FILE, path=_checked_folder(text))
+        return StoragePlace(scheme=FILE, path=_checked_folder(text))
     if _CONTROL.search(text):
         raise BadRepositoryUrl("a URL holds no control character, such as the end of a line", hint=URL_HINT)
     try:
@@ -62,7 +62,7 @@ def parse_place(text: str) -> Place:
     except ValueError as error:
         raise BadRepositoryUrl(f"this is no URL: {error}", hint=URL_HINT) from error
     if not parts.scheme:  # a quote, a variable or a blank in front
-        return Place(scheme=FILE, path=_checked_folder(text))
+        return StoragePlace(scheme=FILE, path=_checked_folder(text))
     if "@" in parts.netloc:
         raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
     if "#" in text:
@@ -75,7 +75,7 @@ def parse_place(text: str) -> Place:
     if parts.scheme not in _SCHEMES or (not parts.netloc and parts.scheme != MEMORY):
         named = f"{parts.scheme}://{parts.netloc}"
         raise BadRepositoryUrl(f"{named!r} is not a place for a repository", hint=URL_HINT)
-    return Place(
+    return StoragePlace(
         scheme=parts.scheme,
         host=_checked_host(parts.netloc),
         path=_checked_prefix(parts.path),
@@ -100,7 +100,7 @@ def is_address(text: str) -> bool:
     return "://" in text or text.startswith(f"{FILE}:")
 
 
-def _file(host: str, path: str, *, has_query: bool) -> Place:
+def _file(host: str, path: str, *, has_query: bool) -> StoragePlace:
     if has_query:
         raise BadRepositoryUrl("the URL of a folder has no part behind ?", hint="write the folder without file:")
     if host not in {"", "localhost"} or not path.startswith("/"):
@@ -108,7 +108,7 @@ def _file(host: str, path: str, *, has_query: bool) -> Place:
             "the URL of a folder begins with file:/// and names it from the root on",
             hint="write the folder without file:, or mount that of another machine here",
         )
-    return Place(scheme=FILE, path=_checked_folder(unquote(path, errors="surrogateescape")))
+    return StoragePlace(scheme=FILE, path=_checked_folder(unquote(path, errors="surrogateescape")))
 
 
 def _checked_folder(text: str) -> str:

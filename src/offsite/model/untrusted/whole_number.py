@@ -15,8 +15,8 @@ _DIGITS = re.compile(r"0*([0-9]+)", re.ASCII)
 
 def whole_number(text: str, *, most: int = MAX_OFFSET) -> int | None:
     """Return the number from 0 to `most` written by `text` in decimal digits, else None."""
-    found = _DIGITS.fullmatch(text)
-    if found is None or len(found[1]) > MAX_DIGITS or (number := int(found[1])) > most:
+    match = _DIGITS.fullmatch(text)
+    if match is None or len(match[1]) > MAX_DIGITS or (number := int(match[1])) > most:
         return None
     return number
 

@@ -19,11 +19,11 @@ from typing import assert_never
 
 from offsite.model.time import format_time
 from offsite.operator.decide.parameters import parse_parameters
-from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
-from offsite.operator.decide.wanted import AgentsWanted, Place, Wanted
-from offsite.operator.resources.backup import BackupState
-from offsite.repository.declared.entry import Beginning, Settings
-from offsite.repository.declared.history import Phase
+from offsite.operator.decide.seen import ObservedBackup, ObservedLowLevel
+from offsite.operator.decide.wanted import DesiredAgents, DesiredBackup, RepositoryPlace
+from offsite.operator.resources.backup import DesiredBackupState
+from offsite.repository.declared.entry import BackupSettings, BackupStart
+from offsite.repository.declared.history import BackupPhase
 
 QUIET_MS = 15 * 60_000
 QUIET_ROUNDS = 3
@@ -43,12 +43,12 @@ class ConditionType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class BackupCondition:
     type: ConditionType
     message: str
 
 
-class Slot(StrEnum):
+class SlotAvailability(StrEnum):
     """Whether this backup may make its initial copy: the number of initial copies at a time is limited."""
 
     HELD = "held"
@@ -60,16 +60,16 @@ class Slot(StrEnum):
 class ConfigureAgents:
     """Run agents for this spec only."""
 
-    agents: AgentsWanted
+    agents: DesiredAgents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """Start a new low-level backup. Its name gets a timestamp by the store's clock."""
 
-    place: Place
-    beginning: Beginning
-    settings: Settings
+    place: RepositoryPlace
+    beginning: BackupStart
+    settings: BackupSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,21 +86,21 @@ class GiveSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class ChangePhase:
     """Stop, pause or resume a low-level backup. `then`: the backup to start in its place. The start is tested before
     the stop: no running backup is stopped for an impossible start."""
 
-    place: Place
+    place: RepositoryPlace
     number: int
-    to: Phase
+    to: BackupPhase
     then: Start | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
+class SealStep:
     """Seal a stopped backup: no process can add a commit any more. Needed if the operator died after the stop."""
 
-    place: Place
+    place: RepositoryPlace
     number: int
 
 
@@ -108,14 +108,14 @@ class Seal:
 class Modify:
     """Change the settings. `topics` and `exclude`: the new choice of topics; empty: no change of topics."""
 
-    place: Place
+    place: RepositoryPlace
     number: int
-    settings: Settings
+    settings: BackupSettings
     topics: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
 
-Step = ConfigureAgents | TakeSlot | GiveSlot | Start | Turn | Seal | Modify
+Step = ConfigureAgents | TakeSlot | GiveSlot | Start | ChangePhase | SealStep | Modify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,227 +123,241 @@ class Decision:
     """The steps of now, in order, and the differences from the spec."""
 
     steps: tuple[Step, ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[BackupCondition, ...]
 
 
-def decide(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Decision:
+def decide(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailability) -> Decision:
     """Run all stages on one observation. A resource on stand-by manages its own agents and slot, and decides nothing
     about the backup."""
-    if wanted.stands_by:
-        own = (configure_agents(wanted, seen, slot), _give_when_idle(seen, slot))
-        return Decision(steps=tuple(filter(None, own)), conditions=check(wanted, seen, slot))
-    stages = (configure_agents(wanted, seen, slot), seal(seen), toggle(wanted, seen, slot), modify(wanted, seen))
-    return Decision(steps=tuple(step for step in stages if step is not None), conditions=check(wanted, seen, slot))
+    if desired.stands_by:
+        steps = (configure_agents(desired, observed, slot), _give_when_idle(observed, slot))
+        return Decision(steps=tuple(filter(None, steps)), conditions=check(desired, observed, slot))
+    stages = (
+        configure_agents(desired, observed, slot),
+        seal(observed),
+        toggle(desired, observed, slot),
+        modify(desired, observed),
+    )
+    return Decision(steps=tuple(step for step in stages if step is not None), conditions=check(desired, observed, slot))
 
 
-def check(wanted: Wanted, seen: BackupSeen, slot: Slot) -> tuple[Condition, ...]:
+def check(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailability) -> tuple[BackupCondition, ...]:
     """Return the differences from the spec. An error in reading a backup is a difference."""
-    found: list[Condition] = []
-    if seen.agents.configured != wanted.agents:
-        found.append(_condition(ConditionType.INCORRECT_DEPLOYMENT, "the agents do not run for what is declared"))
-    elif seen.agents.ready < wanted.agents.replicas:
-        said = f"{seen.agents.ready} of {wanted.agents.replicas} agents run"
-        found.append(_condition(ConditionType.DEPLOYMENT_ROLLING_OUT, said))
-    if wanted.stands_by:
-        live = seen.live
-        running = live if live is not None and live.low.phase is Phase.RUNNING else None
-        wrong = (running.problem or _lacking(wanted, running)) if running is not None else ""
-        return (*found, *([_condition(ConditionType.INCORRECT_BACKUP_STATE, wrong)] if wrong else []))
-    if wrong := _wrong_state(wanted, seen, slot):
-        found.append(_condition(ConditionType.INCORRECT_BACKUP_STATE, wrong))
-    if wrong := _wrong_settings(wanted, seen):
-        found.append(_condition(ConditionType.MISCONFIGURED_BACKUP, wrong))
-    return tuple(found)
+    conditions: list[BackupCondition] = []
+    if observed.agents.configured != desired.agents:
+        conditions.append(_condition(ConditionType.INCORRECT_DEPLOYMENT, "the agents do not run for what is declared"))
+    elif observed.agents.ready < desired.agents.replicas:
+        said = f"{observed.agents.ready} of {desired.agents.replicas} agents run"
+        conditions.append(_condition(ConditionType.DEPLOYMENT_ROLLING_OUT, said))
+    if desired.stands_by:
+        live = observed.live
+        running = live if live is not None and live.low.phase is BackupPhase.RUNNING else None
+        wrong = (running.problem or _lacking(desired, running)) if running is not None else ""
+        return (*conditions, *([_condition(ConditionType.INCORRECT_BACKUP_STATE, wrong)] if wrong else []))
+    if wrong := _wrong_state(desired, observed, slot):
+        conditions.append(_condition(ConditionType.INCORRECT_BACKUP_STATE, wrong))
+    if wrong := _wrong_settings(desired, observed):
+        conditions.append(_condition(ConditionType.MISCONFIGURED_BACKUP, wrong))
+    return tuple(conditions)
 
 
-def configure_agents(wanted: Wanted, seen: BackupSeen, slot: Slot) -> ConfigureAgents | None:
+def configure_agents(
+    desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailability
+) -> ConfigureAgents | None:
     """Agents of an old destination run until the live backup at the old destination is stopped: agents confirm the
     stop. No agents start for an initial copy without its slot."""
-    live, configured = seen.live, seen.agents.configured
+    live, configured = observed.live, observed.agents.configured
     are_there = configured is not None and configured.replicas != 0
-    if live is not None and live.copies_first and slot is not Slot.HELD and not are_there:
+    if live is not None and live.copies_first and slot is not SlotAvailability.HELD and not are_there:
         return None
-    if live is not None and live.place != wanted.place and seen.agents.configured is not None:
+    if live is not None and live.place != desired.place and observed.agents.configured is not None:
         return None
-    return ConfigureAgents(agents=wanted.agents) if seen.agents.configured != wanted.agents else None
+    return ConfigureAgents(agents=desired.agents) if observed.agents.configured != desired.agents else None
 
 
-def seal(seen: BackupSeen) -> Seal | None:
+def seal(observed: ObservedBackup) -> SealStep | None:
     """Seal a stopped backup without a seal, unless a later backup continues under the same name: then the commits
     belong to the later backup."""
-    newest = {(each.place, each.low.beginning.backup): each for each in seen.backups}
-    found = next((each for each in newest.values() if each.low.phase is Phase.STOPPED and not each.low.is_sealed), None)
-    return Seal(place=found.place, number=found.low.number) if found is not None else None
+    newest = {(backup.place, backup.low.beginning.backup): backup for backup in observed.backups}
+    unsealed = next(
+        (backup for backup in newest.values() if backup.low.phase is BackupPhase.STOPPED and not backup.low.is_sealed),
+        None,
+    )
+    return SealStep(place=unsealed.place, number=unsealed.low.number) if unsealed is not None else None
 
 
-def toggle(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
+def toggle(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailability) -> Step | None:
     """Start, stop, pause or resume. A stop waits for nothing."""
-    live = seen.live
-    if superfluous := next((each for each in seen.backups if each.is_live and each is not live), None):
-        return _turn(superfluous, Phase.STOPPED)
-    if wanted.state is BackupState.STOPPED:
-        return _turn(live, Phase.STOPPED) if live is not None else _give_when_idle(seen, slot)
-    if live is None or needs_restart(wanted, live):
-        return _begin(wanted, seen, slot)
-    return _go_on(wanted, seen, live, slot)
+    live = observed.live
+    if superfluous := next((backup for backup in observed.backups if backup.is_live and backup is not live), None):
+        return _turn(superfluous, BackupPhase.STOPPED)
+    if desired.state is DesiredBackupState.STOPPED:
+        return _turn(live, BackupPhase.STOPPED) if live is not None else _give_when_idle(observed, slot)
+    if live is None or needs_restart(desired, live):
+        return _begin(desired, observed, slot)
+    return _go_on(desired, observed, live, slot)
 
 
-def _go_on(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> Step | None:
+def _go_on(
+    desired: DesiredBackup, observed: ObservedBackup, live: ObservedLowLevel, slot: SlotAvailability
+) -> Step | None:
     """The step of a live backup that matches the spec."""
-    phase = _phase(wanted.state)
-    if phase is Phase.RUNNING and live.is_initial:
-        return _copy_first(wanted, seen, live, slot)
-    return _turn(live, phase) if phase is not live.low.phase else _give_when_idle(seen, slot)
+    phase = _phase(desired.state)
+    if phase is BackupPhase.RUNNING and live.is_initial:
+        return _copy_first(desired, observed, live, slot)
+    return _turn(live, phase) if phase is not live.low.phase else _give_when_idle(observed, slot)
 
 
-def _copy_first(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> Step | None:
+def _copy_first(
+    desired: DesiredBackup, observed: ObservedBackup, live: ObservedLowLevel, slot: SlotAvailability
+) -> Step | None:
     """Of an initial copy. One that nobody carries out, or whose slot was lost, rests, and lets others copy. If it is
     shared it goes on: others may carry it out, and have a slot of their own."""
-    is_running, is_carried_out = live.low.phase is Phase.RUNNING, _is_carried_out(wanted, seen, live)
-    if wanted.identity and is_running and not (is_carried_out and slot is Slot.FREE):
+    is_running, is_carried_out = live.low.phase is BackupPhase.RUNNING, _is_carried_out(desired, observed, live)
+    if desired.identity and is_running and not (is_carried_out and slot is SlotAvailability.FREE):
         return None if is_carried_out else _give(slot)
-    if is_carried_out and slot is not Slot.TAKEN:
-        if slot is Slot.FREE:
+    if is_carried_out and slot is not SlotAvailability.TAKEN:
+        if slot is SlotAvailability.FREE:
             return TakeSlot()
-        return None if is_running else _turn(live, Phase.RUNNING)
-    return _turn(live, Phase.PAUSED) if is_running else _give_when_idle(seen, slot)
+        return None if is_running else _turn(live, BackupPhase.RUNNING)
+    return _turn(live, BackupPhase.PAUSED) if is_running else _give_when_idle(observed, slot)
 
 
-def _is_carried_out(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen) -> bool:
+def _is_carried_out(wanted: DesiredBackup, seen: ObservedBackup, live: ObservedLowLevel) -> bool:
     """Whether there are agents for an initial copy. They get a while to begin: pods that no node takes, and processes
     that end again and again, may never run."""
-    may_begin = live.low.phase is Phase.RUNNING and live.quiet_ms <= quiet_max_ms(wanted.settings)
+    may_begin = live.low.phase is BackupPhase.RUNNING and live.quiet_ms <= quiet_max_ms(wanted.settings)
     return wanted.agents.replicas > 0 and (may_begin or live.is_copied or seen.agents.ready > 0)
 
 
-def modify(wanted: Wanted, seen: BackupSeen) -> Modify | None:
+def modify(desired: DesiredBackup, observed: ObservedBackup) -> Modify | None:
     """Change settings or topics in place."""
-    live = seen.live
-    if live is None or wanted.state is BackupState.STOPPED or needs_restart(wanted, live):
+    live = observed.live
+    if live is None or desired.state is DesiredBackupState.STOPPED or needs_restart(desired, live):
         return None
-    is_chosen = _chosen(live.low.beginning) == _chosen(wanted.beginning)
-    if is_chosen and live.low.settings == wanted.settings:
+    is_chosen = _chosen(live.low.beginning) == _chosen(desired.beginning)
+    if is_chosen and live.low.settings == desired.settings:
         return None
-    topics, exclude = ((), ()) if is_chosen else _chosen(wanted.beginning)
-    return Modify(place=live.place, number=live.low.number, settings=wanted.settings, topics=topics, exclude=exclude)
+    topics, exclude = ((), ()) if is_chosen else _chosen(desired.beginning)
+    return Modify(place=live.place, number=live.low.number, settings=desired.settings, topics=topics, exclude=exclude)
 
 
-def needs_restart(wanted: Wanted, live: LowLevelSeen) -> bool:
+def needs_restart(desired: DesiredBackup, live: ObservedLowLevel) -> bool:
     """Whether the spec declares another backup: destination, tag or source changed."""
-    begun, asked = live.low.beginning, wanted.beginning
-    return live.place != wanted.place or (begun.path, begun.tag, begun.cluster) != (
-        asked.path,
-        asked.tag,
-        asked.cluster,
+    current, declared = live.low.beginning, desired.beginning
+    return live.place != desired.place or (current.path, current.tag, current.cluster) != (
+        declared.path,
+        declared.tag,
+        declared.cluster,
     )
 
 
-def _chosen(beginning: Beginning) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _chosen(beginning: BackupStart) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return beginning.topics, beginning.exclude
 
 
-def _begin(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
+def _begin(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailability) -> Step | None:
     """Take a slot, stop the live backup, wait for its agents, start. All steps but the last test whether the start is
     possible."""
-    start = Start(place=wanted.place, beginning=wanted.beginning, settings=wanted.settings)
-    if not wanted.agents.replicas:  # nobody is to copy
-        if wanted.identity:
+    start = Start(place=desired.place, beginning=desired.beginning, settings=desired.settings)
+    if not desired.agents.replicas:  # nobody is to copy
+        if desired.identity:
             return _give(slot)
-        live = seen.live
-        rests = live is None or live.is_whole or live.low.phase is Phase.PAUSED
-        return _give_when_idle(seen, slot) if live is None or rests else _turn(live, Phase.PAUSED)
-    if slot is not Slot.HELD:
-        return TakeSlot(then=start) if slot is Slot.FREE else None
-    if (live := seen.live) is not None:
-        return replace(_turn(live, Phase.STOPPED), then=start)
-    return start if not any(each.is_copied for each in seen.backups) else None
+        live = observed.live
+        rests = live is None or live.is_whole or live.low.phase is BackupPhase.PAUSED
+        return _give_when_idle(observed, slot) if live is None or rests else _turn(live, BackupPhase.PAUSED)
+    if slot is not SlotAvailability.HELD:
+        return TakeSlot(then=start) if slot is SlotAvailability.FREE else None
+    if (live := observed.live) is not None:
+        return replace(_turn(live, BackupPhase.STOPPED), then=start)
+    return start if not any(backup.is_copied for backup in observed.backups) else None
 
 
-def _give_when_idle(seen: BackupSeen, slot: Slot) -> GiveSlot | None:
-    is_busy = any(each.copies_first for each in seen.backups)
+def _give_when_idle(observed: ObservedBackup, slot: SlotAvailability) -> GiveSlot | None:
+    is_busy = any(backup.copies_first for backup in observed.backups)
     return None if is_busy else _give(slot)
 
 
-def _give(slot: Slot) -> GiveSlot | None:
-    return GiveSlot() if slot is Slot.HELD else None
+def _give(slot: SlotAvailability) -> GiveSlot | None:
+    return GiveSlot() if slot is SlotAvailability.HELD else None
 
 
-def _turn(seen: LowLevelSeen, to: Phase) -> Turn:
-    return Turn(place=seen.place, number=seen.low.number, to=to)
+def _turn(backup: ObservedLowLevel, to: BackupPhase) -> ChangePhase:
+    return ChangePhase(place=backup.place, number=backup.low.number, to=to)
 
 
-def _phase(state: BackupState) -> Phase:
+def _phase(state: DesiredBackupState) -> BackupPhase:
     match state:
-        case BackupState.RUNNING:
-            return Phase.RUNNING
-        case BackupState.PAUSED:
-            return Phase.PAUSED
-        case BackupState.STOPPED:
-            return Phase.STOPPED
+        case DesiredBackupState.RUNNING:
+            return BackupPhase.RUNNING
+        case DesiredBackupState.PAUSED:
+            return BackupPhase.PAUSED
+        case DesiredBackupState.STOPPED:
+            return BackupPhase.STOPPED
         case _:
             assert_never(state)
 
 
-def _condition(kind: ConditionType, message: str) -> Condition:
-    return Condition(type=kind, message=message)
+def _condition(kind: ConditionType, message: str) -> BackupCondition:
+    return BackupCondition(type=kind, message=message)
 
 
-def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
-    live = seen.live
-    if wanted.state is BackupState.STOPPED:
+def _wrong_state(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailability) -> str:
+    live = observed.live
+    if desired.state is DesiredBackupState.STOPPED:
         return "" if live is None else f"{live.low.beginning.backup} is {live.low.phase}, and is to be stopped"
     if live is None:
-        return f"no backup runs{_why_not(wanted, slot)}"
+        return f"no backup runs{_why_not(desired, slot)}"
     if live.problem:
         return live.problem
-    if live.low.phase is not _phase(wanted.state):
-        why = _why_not(wanted, slot) if live.is_initial else ""
-        if not why and live.is_initial and live.low.phase is Phase.PAUSED and not seen.agents.ready:
+    if live.low.phase is not _phase(desired.state):
+        why = _why_not(desired, slot) if live.is_initial else ""
+        if not why and live.is_initial and live.low.phase is BackupPhase.PAUSED and not observed.agents.ready:
             why = ": none of its agents runs"
-        return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {wanted.state}{why}"
-    if wanted.state is not BackupState.RUNNING:
+        return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {desired.state}{why}"
+    if desired.state is not DesiredBackupState.RUNNING:
         return ""
-    return _lacking(wanted, live)
+    return _lacking(desired, live)
 
 
-def _lacking(wanted: Wanted, live: LowLevelSeen) -> str:
+def _lacking(desired: DesiredBackup, live: ObservedLowLevel) -> str:
     """Return the defects of a running backup, and a lack of signs of progress."""
     first = f"{live.low.beginning.backup} has not copied everything once" if live.is_initial else ""
     ahead = f"{live.ahead}, in the future, and shows nothing: a clock was wrong" if live.ahead else ""
-    left = f"its newest commit lacks what could not be read: {live.left_behind}" if live.left_behind else ""
+    unread = f"its newest commit lacks what could not be read: {live.left_behind}" if live.left_behind else ""
     missing = f"topics that are declared do not exist: {live.missing}" if live.missing else ""
     is_behind = live.is_whole and live.low.chosen_ms > max(0, live.latest_ms)
     behind = "since its topics were changed no restore point has all of them" if is_behind else ""
-    return "; ".join(filter(None, (first, behind, _silence(wanted, live), ahead, left, missing)))
+    return "; ".join(filter(None, (first, behind, _silence(desired, live), ahead, unread, missing)))
 
 
-def _why_not(wanted: Wanted, slot: Slot) -> str:
+def _why_not(desired: DesiredBackup, slot: SlotAvailability) -> str:
     """Return why an initial copy does not start or continue."""
-    if not wanted.agents.replicas:
+    if not desired.agents.replicas:
         return ": its spec asks for no agents"
-    return ": it waits for the initial copy of others" if slot is Slot.TAKEN else ""
+    return ": it waits for the initial copy of others" if slot is SlotAvailability.TAKEN else ""
 
 
-def _silence(wanted: Wanted, live: LowLevelSeen) -> str:
+def _silence(desired: DesiredBackup, live: ObservedLowLevel) -> str:
     """Return how long a backup has shown no sign of progress, and a known reason; empty: progress is shown."""
-    if live.quiet_ms <= quiet_max_ms(wanted.settings):
+    if live.quiet_ms <= quiet_max_ms(desired.settings):
         return ""
-    why = live.outage or ("its agents say nothing" if wanted.agents.replicas else "its spec asks for no agents")
+    why = live.outage or ("its agents say nothing" if desired.agents.replicas else "its spec asks for no agents")
     since = f"went on since {format_time(live.well_ms)}" if live.well_ms else "goes on"
     return f"nothing shows that {live.low.beginning.backup} {since}: {why}"
 
 
-def quiet_max_ms(settings: Settings) -> int:
+def quiet_max_ms(settings: BackupSettings) -> int:
     """Return how long a running backup may show no sign: a commit comes every five minutes, and the report of the agent
     every minute, but not more often than once a round."""
     interval_s = parse_parameters(dict(settings.parameters)).interval_s
     return max(QUIET_MS, int(QUIET_ROUNDS * interval_s * 1000))
 
 
-def _wrong_settings(wanted: Wanted, seen: BackupSeen) -> str:
-    live = seen.live
-    if live is None or wanted.state is BackupState.STOPPED:
+def _wrong_settings(desired: DesiredBackup, observed: ObservedBackup) -> str:
+    live = observed.live
+    if live is None or desired.state is DesiredBackupState.STOPPED:
         return ""
-    if needs_restart(wanted, live):
+    if needs_restart(desired, live):
         return f"{live.low.beginning.backup} is of another destination or tag"
-    return "its settings or topics are not those declared" if modify(wanted, seen) is not None else ""
+    return "its settings or topics are not those declared" if modify(desired, observed) is not None else ""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offsite.model.errors import BadResource
-from offsite.model.selections.pattern_list import PATTERN_OPTIONS, typed
+from offsite.model.selections.pattern_list import PATTERN_OPTIONS, escape_pattern
 
 
 def option_words(who: str, words: Mapping[str, str | int | tuple[str, ...] | None]) -> tuple[str, ...]:
     """`{"topics": ("a", "b"), "commit": None}` → `--topics=a --topics=b`. Every argument is one option with its value,
     hence no value can become an option. `who`: the resource, for errors. Raises `BadResource` for characters unfit for
     a command line."""
-    found = [(name, each) for name, value in words.items() for each in _values(value)]
-    for name, each in found:
-        if not _is_plain(each):
+    options = [(name, text) for name, value in words.items() for text in _values(value)]
+    for name, text in options:
+        if not _is_plain(text):
             raise BadResource(f"{who}: {name} holds characters that no command line can", hint="leave them out")
-    return tuple(f"--{name}={typed(each) if name in PATTERN_OPTIONS else each}" for name, each in found)
+    return tuple(f"--{name}={escape_pattern(text) if name in PATTERN_OPTIONS else text}" for name, text in options)
 
 
 def _values(value: str | int | tuple[str, ...] | None) -> tuple[str, ...]:

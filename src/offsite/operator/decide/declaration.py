@@ -13,7 +13,7 @@ from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.model.time import parse_duration_s
 from offsite.operator.decide.parameters import check_words, parse_parameters
 from offsite.operator.decide.restore import restore_words
-from offsite.operator.decide.schedule import schedule_wanted
+from offsite.operator.decide.schedule import resolve_schedule
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.model import Resource
 from offsite.operator.resources.restore import Restore
@@ -51,5 +51,5 @@ def _check(resource: Backup | Restore | Schedule) -> None:
             parse_renames(spec.rename)
             parse_groups(split_patterns(spec.groups))
         case Schedule(spec=spec):
-            schedule_wanted(resource)
+            resolve_schedule(resource)
             parse_selection(spec.topics or ["*"])

@@ -61,12 +61,12 @@ class QueueStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLook:
+class QueueSnapshot:
     """The state at a moment. `uids`: all backups, including backups to be deleted. `alive`: backups whose job still
     runs. `now_s`: monotonic clock. `owners`: namespaces of uids, if any."""
 
     now_s: float
-    known: Sequence[str]
+    uids: Sequence[str]
     deleting: Collection[str]
     alive: Collection[str]
     owners: Mapping[str, str] = field(default_factory=dict)
@@ -75,49 +75,49 @@ class QueueLook:
         return self.owners.get(uid, "")
 
 
-def step(queue: ExpiryQueue, rules: QueueRules, look: QueueLook) -> QueueStep:
+def step(queue: ExpiryQueue, rules: QueueRules, look: QueueSnapshot) -> QueueStep:
     """Run one round of the queue."""
     # 1. Running jobs: kill jobs without progress, and end one in favour of a waiting namespace.
-    alive = tuple(each for each in queue.running if each.uid in look.alive)
-    late = tuple(each.uid for each in alive if look.now_s - each.since_s > rules.job_max_s)
+    alive = tuple(job for job in queue.running if job.uid in look.alive)
+    late = tuple(job.uid for job in alive if look.now_s - job.since_s > rules.job_max_s)
     waiting = _ordered(queue, look)
     is_due = look.now_s >= queue.until_s or bool(late)
     ready = [uid for uid in waiting if uid not in look.alive and (is_due or uid in look.deleting)]
-    ended = _overdue([each for each in alive if each.uid not in late], ready, rules, look)
-    running = tuple(each for each in alive if each.uid not in {*late, *ended})
+    ending = _overdue([job for job in alive if job.uid not in late], ready, rules, look)
+    running = tuple(job for job in alive if job.uid not in {*late, *ending})
     # 2. Start the first ready backups while there is room.
-    begun = tuple(ready[: max(0, rules.at_once - len(running))])
+    starting = tuple(ready[: max(0, rules.at_once - len(running))])
     # a deletion comes out of turn and delays no other backup: a failing deletion starts again and again
-    is_turn = any(uid not in look.deleting for uid in begun)
-    busy = (*begun, *(each.uid for each in running))
+    is_turn = any(uid not in look.deleting for uid in starting)
+    busy = (*starting, *(job.uid for job in running))
     # 3. Rest until the retry interval ends, and move the started backups to the end of the queue.
     rests = is_due and (is_turn or not any(uid in look.deleting for uid in busy))
     return QueueStep(
         queue=ExpiryQueue(
-            waiting=(*(uid for uid in waiting if uid not in begun), *begun),
-            running=(*running, *(RunningJob(uid=uid, since_s=look.now_s, begun_s=look.now_s) for uid in begun)),
+            waiting=(*(uid for uid in waiting if uid not in starting), *starting),
+            running=(*running, *(RunningJob(uid=uid, since_s=look.now_s, begun_s=look.now_s) for uid in starting)),
             until_s=look.now_s + rules.retry_s if rests else queue.until_s,
-            turns=reduce(lambda turns, uid: turns.after(look.owner(uid)), begun, queue.turns),
+            turns=reduce(lambda turns, uid: turns.after(look.owner(uid)), starting, queue.turns),
         ),
-        begin=begun,
+        begin=starting,
         kill=late,
-        end=ended,
+        end=ending,
     )
 
 
-def _ordered(queue: ExpiryQueue, look: QueueLook) -> tuple[str, ...]:
+def _ordered(queue: ExpiryQueue, look: QueueSnapshot) -> tuple[str, ...]:
     """One entry per backup: namespaces take turns, and in a namespace deletions come first."""
-    kept = [uid for uid in dict.fromkeys(queue.waiting) if uid in look.known]
-    whole = [*kept, *(uid for uid in look.known if uid not in kept)]
+    queued = [uid for uid in dict.fromkeys(queue.waiting) if uid in look.uids]
+    whole = [*queued, *(uid for uid in look.uids if uid not in queued)]
     first = (*(uid for uid in whole if uid in look.deleting), *(uid for uid in whole if uid not in look.deleting))
     return queue.turns.ordered(first, look.owner)
 
 
 def _overdue(
-    running: Sequence[RunningJob], ready: Sequence[str], rules: QueueRules, look: QueueLook
+    running: Sequence[RunningJob], ready: Sequence[str], rules: QueueRules, look: QueueSnapshot
 ) -> tuple[str, ...]:
     """Return the job to end now, if any: all places are taken, and a namespace without a place waits."""
-    have = {look.owner(each.uid) for each in running}
+    have = {look.owner(job.uid) for job in running}
     if len(running) < rules.at_once or all(look.owner(uid) in have for uid in ready):
         return ()
-    return tuple(each.uid for each in running if look.now_s - each.begun_s > rules.job_max_s)[:1]
+    return tuple(job.uid for job in running if look.now_s - job.begun_s > rules.job_max_s)[:1]

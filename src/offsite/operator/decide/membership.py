@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from offsite.model.named import named
 from offsite.model.time import format_time
-from offsite.operator.decide.wanted import MAXIMUM_RETENTION, MINIMUM_RESTORABLE, Wanted
-from offsite.repository.declared.entry import Kind, Membership
-from offsite.repository.declared.history import History
-from offsite.repository.declared.members import Member, differing, in_force, member_id, member_of
+from offsite.operator.decide.wanted import MAXIMUM_RETENTION, MINIMUM_RESTORABLE, DesiredBackup
+from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement
+from offsite.repository.declared.history import DeclaredHistory
+from offsite.repository.declared.members import BackupMember, differing, find_member, member_id, member_in_force
 
 _NAMED_MAX = 5
 _CLUSTER = "cluster"
@@ -35,31 +35,34 @@ class Standing:
     note: str
 
 
-def word_of(wanted: Wanted) -> Membership:
+def statement_of(desired: DesiredBackup) -> MemberStatement:
     """Return the statement of the resource. The statement has no uid: the uid is the proof with which the resource
     leaves."""
-    return Membership(
-        id=member_id(wanted.ledger, wanted.uid),
-        name=wanted.name,
-        generation=wanted.generation,
-        fields=wanted.shared,
+    return MemberStatement(
+        id=member_id(desired.ledger, desired.uid),
+        name=desired.name,
+        generation=desired.generation,
+        fields=desired.shared,
     )
 
 
-def next_word(wanted: Wanted, members: Sequence[Member]) -> Kind | None:
+def next_statement(desired: DesiredBackup, members: Sequence[BackupMember]) -> DeclaredEntryKind | None:
     """What it has to say: that it joins, or that something that all share was changed in it. None: nothing."""
-    word = word_of(wanted)
-    mine = member_of(members, word.id)
+    statement = statement_of(desired)
+    mine = find_member(members, statement.id)
     if mine is None or mine.dismissed is not None:
-        return Kind.JOINED
-    is_news = not mine.is_gone and mine.is_news(word.generation, word.fields)
-    return Kind.DECLARED if is_news else None
+        return DeclaredEntryKind.JOINED
+    is_news = not mine.is_gone and mine.is_news(statement.generation, statement.fields)
+    return DeclaredEntryKind.DECLARED if is_news else None
 
 
-def refusal_to_join(wanted: Wanted, history: History) -> tuple[str, str] | None:
+def refusal_to_join(wanted: DesiredBackup, history: DeclaredHistory) -> tuple[str, str] | None:
     """Why the resource cannot share the ledger, and what to do; None: it can, or does. As long as something of it is
     left, a ledger has one source: of another one's data nothing would be told apart."""
-    mine, another = member_of(history.members, word_of(wanted).id), "declare another Backup, with another identity"
+    mine, another = (
+        find_member(history.members, statement_of(wanted).id),
+        "declare another Backup, with another identity",
+    )
     if mine is not None and mine.is_gone:
         again = "declare it anew under another name, and once that shares the backup delete this one: the backup stays"
         return "this resource has let go of it, and cannot share it again", again
@@ -67,7 +70,7 @@ def refusal_to_join(wanted: Wanted, history: History) -> tuple[str, str] | None:
         return "a resource has it that shares its backup with nobody", another
     if mine is not None:
         return None
-    sources, counts = {low.beginning.cluster for low in history.there}, in_force(history.members)
+    sources, counts = {low.beginning.cluster for low in history.remaining}, member_in_force(history.members)
     if sources and wanted.beginning.cluster not in sources:
         names = named(sorted(sources), most=_NAMED_MAX)
         return f"its backups are of cluster {names}, and this resource is of {wanted.beginning.cluster}", another
@@ -76,19 +79,21 @@ def refusal_to_join(wanted: Wanted, history: History) -> tuple[str, str] | None:
     return None
 
 
-def standing(wanted: Wanted, members: Sequence[Member], there: Sequence[Member]) -> Standing:
+def decide_standing(
+    desired: DesiredBackup, members: Sequence[BackupMember], present: Sequence[BackupMember]
+) -> Standing:
     """Return the standing. `members`: all members of the ledger. `present`: members that have not left, as far as shown
     or believed."""
-    mine, counts = wanted.shared, in_force(members)
+    mine, counts = desired.shared, member_in_force(members)
     differs = differing(mine, counts.fields) if counts is not None else ()
-    others = {member: parts for member in there if (parts := differing(mine, member.fields))}
+    others = {member: parts for member in present if (parts := differing(mine, member.fields))}
     lets_go = not any({*parts} & {MAXIMUM_RETENTION, MINIMUM_RESTORABLE} for parts in others.values())
-    kept = "" if lets_go else "no old data goes until all declare the same expiry"
+    hold_note = "" if lets_go else "no old data goes until all declare the same expiry"
     problem = note = ""
     if differs and counts is not None:
-        problem = "; ".join(filter(None, (_problem(wanted, counts, differs), kept)))
+        problem = "; ".join(filter(None, (_problem(desired, counts, differs), hold_note)))
     elif others:
-        note = "; ".join(filter(None, (_note(others), kept)))
+        note = "; ".join(filter(None, (_note(others), hold_note)))
     return Standing(
         stands_by=bool(differs),
         lets_go=lets_go and not differs,
@@ -97,9 +102,9 @@ def standing(wanted: Wanted, members: Sequence[Member], there: Sequence[Member])
     )
 
 
-def _problem(wanted: Wanted, counts: Member, differs: Sequence[str]) -> str:
+def _problem(wanted: DesiredBackup, counts: BackupMember, differs: Sequence[str]) -> str:
     since, parts = format_time(counts.at_ms), ", ".join(differs)
-    if counts.id == word_of(wanted).id:
+    if counts.id == statement_of(wanted).id:
         return (
             f"what was said for this resource counts, since {since}, and it declares otherwise: {parts}. Its cluster "
             f"was brought back as it was before, or somebody else spoke for it ({counts}). Change one of these parts, "
@@ -112,7 +117,7 @@ def _problem(wanted: Wanted, counts: Member, differs: Sequence[str]) -> str:
     )
 
 
-def _note(others: Mapping[Member, Sequence[str]]) -> str:
-    who = named(list(map(str, others)), most=_NAMED_MAX)
-    parts = sorted({part for differs in others.values() for part in differs})
+def _note(differing: Mapping[BackupMember, Sequence[str]]) -> str:
+    who = named(list(map(str, differing)), most=_NAMED_MAX)
+    parts = sorted({part for differs in differing.values() for part in differs})
     return f"what this resource declares counts; {who} declared otherwise: {', '.join(parts)}"

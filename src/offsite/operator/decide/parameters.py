@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from offsite.model.choices import CompressionChoice, chosen
+from offsite.model.choices import CompressionChoice, parse_choice
 from offsite.model.errors import BadName, BadOption, BadResource
 from offsite.model.selections.pattern_list import REGEX_PREFIX, split_patterns
 from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.model.size import parse_rate
 from offsite.model.time import parse_duration_s
 from offsite.operator.resources.backup import BackupSpec
-from offsite.operator.resources.parse import meant
+from offsite.operator.resources.parse import suggest_name
 
 T = TypeVar("T")
 REGEX_MAX_CHARS = 4096
@@ -45,12 +45,14 @@ class Parameters:
     groups: Sequence[str] | None
 
 
-def parse_parameters(given: Mapping[str, str]) -> Parameters:
+def parse_parameters(values: Mapping[str, str]) -> Parameters:
     """Raises `BadResource` for an unknown parameter, or a value that cannot be parsed."""
-    for name in given:
+    for name in values:
         if name not in DEFAULTS:
-            raise BadResource(f"spec.parameters.{name}: there is no such parameter", hint=meant(name, tuple(DEFAULTS)))
-    words = {**DEFAULTS, **given}
+            raise BadResource(
+                f"spec.parameters.{name}: there is no such parameter", hint=suggest_name(name, tuple(DEFAULTS))
+            )
+    words = {**DEFAULTS, **values}
     return Parameters(
         interval_s=_seconds(words, "interval"),
         collect_after_s=_seconds(words, "collect-after"),
@@ -61,7 +63,7 @@ def parse_parameters(given: Mapping[str, str]) -> Parameters:
     )
 
 
-def check_words(spec: BackupSpec, found: Parameters) -> None:
+def check_words(spec: BackupSpec, parameters: Parameters) -> None:
     """Check that agents can parse their options. An agent with an exit at its start would copy nothing, and would block
     the slot of its initial copy. Raises `BadResource`."""
     durations = {
@@ -80,10 +82,10 @@ def check_words(spec: BackupSpec, found: Parameters) -> None:
         )
     if spec.topics:
         _read("topics", partial(parse_selection, spec.topics, spec.exclude))
-    _read("parameters.groups", partial(parse_groups, found.groups or ()))
-    if found.compression:
-        _read("parameters.compression", partial(chosen, CompressionChoice, found.compression))
-    for name, limit in (("read-limit", found.read_limit), ("write-limit", found.write_limit)):
+    _read("parameters.groups", partial(parse_groups, parameters.groups or ()))
+    if parameters.compression:
+        _read("parameters.compression", partial(parse_choice, CompressionChoice, parameters.compression))
+    for name, limit in (("read-limit", parameters.read_limit), ("write-limit", parameters.write_limit)):
         if limit:
             _read(f"parameters.{name}", partial(parse_rate, limit, name))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from offsite.model.errors import BadRepositoryUrl, BadResource
-from offsite.model.untrusted.place import FILE, Place, parse_place
+from offsite.model.untrusted.place import FILE, StoragePlace, parse_place
 
 
 def folder_of(url: str) -> str | None:
@@ -43,9 +43,9 @@ def _components(url: str) -> tuple[str, ...]:
     return place.scheme, place.host, *(place.path.split("/") if place.path else ())
 
 
-def _place(url: str) -> Place:
+def _place(url: str) -> StoragePlace:
     try:
-        return parse_place(url) if url else Place(scheme=FILE)  # an empty URL lies below nothing
+        return parse_place(url) if url else StoragePlace(scheme=FILE)  # an empty URL lies below nothing
     except BadRepositoryUrl as error:
         named = "a place" if "@" in url else repr(url)  # there may be a password
         raise BadResource(f"{named}: {error.message}", hint=error.hint) from error

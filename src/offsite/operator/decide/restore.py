@@ -21,9 +21,9 @@ from offsite.model.size import parse_rate
 from offsite.model.time import format_time, parse_time
 from offsite.model.untrusted.names import check_backup_name
 from offsite.operator.decide.command import option_words
-from offsite.operator.decide.wanted import Account, Place, account_of, foreign_query, place_of
+from offsite.operator.decide.wanted import Account, RepositoryPlace, account_of, foreign_query, place_of
 from offsite.operator.resources.restore import Restore, RestoreSpec, RestoreState
-from offsite.repository.declared.restore_log import End, Failure, Outcome, RestoreHistory
+from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, Failure, RestoreHistory
 from offsite.repository.jobs.record import JobProgress
 from offsite.services.jobs.status import JobState
 from offsite.services.restore.options import parse_batch_bytes
@@ -72,7 +72,7 @@ class RestoreCondition:
     message: str
 
 
-class Tag(StrEnum):
+class TagAvailability(StrEnum):
     """Who has the tag in the cluster: one restore at a time."""
 
     HELD = "held"
@@ -81,13 +81,13 @@ class Tag(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreWanted:
+class DesiredRestore:
     """The desired state of a restore. `source_cluster`: the required source cluster of the backup; empty: any.
     `arguments`: the command line, without repository and cluster. `name`: for people."""
 
     uid: str
     state: RestoreState
-    place: Place
+    place: RepositoryPlace
     backup: str
     cluster: str
     tag: str
@@ -97,7 +97,7 @@ class RestoreWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSeen:
+class ObservedJob:
     """The job of the newest attempt. `is_shut_out`: the job was given up as lost."""
 
     id: str
@@ -110,18 +110,18 @@ class JobSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreSeen:
+class ObservedRestore:
     """The observed state of a restore. `job`: None if no job is requested yet. `now_ms`: the repository's clock.
     `problem`: why the restore cannot start. `waits_for`: the holder of the tag. `witness`: the job of a finished
     restore; None if the job is not found, or did not succeed."""
 
     history: RestoreHistory
-    job: JobSeen | None
-    tag: Tag
+    job: ObservedJob | None
+    tag: TagAvailability
     now_ms: int
     problem: str = ""
     waits_for: str = ""
-    witness: JobSeen | None = None
+    witness: ObservedJob | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,39 +135,39 @@ class GiveTag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
+class BeginAttempt:
     """Decide the attempt, request its job, start its process: each unless already done."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Withdraw:
+class WithdrawAttempt:
     """Prevent the job of a decided attempt from ever starting."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancel:
+class CancelJob:
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
+class GiveUpJob:
     """Shut out a lost job, whatever its process still does."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class RecordEnd:
     """Record the end of the newest attempt."""
 
-    end: End
+    end: AttemptEnd
 
 
-RestoreStep = TakeTag | GiveTag | Begin | Withdraw | Cancel | GiveUp | Tell
+RestoreStep = TakeTag | GiveTag | BeginAttempt | WithdrawAttempt | CancelJob | GiveUpJob | RecordEnd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,22 +186,22 @@ class RestoreStatus:
 
 def is_final(phase: object) -> bool:
     """Whether a restore with the reported `phase` is over for good."""
-    return phase in {each.value for each in _PHASES.values()}
+    return phase in {final_phase.value for final_phase in _PHASES.values()}
 
 
-def restore_wanted(restore: Restore, accounts: Sequence[Account], *, kept: str = "") -> RestoreWanted:
+def resolve_restore(restore: Restore, accounts: Sequence[Account], *, current_account: str = "") -> DesiredRestore:
     """Resolve `restore` into its desired state. `current_account`: the account of a restore that names none. Raises
     `BadResource`."""
     spec, who = restore.spec, f"restore {restore.metadata.name}"
     repository, _, backup = spec.backup_url.rpartition("#")
     if problem := foreign_query(repository, "spec.backupUrl"):
         raise BadResource(problem)
-    account = account_of(spec.account or kept, accounts, who)
+    account = account_of(spec.account or current_account, accounts, who)
     try:
         check_backup_name(backup)
     except BadName as error:
         raise BadResource(f"{who}: {error.message}", hint="write backupUrl as REPOSITORY#BACKUP") from error
-    return RestoreWanted(
+    return DesiredRestore(
         uid=restore.metadata.uid,
         state=spec.state,
         place=place_of(account, repository),
@@ -214,9 +214,9 @@ def restore_wanted(restore: Restore, accounts: Sequence[Account], *, kept: str =
     )
 
 
-def leaving(uid: str, place: Place, *, cluster: str, tag: str) -> RestoreWanted:
+def resolve_stopped_restore(uid: str, place: RepositoryPlace, *, cluster: str, tag: str) -> DesiredRestore:
     """Return the desired state of a deleted restore: stopped. No attempt starts."""
-    return RestoreWanted(
+    return DesiredRestore(
         uid=uid,
         state=RestoreState.STOPPED,
         place=place,
@@ -228,33 +228,33 @@ def leaving(uid: str, place: Place, *, cluster: str, tag: str) -> RestoreWanted:
     )
 
 
-def decide_restore(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStep | None:
+def decide_restore(desired: DesiredRestore, observed: ObservedRestore) -> RestoreStep | None:
     """Toggle: return the step of now; None: no step."""
-    history = seen.history
+    history = observed.history
     if history.is_over:
-        return GiveTag() if seen.tag is Tag.HELD else None
+        return GiveTag() if observed.tag is TagAvailability.HELD else None
     if history.is_under_way:
-        return _watch(wanted, seen)
-    if wanted.state is RestoreState.STOPPED:
-        return Tell(end=End(outcome=Outcome.CANCELLED, job=history.end.job if history.end else ""))
-    return Tell(end=_worn_out(history)) if history.attempt >= ATTEMPTS_MAX else _begin(seen)
+        return _watch(desired, observed)
+    if desired.state is RestoreState.STOPPED:
+        return RecordEnd(end=AttemptEnd(outcome=AttemptOutcome.CANCELLED, job=history.end.job if history.end else ""))
+    return RecordEnd(end=_worn_out(history)) if history.attempt >= ATTEMPTS_MAX else _begin(observed)
 
 
-def _begin(seen: RestoreSeen) -> RestoreStep | None:
+def _begin(observed: ObservedRestore) -> RestoreStep | None:
     """Take the tag, then start the next attempt."""
-    if seen.problem or _settles(seen):
+    if observed.problem or _settles(observed):
         return None
-    if seen.tag is not Tag.HELD:
-        return TakeTag() if seen.tag is Tag.FREE else None
-    return Begin(attempt=seen.history.attempt + 1)
+    if observed.tag is not TagAvailability.HELD:
+        return TakeTag() if observed.tag is TagAvailability.FREE else None
+    return BeginAttempt(attempt=observed.history.attempt + 1)
 
 
-def check_restore(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStatus:
+def check_restore(desired: DesiredRestore, observed: ObservedRestore) -> RestoreStatus:
     """Check: return the phase, and the differences from the spec."""
-    history, job = seen.history, seen.job
+    history, job = observed.history, observed.job
     end = history.end if history.is_over else None
-    phase = _phase(wanted, seen)
-    is_unproven = end is not None and end.outcome is Outcome.SUCCEEDED and seen.witness is None
+    phase = _phase(desired, observed)
+    is_unproven = end is not None and end.outcome is AttemptOutcome.SUCCEEDED and observed.witness is None
     return RestoreStatus(
         phase=phase,
         job=end.job if end is not None else job.id if job else "",
@@ -262,28 +262,30 @@ def check_restore(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStatus:
         progress=job.progress if job else None,
         failure=_UNPROVEN if is_unproven else end.failure if end is not None else None,
         verified=None if end is None or is_unproven else end.verified,
-        conditions=_conditions(wanted, seen, phase),
+        conditions=_conditions(desired, observed, phase),
     )
 
 
-def _watch(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStep | None:
+def _watch(desired: DesiredRestore, observed: ObservedRestore) -> RestoreStep | None:
     """The step while an attempt is decided and has not ended."""
-    job, attempt = seen.job, seen.history.attempt
-    is_stopped = wanted.state is RestoreState.STOPPED
+    job, attempt = observed.job, observed.history.attempt
+    is_stopped = desired.state is RestoreState.STOPPED
     if job is None:
-        if seen.now_ms - seen.history.begun_ms > FORGOTTEN_S * 1000:
-            return Tell(end=End(outcome=Outcome.UNKNOWN, failure=_FORGOTTEN))
-        return Withdraw(attempt=attempt) if is_stopped else Begin(attempt=attempt)
+        if observed.now_ms - observed.history.begun_ms > FORGOTTEN_S * 1000:
+            return RecordEnd(end=AttemptEnd(outcome=AttemptOutcome.UNKNOWN, failure=_FORGOTTEN))
+        return WithdrawAttempt(attempt=attempt) if is_stopped else BeginAttempt(attempt=attempt)
     if job.state is JobState.LOST and job.is_shut_out:
-        return Tell(end=End(outcome=Outcome.LOST, job=job.id))
+        return RecordEnd(end=AttemptEnd(outcome=AttemptOutcome.LOST, job=job.id))
     if job.state in _OUTCOMES:
-        return Tell(end=End(outcome=_OUTCOMES[job.state], job=job.id, verified=job.verified, failure=_failure_of(job)))
+        return RecordEnd(
+            end=AttemptEnd(outcome=_OUTCOMES[job.state], job=job.id, verified=job.verified, failure=_failure_of(job))
+        )
     if is_stopped and not job.is_cancelled:
-        return Cancel(job=job.id)
-    return GiveUp(job=job.id) if job.state is JobState.LOST else None
+        return CancelJob(job=job.id)
+    return GiveUpJob(job=job.id) if job.state is JobState.LOST else None
 
 
-def _failure_of(job: JobSeen) -> Failure | None:
+def _failure_of(job: ObservedJob) -> Failure | None:
     if job.state is JobState.FAILED and job.failure is None:
         return Failure(
             id="", message="its command failed, and did not say why", hint=f"see: offsite jobs show {job.id}"
@@ -291,48 +293,54 @@ def _failure_of(job: JobSeen) -> Failure | None:
     return job.failure
 
 
-def _worn_out(history: RestoreHistory) -> End:
+def _worn_out(history: RestoreHistory) -> AttemptEnd:
     job = history.end.job if history.end else ""
     said = f"its process vanished {history.attempt} times"
     failure = Failure(id="", message=said, hint="look at the memory of the machine, then declare a new restore")
-    return End(outcome=Outcome.FAILED, job=job, failure=failure)
+    return AttemptEnd(outcome=AttemptOutcome.FAILED, job=job, failure=failure)
 
 
-def _settles(seen: RestoreSeen) -> bool:
+def _settles(observed: ObservedRestore) -> bool:
     """Whether leases of a lost job may still be valid."""
-    return seen.history.end is not None and -AHEAD_S < (seen.now_ms - seen.history.ended_ms) / 1000 < SETTLE_S
+    return (
+        observed.history.end is not None and -AHEAD_S < (observed.now_ms - observed.history.ended_ms) / 1000 < SETTLE_S
+    )
 
 
-def _phase(wanted: RestoreWanted, seen: RestoreSeen) -> RestorePhase:
-    history, job = seen.history, seen.job
+def _phase(desired: DesiredRestore, observed: ObservedRestore) -> RestorePhase:
+    history, job = observed.history, observed.job
     if history.is_over and history.end is not None:
         return _PHASES[history.end.outcome]
-    is_stopped = wanted.state is RestoreState.STOPPED
+    is_stopped = desired.state is RestoreState.STOPPED
     if history.is_under_way and job is not None:
         is_ending = is_stopped or job.is_cancelled
         return RestorePhase.STOPPING if is_ending else RestorePhase.RUNNING
-    if history.attempt or seen.tag is Tag.TAKEN:
+    if history.attempt or observed.tag is TagAvailability.TAKEN:
         return RestorePhase.STOPPING if is_stopped else RestorePhase.WAITING
     return RestorePhase.PENDING
 
 
-def _conditions(wanted: RestoreWanted, seen: RestoreSeen, phase: RestorePhase) -> tuple[RestoreCondition, ...]:
-    if seen.problem and not phase.is_final:
-        return (RestoreCondition(type=RestoreConditionType.MISCONFIGURED_RESTORE, message=seen.problem),)
-    wrong = _wrong_state(wanted, seen, phase)
+def _conditions(
+    desired: DesiredRestore, observed: ObservedRestore, phase: RestorePhase
+) -> tuple[RestoreCondition, ...]:
+    if observed.problem and not phase.is_final:
+        return (RestoreCondition(type=RestoreConditionType.MISCONFIGURED_RESTORE, message=observed.problem),)
+    wrong = _wrong_state(desired, observed, phase)
     return (RestoreCondition(type=RestoreConditionType.INCORRECT_RESTORE_STATE, message=wrong),) if wrong else ()
 
 
-def _wrong_state(wanted: RestoreWanted, seen: RestoreSeen, phase: RestorePhase) -> str:
-    if wanted.state is RestoreState.STOPPED:
+def _wrong_state(desired: DesiredRestore, observed: ObservedRestore, phase: RestorePhase) -> str:
+    if desired.state is RestoreState.STOPPED:
         return "" if phase.is_final else f"it is {phase}, and is to be stopped"
     if phase is RestorePhase.COMPLETED:
-        return "its job is not found: that it was done is not proven" if seen.witness is None else ""
-    if phase is RestorePhase.WAITING and seen.tag is Tag.TAKEN:
-        return f"it waits for {seen.waits_for or 'another restore'}, of the tag {wanted.tag} into {wanted.cluster}"
+        return "its job is not found: that it was done is not proven" if observed.witness is None else ""
+    if phase is RestorePhase.WAITING and observed.tag is TagAvailability.TAKEN:
+        return (
+            f"it waits for {observed.waits_for or 'another restore'}, of the tag {desired.tag} into {desired.cluster}"
+        )
     if phase is RestorePhase.WAITING:
         return "its process vanished: it goes on soon"
-    failure = seen.history.end.failure if seen.history.end else None
+    failure = observed.history.end.failure if observed.history.end else None
     said = f": {failure.message}" if failure else ""
     return f"it is {phase}, and has not completed{said}"
 
@@ -391,17 +399,17 @@ def _time(timestamp: str, who: str) -> str | None:
 
 
 _OUTCOMES = {
-    JobState.SUCCEEDED: Outcome.SUCCEEDED,
-    JobState.PARTIAL: Outcome.PARTIAL,
-    JobState.FAILED: Outcome.FAILED,
-    JobState.CANCELLED: Outcome.CANCELLED,
+    JobState.SUCCEEDED: AttemptOutcome.SUCCEEDED,
+    JobState.PARTIAL: AttemptOutcome.PARTIAL,
+    JobState.FAILED: AttemptOutcome.FAILED,
+    JobState.CANCELLED: AttemptOutcome.CANCELLED,
 }
 _PHASES = {
-    Outcome.SUCCEEDED: RestorePhase.COMPLETED,
-    Outcome.PARTIAL: RestorePhase.PARTIALLY_COMPLETED,
-    Outcome.FAILED: RestorePhase.FAILED,
-    Outcome.UNKNOWN: RestorePhase.FAILED,
-    Outcome.CANCELLED: RestorePhase.STOPPED,
+    AttemptOutcome.SUCCEEDED: RestorePhase.COMPLETED,
+    AttemptOutcome.PARTIAL: RestorePhase.PARTIALLY_COMPLETED,
+    AttemptOutcome.FAILED: RestorePhase.FAILED,
+    AttemptOutcome.UNKNOWN: RestorePhase.FAILED,
+    AttemptOutcome.CANCELLED: RestorePhase.STOPPED,
 }
 _FORGOTTEN = Failure(
     id="",

@@ -22,7 +22,7 @@ from offsite.operator.decide.timetable import Timetable
 from offsite.operator.resources.schedule import Action, Schedule
 from offsite.services.jobs.status import JobState
 
-LOOKED_MAX = 10_000
+TIMES_MAX = 10_000
 """Times that one round processes; after a longer pause the next round continues."""
 AHEAD_MS = 5 * 60_000
 """Clocks of machines differ by less. A decision further ahead was made by a wrong clock."""
@@ -50,7 +50,7 @@ class DecisionKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeDecided:
+class TimeDecision:
     """The decision about the time `time_ms`. `left_out`: number of times between the previous decision and this one
     that are skipped. `timetable`: timetable of the decision; empty: not recorded. `reason`: reason for a skip; empty:
     the previous run was not over."""
@@ -63,7 +63,7 @@ class TimeDecided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleWanted:
+class DesiredSchedule:
     """The desired state of a schedule."""
 
     uid: str
@@ -78,26 +78,26 @@ class ScheduleWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleSeen:
+class ObservedSchedule:
     """The observed state of a schedule. `newest`: newest decision. `running`: state of the newest job; None if no job
     exists, or the job is not requested yet. `is_unasked`: the newest fired time has no job yet. `reason`: why no run is
     possible now; empty: a run is possible. `now_ms`: the home's clock."""
 
-    newest: TimeDecided | None
+    newest: TimeDecision | None
     running: JobState | None
     is_unasked: bool
     now_ms: int
     reason: str = ""
 
 
-def schedule_wanted(schedule: Schedule) -> ScheduleWanted:
+def resolve_schedule(schedule: Schedule) -> DesiredSchedule:
     """Resolve `schedule` into its desired state. Raises `BadResource`."""
     spec = schedule.spec
     who = f"schedule {schedule.metadata.name}"
     if spec.action is Action.DRILL and not spec.topics:
         raise BadResource(f"{who}: it names no topics", hint="leave topics away for all of the backup")
     option_words(who, {"topics": spec.topics})
-    return ScheduleWanted(
+    return DesiredSchedule(
         uid=schedule.metadata.uid,
         timetable=Timetable(cron=spec.cron, time_zone=spec.time_zone),
         suspend=spec.suspend,
@@ -110,10 +110,10 @@ def schedule_wanted(schedule: Schedule) -> ScheduleWanted:
     )
 
 
-def decide_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> TimeDecided | None:
+def decide_time(desired: DesiredSchedule, observed: ObservedSchedule) -> TimeDecision | None:
     """Return the decision of now; None: no time is due."""
-    found = _decide(wanted, seen)
-    return None if found is None else replace(found, timetable=str(wanted.timetable))
+    decision = _decide(desired, observed)
+    return None if decision is None else replace(decision, timetable=str(desired.timetable))
 
 
 def is_ahead(time_ms: int, *, now_ms: int) -> bool:
@@ -121,57 +121,57 @@ def is_ahead(time_ms: int, *, now_ms: int) -> bool:
     return time_ms - now_ms > AHEAD_MS
 
 
-def _decide(wanted: ScheduleWanted, seen: ScheduleSeen) -> TimeDecided | None:
-    newest = seen.newest
-    if newest is None or is_ahead(newest.time_ms, now_ms=seen.now_ms):
-        return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.STARTED)
-    if seen.now_ms <= newest.time_ms:
+def _decide(desired: DesiredSchedule, observed: ObservedSchedule) -> TimeDecision | None:
+    newest = observed.newest
+    if newest is None or is_ahead(newest.time_ms, now_ms=observed.now_ms):
+        return TimeDecision(time_ms=observed.now_ms, kind=DecisionKind.STARTED)
+    if observed.now_ms <= newest.time_ms:
         return None
     is_suspended = newest.kind is DecisionKind.SUSPENDED
-    if wanted.suspend:
-        return None if is_suspended else TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.SUSPENDED)
+    if desired.suspend:
+        return None if is_suspended else TimeDecision(time_ms=observed.now_ms, kind=DecisionKind.SUSPENDED)
     if is_suspended:
         # the part of the pause without an operator is unknown, so all skipped times are reported
-        left_out = len(_between(wanted, newest.time_ms, seen.now_ms))
-        return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.RESUMED, left_out=left_out)
-    if newest.timetable not in {"", str(wanted.timetable)}:
-        return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.STARTED)
-    due = _between(wanted, newest.time_ms, seen.now_ms)
-    return _due(wanted, seen, due) if due else None
+        left_out = len(_between(desired, newest.time_ms, observed.now_ms))
+        return TimeDecision(time_ms=observed.now_ms, kind=DecisionKind.RESUMED, left_out=left_out)
+    if newest.timetable not in {"", str(desired.timetable)}:
+        return TimeDecision(time_ms=observed.now_ms, kind=DecisionKind.STARTED)
+    due = _between(desired, newest.time_ms, observed.now_ms)
+    return _due(desired, observed, due) if due else None
 
 
-def _between(wanted: ScheduleWanted, start_ms: int, end_ms: int) -> Sequence[int]:
-    return list(islice(wanted.timetable.after(start_ms, until_ms=end_ms), LOOKED_MAX))
+def _between(desired: DesiredSchedule, start_ms: int, end_ms: int) -> Sequence[int]:
+    return list(islice(desired.timetable.after(start_ms, until_ms=end_ms), TIMES_MAX))
 
 
-def _due(wanted: ScheduleWanted, seen: ScheduleSeen, due: Sequence[int]) -> TimeDecided:
+def _due(desired: DesiredSchedule, observed: ObservedSchedule, due: Sequence[int]) -> TimeDecision:
     """Of several due times the newest counts: a run now makes up for the earlier times."""
     time_ms = due[-1]
-    if seen.now_ms - time_ms > wanted.deadline_ms:
+    if observed.now_ms - time_ms > desired.deadline_ms:
         kind = DecisionKind.MISSED
-    elif seen.reason:
-        return TimeDecided(time_ms=time_ms, kind=DecisionKind.SKIPPED, left_out=len(due) - 1, reason=seen.reason)
-    elif seen.is_unasked or seen.running in _LIVE:
+    elif observed.reason:
+        return TimeDecision(time_ms=time_ms, kind=DecisionKind.SKIPPED, left_out=len(due) - 1, reason=observed.reason)
+    elif observed.is_unasked or observed.running in _LIVE:
         kind = DecisionKind.SKIPPED
     else:
         kind = DecisionKind.FIRED
-    return TimeDecided(time_ms=time_ms, kind=kind, left_out=len(due) - 1)
+    return TimeDecision(time_ms=time_ms, kind=kind, left_out=len(due) - 1)
 
 
-def next_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> int | None:
+def next_time(desired: DesiredSchedule, observed: ObservedSchedule) -> int | None:
     """Return the next time; None: the schedule never fires in its current state."""
-    newest_ms = seen.newest.time_ms if seen.newest else 0
-    behind_ms = seen.now_ms if is_ahead(newest_ms, now_ms=seen.now_ms) else max(seen.now_ms, newest_ms)
-    return None if wanted.suspend else wanted.timetable.next_after(behind_ms)
+    newest_ms = observed.newest.time_ms if observed.newest else 0
+    behind_ms = observed.now_ms if is_ahead(newest_ms, now_ms=observed.now_ms) else max(observed.now_ms, newest_ms)
+    return None if desired.suspend else desired.timetable.next_after(behind_ms)
 
 
-def command_of(wanted: ScheduleWanted, backup: str) -> tuple[str, ...]:
+def build_command(desired: DesiredSchedule, backup: str) -> tuple[str, ...]:
     """Return the command line of a run, about the low-level backup of that name."""
-    match wanted.action:
+    match desired.action:
         case Action.CHECKPOINT:
-            return ("checkpoint", "take", *option_words(wanted.who, {"backup": backup}), "--wait")
+            return ("checkpoint", "take", *option_words(desired.who, {"backup": backup}), "--wait")
         case Action.DRILL:
-            words = option_words(wanted.who, {"backup": backup, "topics": wanted.topics})
-            return ("restore", "drill", *words, *(() if wanted.cluster else ("--sandbox",)))
+            words = option_words(desired.who, {"backup": backup, "topics": desired.topics})
+            return ("restore", "drill", *words, *(() if desired.cluster else ("--sandbox",)))
         case _:
-            assert_never(wanted.action)
+            assert_never(desired.action)

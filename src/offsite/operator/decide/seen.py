@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.operator.decide.wanted import AgentsWanted, Place
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LowLevelSeen:
+class ObservedLowLevel:
     """One low-level backup. `is_whole`: a commit held all topics of the backup once, so a restore is possible.
     `is_copied`: an agent holds the backup now. `oldest_*`, `latest_*`: oldest and latest restorable point, commit (0:
     none) and time (epoch ms, -1: none). `partial_ms`: time of the newest commit of a pass under way. `well_ms`: last
@@ -18,8 +18,8 @@ class LowLevelSeen:
     in the newest commit, with reasons. `missing`: topics that the source does not have. `problem`: why nothing else is
     known; empty if the backup was read."""
 
-    place: Place
-    low: LowLevel
+    place: RepositoryPlace
+    low: LowLevelBackup
     is_whole: bool = False
     is_copied: bool = False
     oldest_commit: int = 0
@@ -47,27 +47,27 @@ class LowLevelSeen:
     @property
     def copies_first(self) -> bool:
         """Whether the backup makes its initial copy now: decided to run, or still held by an agent."""
-        return not self.is_whole and (self.low.phase is Phase.RUNNING or self.is_copied)
+        return not self.is_whole and (self.low.phase is BackupPhase.RUNNING or self.is_copied)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentsSeen:
+class ObservedAgents:
     """`configured`: the configuration of the last start; None: no agents. `ready`: number of running agents."""
 
-    configured: AgentsWanted | None = None
+    configured: DesiredAgents | None = None
     ready: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackupSeen:
+class ObservedBackup:
     """`backups`: low-level backups with objects left, of all repositories, in the order of ledgers, oldest first.
     `removed_ms`: time of the last removal, by the store's clock; 0: none."""
 
-    backups: tuple[LowLevelSeen, ...] = ()
-    agents: AgentsSeen = AgentsSeen()
+    backups: tuple[ObservedLowLevel, ...] = ()
+    agents: ObservedAgents = ObservedAgents()
     removed_ms: int = 0
 
     @property
-    def live(self) -> LowLevelSeen | None:
+    def live(self) -> ObservedLowLevel | None:
         """The newest low-level backup that runs or is paused."""
-        return next((each for each in reversed(self.backups) if each.is_live), None)
+        return next((backup for backup in reversed(self.backups) if backup.is_live), None)

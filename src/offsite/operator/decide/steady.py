@@ -16,40 +16,40 @@ LOOKS_MIN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lasting:
+class Stability:
     """A value that was the same in consecutive observations. `since_ms`: wall-clock time of the first observation, for
     people only. `remaining_s`: seconds until the value counts as stable; 0: stable."""
 
-    what: Hashable
+    value: Hashable
     since_ms: int
-    left_s: float
-    looked_s: float
+    remaining_s: float
+    last_look_s: float
 
     @property
-    def is_enough(self) -> bool:
-        return self.left_s <= 0
+    def is_stable(self) -> bool:
+        return self.remaining_s <= 0
 
     def until_ms(self, now_ms: int) -> int:
         """Return the earliest time at which the value can count as stable."""
-        return now_ms + int(max(0.0, self.left_s) * 1000)
+        return now_ms + int(max(0.0, self.remaining_s) * 1000)
 
 
-class Steady:
+class StabilizationWindow:
     """The observed values of several keys. `enough_s`: seconds that a value must be the same before the value
     counts."""
 
     def __init__(self, *, enough_s: float) -> None:
         self._enough_s = enough_s
-        self._seen: dict[Hashable, Lasting] = {}
+        self._seen: dict[Hashable, Stability] = {}
 
-    def look(self, key: Hashable, what: Hashable, *, now_s: float, now_ms: int) -> Lasting:
+    def look(self, key: Hashable, value: Hashable, *, now_s: float, now_ms: int) -> Stability:
         """Record one observation: `value` for `key`. `now_s`: a monotonic clock."""
         before = self._seen.get(key)
-        if before is None or before.what != what:
-            now = Lasting(what=what, since_ms=now_ms, left_s=self._enough_s, looked_s=now_s)
+        if before is None or before.value != value:
+            now = Stability(value=value, since_ms=now_ms, remaining_s=self._enough_s, last_look_s=now_s)
         else:
-            counted_s = min(max(0.0, now_s - before.looked_s), self._enough_s / LOOKS_MIN)
-            now = replace(before, left_s=max(0.0, before.left_s - counted_s), looked_s=now_s)
+            counted_s = min(max(0.0, now_s - before.last_look_s), self._enough_s / LOOKS_MIN)
+            now = replace(before, remaining_s=max(0.0, before.remaining_s - counted_s), last_look_s=now_s)
         self._seen[key] = now
         return now
 

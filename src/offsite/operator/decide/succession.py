@@ -24,14 +24,14 @@ from offsite.model.named import named
 from offsite.model.time import format_duration
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.coverage import segment_span
-from offsite.repository.expiry import Spans, joined
+from offsite.repository.expiry import Spans, join_spans
 from offsite.repository.state import BackupState
 
 _NAMED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class SuccessionVerdict:
     """Whether an older backup may be deleted: only without any reason against the deletion."""
 
     reasons: tuple[str, ...] = ()
@@ -63,9 +63,9 @@ class Successor:
     began: Mapping[PartitionId, int] = field(default_factory=dict)
 
 
-def judge_successor(successor: Successor, *, minimum_ms: int) -> Judgement:
+def judge_successor(successor: Successor, *, minimum_ms: int) -> SuccessionVerdict:
     """Decide whether the successor may replace any other backup."""
-    return Judgement(reasons=tuple(f"{successor.name} {why}" for why in _unfit(successor, minimum_ms)))
+    return SuccessionVerdict(reasons=tuple(f"{successor.name} {why}" for why in _unfit(successor, minimum_ms)))
 
 
 def judge_coverage(
@@ -74,16 +74,16 @@ def judge_coverage(
     *,
     same_batch: Mapping[PartitionId, bool],
     rewritten: AbstractSet[PartitionId] = frozenset(),
-) -> Judgement:
+) -> SuccessionVerdict:
     """Decide whether `successor` holds all data of `older`, without a gap between them. `same_batch`: whether the
     successor has the last batch of the older backup, for partitions where the successor must have the batch and the
     batch could be compared. `rewritten`: partitions of compacted topics whose log was cut back between the two."""
     if successor.point is None:
-        return Judgement(reasons=(f"{successor.name} has no restore point to compare with",))
+        return SuccessionVerdict(reasons=(f"{successor.name} has no restore point to compare with",))
     comparison = _Comparison(
         older=older, point=successor.point, began=successor.began, same_batch=same_batch, rewritten=rewritten
     )
-    return Judgement(reasons=tuple(f"{successor.name} {why}" for why in comparison.lacks()))
+    return SuccessionVerdict(reasons=tuple(f"{successor.name} {why}" for why in comparison.lacks()))
 
 
 def must_have_batch(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
@@ -105,9 +105,9 @@ def may_be_rewritten(older: BackupState, point: BackupState, partition: Partitio
 def held_spans(state: BackupState, partition: PartitionId) -> Spans:
     """Return the offsets of a partition in its live segments, below its position: ascending, with gaps between
     spans."""
-    end = state.reached([partition]).get(partition, 0)
+    end = state.accounted_ends([partition]).get(partition, 0)
     spans = (segment_span(segment) for segment in state.segments.get(partition, ()))
-    return joined([(start, min(high, end)) for start, high in spans if start < end])
+    return join_spans([(start, min(high, end)) for start, high in spans if start < end])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class _Comparison:
     rewritten: AbstractSet[PartitionId]
 
     def lacks(self) -> Iterator[str]:
-        latest = self.older.alive()
+        latest = self.older.live_incarnations()
         for incarnation, shape in self.older.topics.items():
             if incarnation not in latest:  # the older backup knew that the topic was deleted
                 continue
@@ -127,7 +127,9 @@ class _Comparison:
                 is_other = self.point.incarnation(incarnation.topic) is not None
                 yield f"holds another topic {incarnation.topic}" if is_other else f"lacks topic {incarnation.topic}"
                 continue
-            for partition in sorted(each for each in self.older.positions if each.incarnation == incarnation):
+            for partition in sorted(
+                partition_id for partition_id in self.older.positions if partition_id.incarnation == incarnation
+            ):
                 if spans := held_spans(self.older, partition):
                     yield from islice(self._lacks_of(partition, shape, spans), 1)
 
@@ -136,14 +138,14 @@ class _Comparison:
         if partition not in self.point.positions:
             yield f"lacks partition {partition}"
             return
-        held = held_spans(self.point, partition)
-        if not held:
+        successor_spans = held_spans(self.point, partition)
+        if not successor_spans:
             yield f"holds no record of {partition}"
             return
         if is_compacted_in(self.older, self.point, partition):
             yield from self._lacks_of_compacted(partition, spans)
             return
-        covered = joined([*held, *self._let_go(partition)])
+        covered = join_spans([*successor_spans, *self._let_go(partition)])
         if covered[0][0] > spans[-1][1]:
             yield f"begins at {covered[0][0]} of {partition}, and what is older ends at {spans[-1][1]}"
         for start, end in spans:
@@ -158,10 +160,10 @@ class _Comparison:
         position, (start, end) = self.point.positions[partition], (spans[0][0], spans[-1][1])
         if position.log_start > start:
             yield f"begins at {position.log_start} of {partition}, which is compacted, and what is older at {start}"
-        if self.point.reached([partition])[partition] < end:
+        if self.point.accounted_ends([partition])[partition] < end:
             yield f"lacks offsets up to {end} of {partition}"
-        holes = [each for each in self.point.holes if each.partition_id == partition]
-        if any(each.start < end and start < each.end for each in holes):
+        holes = [hole for hole in self.point.holes if hole.partition_id == partition]
+        if any(hole.start < end and start < hole.end for hole in holes):
             yield f"has a hole in {partition}"
         if partition in self.rewritten:
             yield f"holds what a later leader wrote of {partition} below {end}: the log was cut back"

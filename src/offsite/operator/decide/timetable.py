@@ -39,8 +39,8 @@ class Timetable:
     def after(self, time_ms: int, *, until_ms: int | None = None) -> Iterator[int]:
         """Yield the times after `time_ms`, ascending, up to and including `until_ms`."""
         newest = time_ms
-        for each in self._after(time_ms):
-            at_ms = (each.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+        for moment in self._after(time_ms):
+            at_ms = (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
             if until_ms is not None and at_ms > until_ms:
                 return
             if at_ms > newest:  # an hour that comes twice: the library starts in the first pass

@@ -39,7 +39,7 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class WaitingList:
     """Owners with single requests. `waiting`: owner, and time of the last refusal."""
 
     turns: Turns = Turns()
@@ -50,12 +50,12 @@ class Wishes:
         mine = self.turns.rank(owner)
         return all(self.turns.rank(other) >= mine for other, at_s in self.waiting if now_s - at_s < WISH_S)
 
-    def asked(self, owner: str, *, now_s: float) -> Wishes:
+    def add(self, owner: str, *, now_s: float) -> WaitingList:
         """Return the list after `owner` asked and was refused."""
         return replace(self, waiting=(*self._others(owner, now_s), (owner, now_s)))
 
-    def served(self, owner: str, *, now_s: float) -> Wishes:
-        return Wishes(turns=self.turns.after(owner), waiting=self._others(owner, now_s))
+    def serve(self, owner: str, *, now_s: float) -> WaitingList:
+        return WaitingList(turns=self.turns.after(owner), waiting=self._others(owner, now_s))
 
     def _others(self, owner: str, now_s: float) -> tuple[tuple[str, float], ...]:
         """Return the other owners that still wait."""
@@ -77,8 +77,8 @@ class Shares:
         """Return the shares among `owners`. A formerly lone owner owes nothing for the time alone, and an absent owner
         has saved nothing."""
         least_s = min((self._of(owner) for owner in owners), default=0.0)
-        left = {owner: used_s - least_s for owner, used_s in self.used_s.items()}
-        return Shares({owner: used_s for owner, used_s in left.items() if used_s > 0})
+        beyond_least_s = {owner: used_s - least_s for owner, used_s in self.used_s.items()}
+        return Shares({owner: used_s for owner, used_s in beyond_least_s.items() if used_s > 0})
 
     def least(self, owners: Iterable[str]) -> str:
         return min(owners, key=self._of)

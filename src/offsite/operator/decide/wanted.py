@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from offsite.model.errors import AccountClosed, BadResource
 from offsite.operator.decide.parameters import check_words, parse_parameters
 from offsite.operator.decide.prefixes import is_below, query_of, with_query
-from offsite.operator.resources.backup import AgentTemplate, Backup, BackupSpec, BackupState
+from offsite.operator.resources.backup import AgentTemplate, Backup, BackupSpec, DesiredBackupState
 from offsite.operator.resources.go_time import format_go_time
-from offsite.repository.declared.entry import Beginning, Settings, settings_of
+from offsite.repository.declared.entry import BackupSettings, BackupStart, make_settings
 
 MAXIMUM_RETENTION, MINIMUM_RESTORABLE = "expiry.maximumRetention", "expiry.minimumRestorable"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
@@ -44,7 +44,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RepositoryPlace:
     """A repository, by its account and its URL."""
 
     account: str
@@ -52,14 +52,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentsWanted:
+class DesiredAgents:
     """The agents of a backup: number, template, repository and cluster. `maximum_retention`, `minimum_restorable`:
     the retention that agents agree to when they delete expired data (empty: none). `identity`: identity of a shared
     backup."""
 
     replicas: int
     template: AgentTemplate
-    place: Place
+    place: RepositoryPlace
     cluster: str
     maximum_retention: str = ""
     minimum_restorable: str = ""
@@ -75,19 +75,19 @@ class AgentsWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DesiredBackup:
     """`beginning`: start values of the backup that is to run; without a name, because the name contains the start time.
     For a shared backup: `identity`, `name`, and `shared`, a hash of every part that all resources must declare alike.
     `word`: number of statements about the shared backup so far. `stands_by`: another spec is in force."""
 
     uid: str
     generation: int
-    state: BackupState
-    place: Place
-    beginning: Beginning
+    state: DesiredBackupState
+    place: RepositoryPlace
+    beginning: BackupStart
     timestamp_format: str
-    settings: Settings
-    agents: AgentsWanted
+    settings: BackupSettings
+    agents: DesiredAgents
     name: str = ""
     identity: str = ""
     shared: tuple[tuple[str, str], ...] = ()
@@ -106,21 +106,21 @@ class Wanted:
         return _DOTS.sub(".", _NOT_IN_NAMES.sub(".", stamped)).strip(".")[:120]
 
 
-def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") -> Wanted:
+def resolve_backup(backup: Backup, accounts: Sequence[Account], *, current_account: str = "") -> DesiredBackup:
     """Resolve `backup` into its desired state. `current_account`: the account of a backup that names none. Raises
     `BadResource` for an unknown account or parameter, or a missing destination."""
     spec, name = backup.spec, backup.metadata.name
     check_words(spec, parse_parameters(spec.parameters))
-    if problem := refusal(spec):
+    if problem := find_refusal(spec):
         raise BadResource(f"backup {name}: {problem}")
-    account = account_of(spec.destination.account or kept, accounts, f"backup {name}")
+    account = account_of(spec.destination.account or current_account, accounts, f"backup {name}")
     place = place_of(account, spec.destination.endpoint or account.endpoint)
     if not place.repository:
         raise BadResource(f"backup {name} has no destination", hint="give an endpoint, or an account with one")
     if problem := foreign_identity(spec.identity, account):
         raise AccountClosed(f"backup {name}: {problem}")
     cluster = spec.cluster or name
-    agents = AgentsWanted(
+    agents = DesiredAgents(
         replicas=spec.agents.replicas,
         template=spec.agents.template,
         place=place,
@@ -129,24 +129,26 @@ def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") ->
         minimum_restorable=spec.expiry.minimum_restorable if spec.expiry.maximum_retention else "",
         identity=spec.identity,
     )
-    return _wanted(backup, spec.state, place, agents)
+    return _resolved(backup, spec.state, place, agents)
 
 
-def stopping(backup: Backup, place: Place, agents: AgentsWanted | None) -> Wanted:
+def resolve_stopped_backup(backup: Backup, place: RepositoryPlace, agents: DesiredAgents | None) -> DesiredBackup:
     """Return the desired state of a deleted resource, valid or not: the live backup in `place` is stopped. `agents`:
     the existing agents; they run until the stop."""
-    none = AgentsWanted(replicas=0, template=AgentTemplate(), place=place, cluster=backup.spec.cluster)
-    return _wanted(backup, BackupState.STOPPED, place, agents or none)
+    none = DesiredAgents(replicas=0, template=AgentTemplate(), place=place, cluster=backup.spec.cluster)
+    return _resolved(backup, DesiredBackupState.STOPPED, place, agents or none)
 
 
-def _wanted(backup: Backup, state: BackupState, place: Place, agents: AgentsWanted) -> Wanted:
+def _resolved(
+    backup: Backup, state: DesiredBackupState, place: RepositoryPlace, agents: DesiredAgents
+) -> DesiredBackup:
     spec, name = backup.spec, backup.metadata.name
-    return Wanted(
+    return DesiredBackup(
         uid=backup.metadata.uid,
         generation=backup.metadata.generation,
         state=state,
         place=place,
-        beginning=Beginning(
+        beginning=BackupStart(
             backup="",
             path=spec.destination.path or name,
             tag=spec.tag,
@@ -155,7 +157,7 @@ def _wanted(backup: Backup, state: BackupState, place: Place, agents: AgentsWant
             exclude=spec.exclude,
         ),
         timestamp_format=spec.destination.timestamp_format,
-        settings=settings_of(spec.snapshot_duration, spec.parameters),
+        settings=make_settings(spec.snapshot_duration, spec.parameters),
         agents=agents,
         name=name,
         identity=spec.identity,
@@ -210,21 +212,21 @@ def account_of(name: str, accounts: Sequence[Account], who: str) -> Account:
         usable = (account for account in accounts if not account.closed)
         first, *_ = (*usable, *accounts, Account(name="", endpoint=""))
         return first
-    found = next((each for each in accounts if each.name == name), None)
-    if found is None:
-        known = ", ".join(account.name for account in accounts if not account.closed) or "none"
-        raise BadResource(f"{who} names the account {name!r}, which there is not", hint=f"known: {known}")
-    return found
+    named_account = next((account for account in accounts if account.name == name), None)
+    if named_account is None:
+        usable_names = ", ".join(account.name for account in accounts if not account.closed) or "none"
+        raise BadResource(f"{who} names the account {name!r}, which there is not", hint=f"known: {usable_names}")
+    return named_account
 
 
-def place_of(account: Account, url: str) -> Place:
+def place_of(account: Account, url: str) -> RepositoryPlace:
     """Return the place of `url`, with the query of the account. Whether the account opens the place is checked at every
     opening."""
     above = next((prefix for prefix in account.prefixes if is_below(with_query(prefix, ""), url)), "")
-    return Place(account=account.name, repository=with_query(url, query_of(above)) if above else url)
+    return RepositoryPlace(account=account.name, repository=with_query(url, query_of(above)) if above else url)
 
 
-def refusal(spec: BackupSpec) -> str:
+def find_refusal(spec: BackupSpec) -> str:
     """Return why a spec is contradictory or not allowed; empty: valid. The spec is refused in every home."""
     return (
         spec.expiry.contradiction()

@@ -17,7 +17,7 @@ from offsite.model.errors import AccountClosed, BadResource
 from offsite.model.journal import warned
 from offsite.model.untrusted.file_access import exposure
 from offsite.operator.decide.prefixes import folder_of, is_below
-from offsite.operator.decide.wanted import Account, Place
+from offsite.operator.decide.wanted import Account, RepositoryPlace
 from offsite.operator.folder.documents import read_text
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.model import Name, Strict, Text
@@ -28,7 +28,7 @@ from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from offsite.stores.timed_store import TimedStore
 
-_OF_STORES = ("AWS_", "GOOGLE_", "AZURE_")
+_STORE_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 """Prefixes of variables that open stores. An account with any such variable inherits none: half of two keys opens
 nothing."""
 _OPENED_MAX = 512
@@ -41,7 +41,7 @@ Namespaces = Annotated[tuple[Annotated[str, StringConstraints(max_length=63)], .
 Entry = TypeVar("Entry")
 
 
-class Bound(Strict):
+class BoundName(Strict):
     """A cluster of `clusters.yaml` (Kubernetes only) or an identity, and in Kubernetes the namespaces whose resources
     may use it."""
 
@@ -61,7 +61,7 @@ class AccountEntry(Strict):
     namespaces: Namespaces = ()
     service_accounts: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
     """In Kubernetes: service accounts with cloud rights that agents with this account may use."""
-    identities: Annotated[tuple[Bound, ...], Field(max_length=256)] = ()
+    identities: Annotated[tuple[BoundName, ...], Field(max_length=256)] = ()
     """Identities of backups in the repositories of this account that resources of several Kubernetes clusters, or
     folders, share."""
     environment: Annotated[dict[Annotated[str, StringConstraints(max_length=80)], Text], Field(max_length=64)] = {}  # noqa: RUF012  # pydantic copies it
@@ -71,7 +71,7 @@ class AccountEntry(Strict):
 
 
 _ACCOUNTS = TypeAdapter(tuple[AccountEntry, ...])
-_CLUSTERS = TypeAdapter(tuple[Bound, ...])
+_CLUSTERS = TypeAdapter(tuple[BoundName, ...])
 
 
 def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
@@ -102,15 +102,15 @@ def _entries(path: Path, model: TypeAdapter[tuple[Entry, ...]], hint: str) -> tu
 
 def variables_of(account: Account | None, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a process that works with `account`."""
-    own = dict(account.environment) if account is not None else {}
-    if any(name.startswith(_OF_STORES) for name in own):
-        inherited = {name: value for name, value in inherited.items() if not name.startswith(_OF_STORES)}
-    return {**inherited, **own}
+    variables = dict(account.environment) if account is not None else {}
+    if any(name.startswith(_STORE_PREFIXES) for name in variables):
+        inherited = {name: value for name, value in inherited.items() if not name.startswith(_STORE_PREFIXES)}
+    return {**inherited, **variables}
 
 
-def only_of_stores(environment: Mapping[str, str]) -> dict[str, str]:
+def select_store_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that open stores."""
-    return {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
+    return {name: value for name, value in environment.items() if name.startswith(_STORE_PREFIXES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,50 +118,50 @@ class Accounts:
     """The accounts in one round, and their opened stores. `opened` is kept from round to round. `before` is called
     before every request."""
 
-    known: Sequence[Account] = field(repr=False)
+    listed: Sequence[Account] = field(repr=False)
     inherited: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    opened: dict[tuple[Place, tuple[tuple[str, str], ...]], Store] = field(default_factory=dict, repr=False)
+    opened: dict[tuple[RepositoryPlace, tuple[tuple[str, str], ...]], Store] = field(default_factory=dict, repr=False)
     before: Callable[[], None] = lambda: None
 
-    def open_store(self, place: Place) -> Store:
+    def open_store(self, place: RepositoryPlace) -> Store:
         """Open an existing repository. The store waits less for answers than a copy does, because all other resources
         wait meanwhile. Raises `BadResource`, `BadRepositoryUrl`, `RepositoryNotFound`, and the errors of the store and
         of `before`."""
         account = self.account(place)
         key = (place, account.environment if account is not None else ())
-        if (found := self.opened.get(key)) is None:
+        if (opened_store := self.opened.get(key)) is None:
             store = open_store(place.repository, environment=variables_of(account, self.inherited))
-            found = store.impatient if isinstance(store, CloudStore) else store
+            opened_store = store.impatient if isinstance(store, CloudStore) else store
             self.before()
-            Repository.open(found)
+            Repository.open(opened_store)
             if len(self.opened) >= _OPENED_MAX:
                 self.opened.clear()
-            self.opened[key] = found
-        return TimedStore(found, lambda *_: None, before=self.before)
+            self.opened[key] = opened_store
+        return TimedStore(opened_store, lambda *_: None, before=self.before)
 
-    def account(self, place: Place) -> Account | None:
+    def account(self, place: RepositoryPlace) -> Account | None:
         """Return the account whose secrets go to `place`; None if the place needs no secrets, like a folder. Only here
         an account and a place come together, from any source. Raises `AccountClosed`, and `BadResource` for a deleted
         account, or an account without access to the place."""
         if not place.account:
-            of_others = any(_opens(account, place.repository) for account in self.known if account.closed)
+            of_others = any(_opens(account, place.repository) for account in self.listed if account.closed)
             if of_others or folder_of(place.repository) is None:
                 hint = f'write one into accounts.yaml: [{{name: main, opens: ["{place.repository}"]}}]'
                 raise BadResource(f"{place.repository} is not opened without an account", hint=hint)
             return None
-        found = next((each for each in self.known if each.name == place.account), None)
-        if found is None:
-            known = ", ".join(account.name for account in self.known if not account.closed) or "none"
-            raise BadResource(f"there is no account {place.account!r} any more", hint=f"known: {known}")
-        if found.closed:
-            raise AccountClosed(f"account {found.name} {found.closed}")
-        if not _opens(found, place.repository):
-            line = f"opens: {json.dumps([*found.opens, place.repository])}"
+        match = next((account for account in self.listed if account.name == place.account), None)
+        if match is None:
+            usable_names = ", ".join(account.name for account in self.listed if not account.closed) or "none"
+            raise BadResource(f"there is no account {place.account!r} any more", hint=f"known: {usable_names}")
+        if match.closed:
+            raise AccountClosed(f"account {match.name} {match.closed}")
+        if not _opens(match, place.repository):
+            line = f"opens: {json.dumps([*match.opens, place.repository])}"
             raise BadResource(
-                f"account {found.name} does not open {place.repository}",
-                hint=f"if its secrets may go there, write into account {found.name} in accounts.yaml: {line}",
+                f"account {match.name} does not open {place.repository}",
+                hint=f"if its secrets may go there, write into account {match.name} in accounts.yaml: {line}",
             )
-        return found
+        return match
 
 
 def _opens(account: Account, url: str) -> bool:
@@ -196,7 +196,7 @@ def _read_environment(path: Path) -> dict[str, str]:
     """Read a file in systemd's form: one variable per line, optionally quoted. Errors never show a line: a line holds a
     secret."""
     _warn_if_readable(path)
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith(("#", ";")):
             continue
@@ -204,11 +204,11 @@ def _read_environment(path: Path) -> dict[str, str]:
             raise BadResource(f"{path.name}: line {number} is no NAME=value", hint="write one variable in each line")
         value = parts[2].strip()
         is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-        found[parts[1]] = value[1:-1] if is_quoted else value
-    return found
+        variables[parts[1]] = value[1:-1] if is_quoted else value
+    return variables
 
 
-_told: set[Path] = set()
+_warned: set[Path] = set()
 
 
 def _warn_if_readable(path: Path) -> None:
@@ -217,6 +217,6 @@ def _warn_if_readable(path: Path) -> None:
         why = exposure(path.stat())
     except OSError:
         return  # the reader of the file reports the error
-    if why and path not in _told:
-        _told.add(path)
+    if why and path not in _warned:
+        _warned.add(path)
         warned("readable_by_others", why=f"it may hold secrets, and {why} {path.name}", file=path)

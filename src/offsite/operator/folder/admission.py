@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.decide.steady import Lasting
-from offsite.operator.decide.wanted import foreign_query, refusal
-from offsite.operator.folder.documents import Document, Key
-from offsite.operator.folder.records import Record
+from offsite.operator.decide.steady import Stability
+from offsite.operator.decide.wanted import find_refusal, foreign_query
+from offsite.operator.folder.documents import Document, ResourceKey
+from offsite.operator.folder.records import ResourceRecord
 from offsite.operator.resources.backup import FINALIZER, Backup
 from offsite.operator.resources.model import Resource
 from offsite.operator.resources.restore import Restore, RestoreState
@@ -27,24 +27,24 @@ or copy within the hour, because the condition is reported all the time."""
 SETTLE_S = 10.0
 """Seconds that a file must be stable before its content counts: longer than a pause in a slow save, and short enough
 for a waiting person. No data depend on the value: no spec deletes by itself."""
-AWAY = "DeclarationMissing"
-SETTLING = "DeclarationSettling"
+DECLARATION_MISSING = "DeclarationMissing"
+DECLARATION_SETTLING = "DeclarationSettling"
 """Types of conditions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class ObservedDeclaration:
     """The observed declarations of one resource. `documents`: documents that declare the resource. `settling`:
     stability of the only document; None if the document is known to be whole. `away`: stability of the absence; None
     while some file cannot be read and may declare the resource, because files are renamed. `is_source_there`: the file
     of the former declaration exists. `uid`: uid for a new resource."""
 
-    key: Key
+    key: ResourceKey
     documents: Sequence[Document]
     now_ms: int
     uid: str
-    settling: Lasting | None = None
-    away: Lasting | None = None
+    settling: Stability | None = None
+    away: Stability | None = None
     is_source_there: bool = False
 
 
@@ -52,16 +52,16 @@ class Sight:
 class Admission:
     """The new record, the problem of the present declaration, and the conditions of a wait."""
 
-    record: Record | None
+    record: ResourceRecord | None
     problem: str = ""
     waits: Mapping[str, str] = field(default_factory=dict)
 
 
-def admit(record: Record | None, sight: Sight) -> Admission:
+def admit(record: ResourceRecord | None, sight: ObservedDeclaration) -> Admission:
     if not sight.documents:
         return _vanished(record, sight)
     if len(sight.documents) > 1:
-        files = " and ".join(each.source for each in sight.documents)
+        files = " and ".join(document.source for document in sight.documents)
         kind, name = sight.key
         return Admission(record=record, problem=f"{kind} {name} is declared more than once: in {files}")
     (document,) = sight.documents
@@ -78,13 +78,13 @@ def admit(record: Record | None, sight: Sight) -> Admission:
     return _settled(record, admission, sight)
 
 
-def _settled(before: Record | None, admission: Admission, sight: Sight) -> Admission:
+def _settled(before: ResourceRecord | None, admission: Admission, sight: ObservedDeclaration) -> Admission:
     """Return the admission after the file was stable for long enough."""
     is_change = admission.record is not None and (before is None or before.generation != admission.record.generation)
-    if sight.settling is None or sight.settling.is_enough or not is_change:
+    if sight.settling is None or sight.settling.is_stable or not is_change:
         return admission
     said = f"{sight.documents[0].source} was changed; what it says is acted on once it was the same for a moment"
-    return Admission(record=before, waits={SETTLING: said})
+    return Admission(record=before, waits={DECLARATION_SETTLING: said})
 
 
 def forbidden_change(before: Resource, after: Resource) -> str:
@@ -108,7 +108,7 @@ def contradiction(resource: Resource) -> str:
     """Return the contradiction within a resource; empty: none."""
     match resource:
         case Backup(spec=spec):
-            return refusal(spec)
+            return find_refusal(spec)
         case Restore(spec=spec):
             return foreign_query(spec.backup_url.rpartition("#")[0], "spec.backupUrl")
         case _:
@@ -117,34 +117,34 @@ def contradiction(resource: Resource) -> str:
 
 def spec_of(resource: Resource) -> Mapping[str, JsonValue]:
     """Return every field, as written in files."""
-    found: Mapping[str, JsonValue] = resource.model_dump(mode="json", by_alias=True)["spec"]
-    return found
+    spec: Mapping[str, JsonValue] = resource.model_dump(mode="json", by_alias=True)["spec"]
+    return spec
 
 
-def _vanished(record: Record | None, sight: Sight) -> Admission:
+def _vanished(record: ResourceRecord | None, sight: ObservedDeclaration) -> Admission:
     if record is None or record.is_deleted or sight.away is None:
         return Admission(record=record)
-    if sight.away.is_enough:
+    if sight.away.is_stable:
         return Admission(record=replace(record, deletion_ms=sight.now_ms))
-    return Admission(record=record, waits={AWAY: _away(record, sight.away, sight)})
+    return Admission(record=record, waits={DECLARATION_MISSING: _away(record, sight.away, sight)})
 
 
-def _away(record: Record, away: Lasting, sight: Sight) -> str:
+def _away(record: ResourceRecord, away: Stability, sight: ObservedDeclaration) -> str:
     """The message, with times in whole minutes so that not every round writes the status."""
     kind, name = record.key
     goes = "is away" if not sight.is_source_there else f"declares {kind} {name} no more"
     earliest_ms = -(-away.until_ms(sight.now_ms) // 60_000) * 60_000
-    what = "it is deleted, with its backups," if record.finalizers else "it is deleted"
+    consequence = "it is deleted, with its backups," if record.finalizers else "it is deleted"
     return (
-        f"{record.source}, which declared {kind} {name}, {goes} since {format_time(away.since_ms)}: {what} at "
+        f"{record.source}, which declared {kind} {name}, {goes} since {format_time(away.since_ms)}: {consequence} at "
         f"{format_time(earliest_ms)} at the earliest. Put it back, or delete it now: "
         f"offsite operator delete {kind.lower()} {name}"
     )
 
 
-def _new(resource: Resource, source: str, sight: Sight) -> Record:
+def _new(resource: Resource, source: str, sight: ObservedDeclaration) -> ResourceRecord:
     kind, name = sight.key
-    return Record(
+    return ResourceRecord(
         kind=kind,
         name=name,
         uid=sight.uid,
@@ -156,15 +156,15 @@ def _new(resource: Resource, source: str, sight: Sight) -> Record:
     )
 
 
-def _changed(record: Record, resource: Resource, source: str) -> Admission:
+def _changed(record: ResourceRecord, resource: Resource, source: str) -> Admission:
     before = record.resource()
     if problem := forbidden_change(before, resource):
         return Admission(record=record, problem=problem)
-    known = replace(record, source=source)
+    updated = replace(record, source=source)
     if spec_of(before) == spec_of(resource):
-        return Admission(record=known)
+        return Admission(record=updated)
     generation = record.generation + 1
-    changed = replace(known, spec=spec_of(resource), generation=generation, finalizers=_finalizers(resource))
+    changed = replace(updated, spec=spec_of(resource), generation=generation, finalizers=_finalizers(resource))
     return Admission(record=changed)
 
 

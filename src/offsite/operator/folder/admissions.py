@@ -11,21 +11,21 @@ from typing import Protocol
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.ids import random_uuid
-from offsite.operator.decide.steady import Lasting, Steady
-from offsite.operator.folder.admission import Admission, Sight, admit, spec_of
-from offsite.operator.folder.documents import Declared, Document, Key
-from offsite.operator.folder.records import Edit, Record
-from offsite.operator.folder.status import Told
+from offsite.operator.decide.steady import Stability, StabilizationWindow
+from offsite.operator.folder.admission import Admission, ObservedDeclaration, admit, spec_of
+from offsite.operator.folder.documents import DeclaredDocuments, Document, ResourceKey
+from offsite.operator.folder.records import Edit, ResourceRecord
+from offsite.operator.folder.status import Condition
 
 
 class DeclaredRecords(Protocol):
     """The interface of `ResourceRecords`."""
 
-    def all(self) -> Sequence[Record]: ...
+    def all(self) -> Sequence[ResourceRecord]: ...
 
-    def find(self, kind: str, name: str) -> Record | None: ...
+    def find(self, kind: str, name: str) -> ResourceRecord | None: ...
 
-    def change(self, kind: str, name: str, edit: Edit) -> Record | None: ...
+    def change(self, kind: str, name: str, edit: Edit) -> ResourceRecord | None: ...
 
 
 class Admissions:
@@ -41,22 +41,26 @@ class Admissions:
         settle_s: float,
     ) -> None:
         self._records, self._is_whole, self._clock = records, is_whole, clock
-        self._away = Steady(enough_s=absent_after_s)
-        self._settling = Steady(enough_s=settle_s)
+        self._away = StabilizationWindow(enough_s=absent_after_s)
+        self._settling = StabilizationWindow(enough_s=settle_s)
 
-    def settles(self, declared: Declared) -> bool:
+    def settles(self, declared: DeclaredDocuments) -> bool:
         """Observe without deciding; return whether some declaration is new and not known to be whole."""
-        found = [each for each in declared.documents if self._lasting(each) is not None and self._is_news(each)]
-        return bool(found)
+        news = [
+            document
+            for document in declared.documents
+            if self._lasting(document) is not None and self._is_news(document)
+        ]
+        return bool(news)
 
-    def admit_all(self, declared: Declared) -> dict[Key, Sequence[Told]]:
+    def admit_all(self, declared: DeclaredDocuments) -> dict[ResourceKey, Sequence[Condition]]:
         """Update all records from the files. Return the problems and waits of every resource that a file declares, or
         may declare."""
-        by_key = defaultdict[Key, list[Document]](list)
-        for each in declared.documents:
-            by_key[each.key].append(each)
-        problems: dict[Key, Sequence[Told]] = dict.fromkeys(by_key, ())
-        keys = {**problems, **{each.key: () for each in self._records.all()}}
+        by_key = defaultdict[ResourceKey, list[Document]](list)
+        for document in declared.documents:
+            by_key[document.key].append(document)
+        problems: dict[ResourceKey, Sequence[Condition]] = dict.fromkeys(by_key, ())
+        keys = {**problems, **{record.key: () for record in self._records.all()}}
         for key in keys:
             try:
                 said = self._admit(key, by_key.get(key, []), declared)
@@ -68,9 +72,9 @@ class Admissions:
             steady.keep_only(keys)
         return problems
 
-    def _admit(self, key: Key, documents: Sequence[Document], declared: Declared) -> list[Told]:
-        found = list[Told]()
-        sight = Sight(
+    def _admit(self, key: ResourceKey, documents: Sequence[Document], declared: DeclaredDocuments) -> list[Condition]:
+        conditions = list[Condition]()
+        sight = ObservedDeclaration(
             key=key,
             documents=documents,
             now_ms=self._clock.now_ms(),
@@ -81,17 +85,17 @@ class Admissions:
         if sight.away is None:
             self._away.forget(key)
 
-        def edit(record: Record | None) -> Record | None:
-            sources = {each.source for each in declared.documents}
+        def edit(record: ResourceRecord | None) -> ResourceRecord | None:
+            sources = {document.source for document in declared.documents}
             admission = admit(record, replace(sight, is_source_there=record is not None and record.source in sources))
             unclear = "" if record is None or documents else _unclear(declared, record)
-            found[:] = _told(key, admission, unclear)
+            conditions[:] = _told(key, admission, unclear)
             return admission.record
 
         self._records.change(*key, edit)
-        return found
+        return conditions
 
-    def _lasting(self, document: Document) -> Lasting | None:
+    def _lasting(self, document: Document) -> Stability | None:
         """Return how long the file was stable; None if the file is known to be whole."""
         lasting = self._look_at(self._settling, document.key, (document.source, document.digest))
         return None if self._is_whole(document) else lasting
@@ -100,28 +104,28 @@ class Admissions:
         record = self._records.find(*document.key)
         return record is None or document.resource is None or spec_of(document.resource) != record.spec
 
-    def _absence(self, key: Key) -> Lasting:
+    def _absence(self, key: ResourceKey) -> Stability:
         return self._look_at(self._away, key, "away")
 
-    def _look_at(self, steady: Steady, key: Hashable, what: Hashable) -> Lasting:
-        return steady.look(key, what, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms())
+    def _look_at(self, steady: StabilizationWindow, key: Hashable, value: Hashable) -> Stability:
+        return steady.look(key, value, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms())
 
 
-def misconfigured(key: Key, why: str) -> Told:
-    return Told(type=f"Misconfigured{key[0]}", message=why)
+def misconfigured(key: ResourceKey, why: str) -> Condition:
+    return Condition(type=f"Misconfigured{key[0]}", message=why)
 
 
-def _told(key: Key, admission: Admission, unclear: str) -> list[Told]:
+def _told(key: ResourceKey, admission: Admission, unclear: str) -> list[Condition]:
     """The problem of the declaration, and the waits, as conditions."""
     why = admission.problem or unclear
-    waits = [Told(type=kind, message=said) for kind, said in admission.waits.items()]
+    waits = [Condition(type=kind, message=said) for kind, said in admission.waits.items()]
     return [*([misconfigured(key, why)] if why else []), *waits]
 
 
-def _unclear(declared: Declared, record: Record) -> str:
+def _unclear(declared: DeclaredDocuments, record: ResourceRecord) -> str:
     """Return why a record may or may not be declared still; empty: known, or deletion requested."""
     if record.is_deleted or not declared.unclear:
         return ""
-    if own := declared.unclear.get(record.source):
-        return own
+    if reason := declared.unclear.get(record.source):
+        return reason
     return f"{record.source} is gone, and {min(declared.unclear)}, which may declare it, cannot be read"

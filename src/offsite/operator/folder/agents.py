@@ -18,16 +18,16 @@ from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
 from offsite.operator.folder.files import locked, read_json, write_json
 from offsite.operator.folder.launches import AgentLaunch, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.backup import AgentTemplate
-from offsite.operator.world.processes import begin, bound_log, is_alive, is_here, kill, last_words, tell_to_end
+from offsite.operator.world.processes import begin, bound_log, is_alive, is_here, kill, last_words, terminate
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.plain_files import make_private_root
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 READY_MS = 3_000
 """Time a process must run before the process counts as ready: a process that cannot start exits earlier."""
@@ -76,16 +76,16 @@ class LocalAgents:
         self._layout, self._clock = layout, clock
         self.launches: Launches | None = None
 
-    def seen(self, uid: str) -> AgentsSeen:
-        wanted, now_ms = self._wanted(uid), self._clock.now_ms()
+    def observe(self, uid: str) -> ObservedAgents:
+        desired, now_ms = self._desired(uid), self._clock.now_ms()
         ready = [
-            each
-            for each in self.processes(uid)
-            if is_alive(each.identity) and not each.told_ms and now_ms - each.started_ms >= READY_MS
+            process
+            for process in self.processes(uid)
+            if is_alive(process.identity) and not process.told_ms and now_ms - process.started_ms >= READY_MS
         ]
-        return AgentsSeen(configured=wanted, ready=len(ready))
+        return ObservedAgents(configured=desired, ready=len(ready))
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None:
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None:
         path = self._folder(uid) / _WANTED
         if agents is None:
             path.unlink(missing_ok=True)
@@ -94,35 +94,35 @@ class LocalAgents:
 
     def alive(self, uid: str) -> int:
         """Return the number of existing processes, ready or not."""
-        return sum(is_alive(each.identity) for each in self.processes(uid))
+        return sum(is_alive(process.identity) for process in self.processes(uid))
 
     def unseen(self, uid: str) -> int:
         """Return the number of agents of the resource that other machines of the shared folder have recorded without an
         end."""
-        found = _noted_in(self._layout.agents_of_all, uid)
-        return sum(not each.ended_ms and not is_here(each.identity) for each in found.values())
+        processes = _noted_in(self._layout.agents_of_all, uid)
+        return sum(not process.ended_ms and not is_here(process.identity) for process in processes.values())
 
     def problem(self, uid: str) -> str:
         """Return the last message of the first process that exits repeatedly; empty: no such process."""
-        for each in self.processes(uid):
-            if each.failures and self._clock.now_ms() - each.started_ms < LIVED_MS + each.pause_ms:
-                said = last_words(self._log(uid, each.number)) or "it said nothing"
-                return f"process {each.number} ended {each.failures} times in a row: {said}"
+        for process in self.processes(uid):
+            if process.failures and self._clock.now_ms() - process.started_ms < LIVED_MS + process.pause_ms:
+                said = last_words(self._log(uid, process.number)) or "it said nothing"
+                return f"process {process.number} ended {process.failures} times in a row: {said}"
         return ""
 
     def processes(self, uid: str) -> list[AgentProcess]:
-        found = (read_json(path) for path in sorted(self._folder(uid).glob("[0-9]*.json")))
-        return [_process(item) for item in found if item is not None]
+        documents = (read_json(path) for path in sorted(self._folder(uid).glob("[0-9]*.json")))
+        return [_process(document) for document in documents if document is not None]
 
-    def tend(self, known: Callable[[], Collection[str]]) -> None:
+    def tend(self, list_uids: Callable[[], Collection[str]]) -> None:
         """Inspect all processes once: end, start, replace. `list_uids`: uids of the existing resources, read after the
         processes; agents of other uids are ended."""
         folders = self._folders()
         try:
-            uids = known()
+            uids = list_uids()
         except OffsiteError as error:  # then no resource counts as deleted
             warned("agents", error=error.id, why=error.message)
-            uids = [each.name for each in folders]
+            uids = [folder.name for folder in folders]
         for folder in folders:
             if folder.name not in uids:
                 self.configure(folder.name, None)
@@ -138,7 +138,7 @@ class LocalAgents:
         for folder in self._folders():
             self.configure(folder.name, None)
         deadline_ms = self._clock.now_ms() + END_MAX_MS + 5_000
-        while any(self.alive(each.name) for each in self._folders()) and self._clock.now_ms() < deadline_ms:
+        while any(self.alive(folder.name) for folder in self._folders()) and self._clock.now_ms() < deadline_ms:
             self.tend(tuple)
             self._clock.sleep(0.2)
         self.tend(tuple)
@@ -146,11 +146,11 @@ class LocalAgents:
     def _tend_others(self) -> None:
         """Inspect the records of other machines that share the folder, and of the local machine under a former name."""
         root = self._layout.agents_of_all
-        others = [each for each in root.iterdir() if each != self._layout.agents] if root.is_dir() else []
+        other_folders = [folder for folder in root.iterdir() if folder != self._layout.agents] if root.is_dir() else []
         try:
-            with wrapped("look at the agents of", str(root)):
+            with wrap_errors("look at the agents of", str(root)):
                 looked_s = _looked(self._layout.agents)
-                for other in others:
+                for other in other_folders:
                     if _is_ours(other) or looked_s - _last_sign_s(other) > SILENT_S:
                         self._end_former(other)
         except OffsiteError as error:  # the next round tries again
@@ -159,35 +159,35 @@ class LocalAgents:
     def _end_former(self, folder: Path) -> None:
         """End agents that were started under another name of the local machine; desired agents start under the new
         name. The records are deleted after the last agent ended."""
-        living = {path: each for path, each in _noted_in(folder).items() if is_alive(each.identity)}
-        for path, each in living.items():
-            if not each.told_ms:
-                decided("agent_ends", why="the machine has another name now", number=each.number)
-                write_json(path, _noted_fields(replace(each, told_ms=self._clock.now_ms())))
-                tell_to_end(each.identity)
-            elif self._clock.now_ms() - each.told_ms > END_MAX_MS:
-                kill(each.identity)
+        living = {path: process for path, process in _noted_in(folder).items() if is_alive(process.identity)}
+        for path, process in living.items():
+            if not process.told_ms:
+                decided("agent_ends", why="the machine has another name now", number=process.number)
+                write_json(path, _noted_fields(replace(process, told_ms=self._clock.now_ms())))
+                terminate(process.identity)
+            elif self._clock.now_ms() - process.told_ms > END_MAX_MS:
+                kill(process.identity)
         if not living:
             decided("agents_forgotten", why="none of them is left", host=folder.name)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _tend(self, uid: str) -> None:
-        noted = [self._ended(uid, each) for each in self.processes(uid)]
-        wanted = self._wanted(uid)
-        replicas = wanted.replicas if wanted is not None else 0
-        for each in noted:
-            bound_log(self._log(uid, each.number))
-            if each.number >= replicas:
-                self._let_go(uid, each)
-        if wanted is None:
+        noted = [self._ended(uid, process) for process in self.processes(uid)]
+        desired = self._desired(uid)
+        replicas = desired.replicas if desired is not None else 0
+        for process in noted:
+            bound_log(self._log(uid, process.number))
+            if process.number >= replicas:
+                self._let_go(uid, process)
+        if desired is None:
             if not self.processes(uid):
                 shutil.rmtree(self._folder(uid), ignore_errors=True)
             return
-        agent = self._launch(uid, wanted)
-        kept = {each.number: each for each in noted if each.number < replicas}
+        agent = self._launch(uid, desired)
+        current = {process.number: process for process in noted if process.number < replicas}
         for number in range(replicas):
-            self._begin_if_due(uid, number, kept.get(number), agent)
-        self._replace_one(uid, kept.values(), agent, replicas)
+            self._begin_if_due(uid, number, current.get(number), agent)
+        self._replace_one(uid, current.values(), agent, replicas)
 
     def _ended(self, uid: str, process: AgentProcess) -> AgentProcess:
         """Return the process, with its end recorded if the process ended."""
@@ -231,36 +231,36 @@ class LocalAgents:
         begin(agent.launch, log=self._log(uid, number), note=note)
         decided("agent_begun", why="it is wanted", uid=uid, number=number)
 
-    def _replace_one(self, uid: str, kept: Iterable[AgentProcess], agent: AgentLaunch, replicas: int) -> None:
+    def _replace_one(self, uid: str, processes: Iterable[AgentProcess], agent: AgentLaunch, replicas: int) -> None:
         """Replace one process, only while all others run and are ready: the backup continues meanwhile."""
-        living = [each for each in kept if not each.ended_ms]
-        old = [each for each in living if not each.runs(agent)]
+        living = [process for process in processes if not process.ended_ms]
+        old = [process for process in living if not process.runs(agent)]
         now_ms = self._clock.now_ms()
-        is_settled = all(now_ms - each.started_ms >= READY_MS for each in living if each not in old)
-        if old and len(living) == replicas and is_settled and not any(each.told_ms for each in living):
+        is_settled = all(now_ms - process.started_ms >= READY_MS for process in living if process not in old)
+        if old and len(living) == replicas and is_settled and not any(process.told_ms for process in living):
             self._tell(uid, old[0], why="it runs for what is not declared any more")
 
     def _tell(self, uid: str, process: AgentProcess, *, why: str) -> None:
         decided("agent_ends", why=why, uid=uid, number=process.number)
         self._noted(uid, replace(process, told_ms=self._clock.now_ms()))
-        tell_to_end(process.identity)
+        terminate(process.identity)
 
-    def _launch(self, uid: str, wanted: AgentsWanted) -> AgentLaunch:
+    def _launch(self, uid: str, desired: DesiredAgents) -> AgentLaunch:
         if self.launches is None:
             raise BadResource("accounts.yaml was not read yet", hint="see what is wrong with it in the status")
-        return self.launches.agent(uid, wanted)
+        return self.launches.agent(uid, desired)
 
     def _noted(self, uid: str, process: AgentProcess) -> AgentProcess:
         write_json(self._path(uid, process.number), _noted_fields(process))
         return process
 
-    def _wanted(self, uid: str) -> AgentsWanted | None:
-        item = read_json(self._folder(uid) / _WANTED)
-        return None if item is None else _agents_wanted(item)
+    def _desired(self, uid: str) -> DesiredAgents | None:
+        document = read_json(self._folder(uid) / _WANTED)
+        return None if document is None else _parse_agents(document)
 
     def _folders(self) -> list[Path]:
-        found = self._layout.agents.iterdir() if self._layout.agents.is_dir() else ()
-        return sorted(each for each in found if each.name != _LOOKED)
+        paths = self._layout.agents.iterdir() if self._layout.agents.is_dir() else ()
+        return sorted(path for path in paths if path.name != _LOOKED)
 
     def _folder(self, uid: str) -> Path:
         return self._layout.agents / uid
@@ -290,15 +290,15 @@ def _last_sign_s(folder: Path) -> float:
 def _is_ours(folder: Path) -> bool:
     """Whether all agents in the folder were started in the present boot of the local machine, and hence are visible."""
     noted = _noted_in(folder).values()
-    return bool(noted) and all(is_here(each.identity) for each in noted)
+    return bool(noted) and all(is_here(process.identity) for process in noted)
 
 
 def _noted_in(folder: Path, uid: str = "") -> dict[Path, AgentProcess]:
     """Return the recorded processes of a machine, or of one backup on all machines, by path of the record. Raises
     `DamagedObject`."""
     pattern = f"*/{uid}/[0-9]*.json" if uid else "*/[0-9]*.json"
-    found = {path: read_json(path) for path in sorted(folder.glob(pattern))}
-    return {path: _process(item) for path, item in found.items() if item is not None}
+    documents = {path: read_json(path) for path in sorted(folder.glob(pattern))}
+    return {path: _process(document) for path, document in documents.items() if document is not None}
 
 
 def _noted_fields(process: AgentProcess) -> Mapping[str, JsonValue]:
@@ -314,7 +314,7 @@ def _noted_fields(process: AgentProcess) -> Mapping[str, JsonValue]:
     }
 
 
-def _fields(agents: AgentsWanted) -> dict[str, str | int]:
+def _fields(agents: DesiredAgents) -> dict[str, str | int]:
     return {
         "replicas": agents.replicas,
         "template": agents.template.model_dump_json(by_alias=True),
@@ -327,26 +327,26 @@ def _fields(agents: AgentsWanted) -> dict[str, str | int]:
     }
 
 
-def _agents_wanted(item: JsonObject) -> AgentsWanted:
-    return AgentsWanted(
-        replicas=item.count("replicas"),
-        template=AgentTemplate.model_validate_json(item.text("template")),
-        place=Place(account=item.text("account"), repository=item.text("repository")),
-        cluster=item.text("cluster"),
-        maximum_retention=item.optional_text("maximum_retention") or "",
-        minimum_restorable=item.optional_text("minimum_restorable") or "",
-        identity=item.optional_text("identity") or "",
+def _parse_agents(document: JsonObject) -> DesiredAgents:
+    return DesiredAgents(
+        replicas=document.count("replicas"),
+        template=AgentTemplate.model_validate_json(document.text("template")),
+        place=RepositoryPlace(account=document.text("account"), repository=document.text("repository")),
+        cluster=document.text("cluster"),
+        maximum_retention=document.optional_text("maximum_retention") or "",
+        minimum_restorable=document.optional_text("minimum_restorable") or "",
+        identity=document.optional_text("identity") or "",
     )
 
 
-def _process(item: JsonObject) -> AgentProcess:
+def _process(document: JsonObject) -> AgentProcess:
     return AgentProcess(
-        number=item.count("number"),
-        identity=ProcessIdentity.of(dict(item.text_map("holder"))),
-        salt=item.text("salt"),
-        fingerprint=item.text("fingerprint"),
-        started_ms=item.count("started_ms"),
-        told_ms=item.count("told_ms"),
-        ended_ms=item.count("ended_ms"),
-        failures=item.count("failures"),
+        number=document.count("number"),
+        identity=ProcessIdentity.of(dict(document.text_map("holder"))),
+        salt=document.text("salt"),
+        fingerprint=document.text("fingerprint"),
+        started_ms=document.count("started_ms"),
+        told_ms=document.count("told_ms"),
+        ended_ms=document.count("ended_ms"),
+        failures=document.count("failures"),
     )

@@ -18,11 +18,11 @@ from offsite.operator.folder.layout import ACCOUNTS, STATUS_SUFFIX
 from offsite.operator.resources.model import NAME_MAX, Resource
 from offsite.operator.resources.parse import KINDS, parse_resource
 from offsite.operator.resources.yaml_text import TEXT_MAX_BYTES, load_documents
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 _NAME = re.compile(rf"[a-z0-9]([-a-z0-9.]{{0,{NAME_MAX - 2}}}[a-z0-9])?")
 
-Key = tuple[str, str]
+ResourceKey = tuple[str, str]
 """Kind and name."""
 
 
@@ -31,7 +31,7 @@ class Document:
     """One document with kind and name. `resource`: None if `problem` explains an error. `digest`: hash of all bytes of
     the file."""
 
-    key: Key
+    key: ResourceKey
     source: str
     resource: Resource | None = None
     problem: str = ""
@@ -39,19 +39,19 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredDocuments:
     """`unclear`: by file name, why the declarations of a file are unknown."""
 
     documents: tuple[Document, ...]
     unclear: Mapping[str, str]
 
 
-def read_declared(root: Path) -> Declared:
+def read_declared(root: Path) -> DeclaredDocuments:
     """Read all declarations in the files of `root`. Raises `BadOption` if the folder does not exist, and the errors of
     files."""
     if not root.is_dir():
         raise BadOption(f"there is no folder {root}", hint="make it, and put resources into it")
-    with wrapped("list", str(root)):
+    with wrap_errors("list", str(root)):
         paths = sorted(path for path in root.iterdir() if _may_declare(path))
     documents, unclear = list[Document](), dict[str, str]()
     for path in paths:
@@ -62,7 +62,7 @@ def read_declared(root: Path) -> Declared:
             documents += list(read_file(path))
         except BadResource as error:
             unclear[path.name] = f"{error.message}{'; ' if error.hint else ''}{error.hint}"
-    return Declared(documents=tuple(documents), unclear=unclear)
+    return DeclaredDocuments(documents=tuple(documents), unclear=unclear)
 
 
 def read_file(path: Path) -> Iterator[Document]:
@@ -121,7 +121,7 @@ def _document(document: object, source: str) -> Document:
     return Document(key=(str(resource.kind), resource.metadata.name), source=source, resource=resource)  # type: ignore[attr-defined]  # all kinds have it
 
 
-def _key(document: object) -> Key | None:
+def _key(document: object) -> ResourceKey | None:
     """Return kind and name of a document that may be wrong otherwise."""
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     if not isinstance(document, Mapping) or not isinstance(metadata, Mapping):

@@ -17,43 +17,43 @@ from pathlib import Path
 from offsite.model.errors import BadResource, OffsiteError, ResourceConflict, ResourceImmutable, ResourceNotFound
 from offsite.operator.decide.declaration import check_declared
 from offsite.operator.folder.admission import contradiction, forbidden_change, spec_of
-from offsite.operator.folder.documents import Declared, Document, Key, digest_of, read_declared
+from offsite.operator.folder.documents import DeclaredDocuments, Document, ResourceKey, digest_of, read_declared
 from offsite.operator.folder.files import create_whole, read_json, write_json, write_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.moves import check_own
-from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.records import ResourceRecord, ResourceRecords
 from offsite.operator.resources.model import Resource
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.yaml_text import dump_document, load_documents
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 _MODE = 0o666
 """The umask removes bits from the mode: an operator may run as another user."""
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class AppliedResource:
     """A resource that was put into the folder, and the name of its file."""
 
     kind: str
     name: str
     file: str
-    change: Change
+    change: ChangeKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedAll:
-    resources: tuple[Applied, ...]
+    resources: tuple[AppliedResource, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class ResourceRemoval:
     """The effect of a deletion: the `files` are removed; the `backups` in the last status are deleted from their
     repositories, unless they are kept or shared by `identity`."""
 
@@ -71,29 +71,31 @@ def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
     errors of files."""
     check_own(layout)
     documents = load_documents(text, source=source)
-    resources = [parse_resource(each, source=source) for each in documents]
-    declared, records = read_declared(layout.root), Records(layout=layout)
-    planned = [_planned(layout, declared, records, each) for each in resources]
-    if len({(each.kind, each.name) for each in planned}) < len(planned):
+    resources = [parse_resource(document, source=source) for document in documents]
+    declared, records = read_declared(layout.root), ResourceRecords(layout=layout)
+    planned = [_planned(layout, declared, records, resource) for resource in resources]
+    if len({(applied.kind, applied.name) for applied in planned}) < len(planned):
         raise BadResource(f"{source} declares a resource twice", hint="leave one of them")
-    for each, document in zip(planned, documents, strict=True):
-        key = (each.kind, each.name)
-        if each.change is Change.UNCHANGED:
+    for applied, document in zip(planned, documents, strict=True):
+        key = (applied.kind, applied.name)
+        if applied.change is ChangeKind.UNCHANGED:
             _note_whole(layout, key, _of(declared, key)[0].digest)
         else:
             data = (text if len(documents) == 1 else dump_document(document)).encode()
             _note_whole(layout, key, digest_of(data))
-            _put(layout, each, data)
+            _put(layout, applied, data)
     return AppliedAll(resources=tuple(planned))
 
 
-def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keeps_backups: bool) -> Removal:
+def plan_removal(
+    layout: FolderLayout, key: ResourceKey, backups: Sequence[str], *, keeps_backups: bool
+) -> ResourceRemoval:
     """Raises `ResourceNotFound`, `FolderCopied`, and `BadResource` if a file declares other resources as well, or
     cannot be read and may declare the resource: the resource would be created again after the file is repaired."""
     check_own(layout)
     declared = read_declared(layout.root)
-    files = tuple(dict.fromkeys(each.source for each in _of(declared, key)))
-    record = Records(layout=layout).find(*key)
+    files = tuple(dict.fromkeys(document.source for document in _of(declared, key)))
+    record = ResourceRecords(layout=layout).find(*key)
     if not files and record is None:
         raise ResourceNotFound(f"there is no {key[0]} {key[1]} in {layout.root}", hint="see: offsite operator get")
     _check_clear(declared, key, record.source if record is not None else "")
@@ -103,12 +105,12 @@ def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keep
         _check_alone(declared, file, key)
     keeps = keeps_backups or (record is not None and not record.finalizers)
     identity = record.identity if record is not None else ""
-    return Removal(
+    return ResourceRemoval(
         kind=key[0], name=key[1], files=files, backups=tuple(backups), keeps_backups=keeps, identity=identity
     )
 
 
-def remove(layout: FolderLayout, removal: Removal, *, now_ms: int) -> None:
+def remove(layout: FolderLayout, removal: ResourceRemoval, *, now_ms: int) -> None:
     """Remove the files, then request the deletion. After a crash in between, an operator reports the missing file and
     the command to request the deletion. Raises the errors of `plan_removal`, and `ResourceConflict` if the files
     changed since."""
@@ -117,40 +119,42 @@ def remove(layout: FolderLayout, removal: Removal, *, now_ms: int) -> None:
         raise ResourceConflict(f"{removal.kind} {removal.name} is declared elsewhere since", hint="do it again")
     for file in removal.files:
         path = layout.root / file
-        with wrapped("remove", str(path)):
+        with wrap_errors("remove", str(path)):
             path.unlink(missing_ok=True)
 
-    def edit(record: Record | None) -> Record | None:
+    def edit(record: ResourceRecord | None) -> ResourceRecord | None:
         if record is None:
             return None
         finalizers = () if removal.keeps_backups else record.finalizers
         return replace(record, deletion_ms=record.deletion_ms or now_ms, finalizers=finalizers)
 
-    Records(layout=layout).change(removal.kind, removal.name, edit)
+    ResourceRecords(layout=layout).change(removal.kind, removal.name, edit)
 
 
-def _planned(layout: FolderLayout, declared: Declared, records: Records, resource: Resource) -> Applied:
+def _planned(
+    layout: FolderLayout, declared: DeclaredDocuments, records: ResourceRecords, resource: Resource
+) -> AppliedResource:
     key = (str(resource.kind), resource.metadata.name)  # type: ignore[attr-defined]  # all kinds have it
-    there, record = _of(declared, key), records.find(*key)
-    file = there[0].source if there else layout.declared(*key).name
-    for each in (file, record.source if record is not None else ""):
-        _check_clear(declared, key, each)
+    documents, record = _of(declared, key), records.find(*key)
+    file = documents[0].source if documents else layout.declared(*key).name
+    for source in (file, record.source if record is not None else ""):
+        _check_clear(declared, key, source)
     _check_alone(declared, file, key)
     _target(layout.root / file, layout.root)
     if problem := contradiction(resource):
         raise BadResource(f"{key[0]} {key[1]}: {problem}", hint="nothing was put into the folder")
     check_declared(resource)
-    before = record.resource() if record is not None else there[0].resource if there else None
+    before = record.resource() if record is not None else documents[0].resource if documents else None
     is_followed = record is not None and record.is_deleted  # by another resource
     if before is not None and not is_followed and (problem := forbidden_change(before, resource)):
         raise ResourceImmutable(
             f"{key[0]} {key[1]}: {problem}", hint="declare another resource, under a name of its own"
         )
-    change = Change.CREATED
-    if there:
-        is_same = there[0].resource is not None and spec_of(there[0].resource) == spec_of(resource)
-        change = Change.UNCHANGED if is_same else Change.CHANGED
-    return Applied(kind=key[0], name=key[1], file=file, change=change)
+    change = ChangeKind.CREATED
+    if documents:
+        is_same = documents[0].resource is not None and spec_of(documents[0].resource) == spec_of(resource)
+        change = ChangeKind.UNCHANGED if is_same else ChangeKind.CHANGED
+    return AppliedResource(kind=key[0], name=key[1], file=file, change=change)
 
 
 def is_whole(layout: FolderLayout, document: Document) -> bool:
@@ -163,13 +167,13 @@ def is_whole(layout: FolderLayout, document: Document) -> bool:
         return False
 
 
-def _note_whole(layout: FolderLayout, key: Key, digest: str) -> None:
+def _note_whole(layout: FolderLayout, key: ResourceKey, digest: str) -> None:
     write_json(layout.applied(*key), {"sha256": digest})
 
 
-def _put(layout: FolderLayout, applied: Applied, data: bytes) -> None:
+def _put(layout: FolderLayout, applied: AppliedResource, data: bytes) -> None:
     path = layout.root / applied.file
-    if applied.change is Change.CHANGED:
+    if applied.change is ChangeKind.CHANGED:
         write_whole(_target(path, layout.root), data, mode=_MODE)
     elif not create_whole(path, data, mode=_MODE):
         raise ResourceConflict(f"{applied.file} is there already", hint="see what it holds, and try again")
@@ -185,11 +189,11 @@ def _target(path: Path, root: Path) -> Path:
     return target
 
 
-def _of(declared: Declared, key: Key) -> list[Document]:
-    return [each for each in declared.documents if each.key == key]
+def _of(declared: DeclaredDocuments, key: ResourceKey) -> list[Document]:
+    return [document for document in declared.documents if document.key == key]
 
 
-def _check_clear(declared: Declared, key: Key, file: str) -> None:
+def _check_clear(declared: DeclaredDocuments, key: ResourceKey, file: str) -> None:
     """Check that the declarations of a file are known before the file is written, or its resource deleted."""
     if why := declared.unclear.get(file):
         kind, name = key
@@ -197,9 +201,9 @@ def _check_clear(declared: Declared, key: Key, file: str) -> None:
         raise BadResource(f"it is not known what {file} declares: {why}", hint=hint)
 
 
-def _check_alone(declared: Declared, file: str, key: Key) -> None:
+def _check_alone(declared: DeclaredDocuments, file: str, key: ResourceKey) -> None:
     """Refuse a file with several resources: the comments and the order of its author would be lost."""
-    others = [each for each in declared.documents if each.source == file and each.key != key]
-    if others:
-        named = " ".join(others[0].key)
+    other_documents = [document for document in declared.documents if document.source == file and document.key != key]
+    if other_documents:
+        named = " ".join(other_documents[0].key)
         raise BadResource(f"{file} declares {named} as well", hint=f"change {key[0]} {key[1]} in {file} yourself")

@@ -12,15 +12,15 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueLook, QueueRules, RunningJob, step
+from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueRules, QueueSnapshot, RunningJob, step
 from offsite.operator.folder.files import locked, read_json, read_whole, write_json
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.world.processes import Launch, begin, bound_log, is_alive, kill, last_words
+from offsite.operator.world.processes import ProcessLaunch, begin, bound_log, is_alive, kill, last_words
 from offsite.repository.restores.process_identity import ProcessIdentity
 
 UNKNOWN = -1
 """The exit code of a killed job."""
-AGAIN_MS = 15_000
+RETRY_MS = 15_000
 """Time from a deletion that was not yet possible to the next try."""
 
 
@@ -47,12 +47,12 @@ class ExpiryJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class QueuedExpiry:
     """A job that the queue may start for a backup. `launch` raises `BadResource` if the job cannot start. `words`:
     retention of the job: a running job with other words follows a spec that is no longer in force. `namespace`:
     namespace of the backup, if any."""
 
-    launch: Callable[[], Launch]
+    launch: Callable[[], ProcessLaunch]
     is_deletion: bool
     words: str = ""
     namespace: str = ""
@@ -66,43 +66,43 @@ class ExpiryJobs:
         self._signs: dict[str, tuple[tuple[int, int], float]] = {}
         self._begun: dict[tuple[str, int], float] = {}
 
-    def step(self, asked: Mapping[str, Asked]) -> None:
+    def step(self, requests: Mapping[str, QueuedExpiry]) -> None:
         """Run one round of the queue. `requests`: entries by uid."""
         with locked(self._layout.lock):
             jobs = self._jobs()
-            alive = {uid: each for uid, each in jobs.items() if not each.ended_ms}
+            alive = {uid: job for uid, job in jobs.items() if not job.ended_ms}
             now_s = self._clock.monotonic_s()
             self._begun = {key: self._begun.get(key, now_s) for key in map(_key, alive.values())}
             running = tuple(
-                RunningJob(uid=uid, since_s=self._sign_s(each, now_s), begun_s=self._begun[_key(each)])
-                for uid, each in alive.items()
+                RunningJob(uid=uid, since_s=self._sign_s(job, now_s), begun_s=self._begun[_key(job)])
+                for uid, job in alive.items()
             )
-            done = step(
+            queue_step = step(
                 replace(self._queue, running=running),
                 self._rules,
-                QueueLook(
+                QueueSnapshot(
                     now_s=now_s,
-                    known=[uid for uid, each in asked.items() if not self._rests(jobs.get(uid), each)],
-                    deleting={uid for uid, each in asked.items() if each.is_deletion},
+                    uids=[uid for uid, request in requests.items() if not self._rests(jobs.get(uid), request)],
+                    deleting={uid for uid, request in requests.items() if request.is_deletion},
                     alive=alive.keys(),
-                    owners={uid: each.namespace for uid, each in asked.items()},
+                    owners={uid: request.namespace for uid, request in requests.items()},
                 ),
             )
-            for uid in done.kill:
+            for uid in queue_step.kill:
                 why = f"nothing shows that it got on for {self._rules.job_max_s:.0f} s"
                 warned("expiry_killed", why=why, uid=uid)
                 kill(alive[uid].identity)
-            for uid in done.end:
+            for uid in queue_step.end:
                 self._stop(alive[uid], "another namespace has its turn")
-            for uid in done.begin:
-                self._begin(uid, asked[uid])
-            self._queue = done.queue
+            for uid in queue_step.begin:
+                self._begin(uid, requests[uid])
+            self._queue = queue_step.queue
             self._show()
 
     def job(self, uid: str) -> ExpiryJob | None:
         """Return the last job of a backup, in its current state."""
-        item = read_json(self._folder(uid) / "job.json")
-        return None if item is None else self._as_it_is(_job(uid, item))
+        document = read_json(self._folder(uid) / "job.json")
+        return None if document is None else self._as_it_is(_job(uid, document))
 
     def stop_other(self, uid: str, words: str) -> None:
         """End a job that follows another spec than the one in force. Finished work stays; the next job continues."""
@@ -137,26 +137,26 @@ class ExpiryJobs:
             if folder.name not in uids and (job is None or job.ended_ms):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _rests(self, job: ExpiryJob | None, asked: Asked) -> bool:
+    def _rests(self, job: ExpiryJob | None, request: QueuedExpiry) -> bool:
         """Whether a deletion failed a moment ago."""
         now_ms = self._clock.now_ms()
-        is_again = job is not None and asked.is_deletion and job.is_deletion
-        return job is not None and is_again and 0 <= now_ms - job.ended_ms < AGAIN_MS
+        is_again = job is not None and request.is_deletion and job.is_deletion
+        return job is not None and is_again and 0 <= now_ms - job.ended_ms < RETRY_MS
 
-    def _begin(self, uid: str, asked: Asked) -> None:
+    def _begin(self, uid: str, request: QueuedExpiry) -> None:
         folder, now_ms, before = self._folder(uid), self._clock.now_ms(), self.job(uid)
-        before = before if before is not None and before.is_deletion == asked.is_deletion else None
+        before = before if before is not None and before.is_deletion == request.is_deletion else None
         bound_log(folder / "job.log")
         (folder / "job.told").unlink(missing_ok=True)
 
         fresh = ExpiryJob(
             uid=uid,
-            identity=ProcessIdentity.mine(),
-            is_deletion=asked.is_deletion,
+            identity=ProcessIdentity.current(),
+            is_deletion=request.is_deletion,
             started_ms=now_ms,
             failures=before.failures if before is not None else 0,
             failure=before.failure if before is not None else "",
-            words=asked.words,
+            words=request.words,
         )
 
         def note(identity: ProcessIdentity) -> None:
@@ -164,19 +164,19 @@ class ExpiryJobs:
             self._sign_s(self._noted(replace(fresh, identity=identity)), self._clock.monotonic_s())
 
         try:
-            begin(asked.launch(), log=folder / "job.log", told=folder / "job.told", note=note)
+            begin(request.launch(), log=folder / "job.log", exit_code_file=folder / "job.told", note=note)
         except OffsiteError as error:
             warned("expiry_not_begun", error=error.id, why=error.message, uid=uid)
             hint = f"; hint: {error.hint}" if error.hint else ""
             self._noted(_failed(replace(fresh, ended_ms=now_ms), f"error[{error.id}]: {error.message}{hint}"))
         else:
-            decided("expiry_begun", why="its turn in the queue", uid=uid, deletion=asked.is_deletion)
+            decided("expiry_begun", why="its turn in the queue", uid=uid, deletion=request.is_deletion)
 
     def _jobs(self) -> dict[str, ExpiryJob]:
         folders = sorted(self._layout.jobs.iterdir()) if self._layout.jobs.is_dir() else []
-        found = ((each, read_json(each / "job.json")) for each in folders)
-        noted = [_job(folder.name, item) for folder, item in found if item is not None]
-        return {each.uid: self._ended(each) for each in noted}
+        documents = ((folder, read_json(folder / "job.json")) for folder in folders)
+        noted = [_job(folder.name, document) for folder, document in documents if document is not None]
+        return {job.uid: self._ended(job) for job in noted}
 
     def _ended(self, job: ExpiryJob) -> ExpiryJob:
         """Return the job, with its end recorded if the job ended."""
@@ -190,11 +190,11 @@ class ExpiryJobs:
         if job.ended_ms or is_alive(job.identity):
             return job
         folder = self._folder(job.uid)
-        told = (read_whole(folder / "job.told") or b"").strip()
-        code = int(told) if told.isdigit() else UNKNOWN
+        exit_text = (read_whole(folder / "job.told") or b"").strip()
+        code = int(exit_text) if exit_text.isdigit() else UNKNOWN
         said = last_words(folder / "job.log")
-        ended = replace(job, ended_ms=self._clock.now_ms(), exit_code=code)
-        return replace(ended, said=said, failures=0, failure="") if code == 0 else _failed(ended, said)
+        ended_job = replace(job, ended_ms=self._clock.now_ms(), exit_code=code)
+        return replace(ended_job, said=said, failures=0, failure="") if code == 0 else _failed(ended_job, said)
 
     def _noted(self, job: ExpiryJob) -> ExpiryJob:
         write_json(
@@ -217,7 +217,7 @@ class ExpiryJobs:
         """Write the queue to a file for people; nothing depends on the file."""
         shown: Mapping[str, JsonValue] = {
             "waiting": list(self._queue.waiting),
-            "running": [each.uid for each in self._queue.running],
+            "running": [job.uid for job in self._queue.running],
         }
         if shown != self._shown:
             write_json(self._layout.queue, shown)
@@ -238,16 +238,16 @@ def _failed(job: ExpiryJob, said: str) -> ExpiryJob:
     return replace(job, said=said, failures=job.failures + 1, failure=failure)
 
 
-def _job(uid: str, item: JsonObject) -> ExpiryJob:
+def _job(uid: str, document: JsonObject) -> ExpiryJob:
     return ExpiryJob(
         uid=uid,
-        identity=ProcessIdentity.of(dict(item.text_map("holder"))),
-        is_deletion=item.optional_flag("is_deletion"),
-        started_ms=item.count("started_ms"),
-        ended_ms=item.count("ended_ms"),
-        exit_code=item.integer("exit_code"),
-        said=item.text("said"),
-        failures=item.count("failures") if "failures" in item.fields else 0,
-        failure=item.optional_text("failure") or "",
-        words=item.optional_text("words") or "",
+        identity=ProcessIdentity.of(dict(document.text_map("holder"))),
+        is_deletion=document.optional_flag("is_deletion"),
+        started_ms=document.count("started_ms"),
+        ended_ms=document.count("ended_ms"),
+        exit_code=document.integer("exit_code"),
+        said=document.text("said"),
+        failures=document.count("failures") if "failures" in document.fields else 0,
+        failure=document.optional_text("failure") or "",
+        words=document.optional_text("words") or "",
     )

@@ -14,7 +14,7 @@ from offsite.model.ids import random_id
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.stores.plain_files import make_private_root
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 PRIVATE = 0o600
 LOCK_MAX_S = 5.0
@@ -23,13 +23,13 @@ LOCK_RETRY_S = 0.02
 
 def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
     """Replace `path` with `data`: readers see the old bytes or the new bytes. Raises the errors of a file store."""
-    with wrapped("write", str(path)), _fresh(path, data, mode) as fresh:
+    with wrap_errors("write", str(path)), _fresh(path, data, mode) as fresh:
         fresh.replace(path)
 
 
 def create_whole(path: Path, data: bytes, *, mode: int = PRIVATE) -> bool:
     """Create `path` with `data`; return False if `path` exists, and leave the file unchanged."""
-    with wrapped("write", str(path)), _fresh(path, data, mode) as fresh:
+    with wrap_errors("write", str(path)), _fresh(path, data, mode) as fresh:
         try:
             os.link(fresh, path)
         except FileExistsError:
@@ -48,7 +48,7 @@ def read_json(path: Path) -> JsonObject | None:
 
 
 def read_whole(path: Path) -> bytes | None:
-    with wrapped("read", str(path)):
+    with wrap_errors("read", str(path)):
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -59,7 +59,7 @@ def read_whole(path: Path) -> bytes | None:
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock in a block. The lock ends with the process, in any case. Blocks are short: no block waits.
     Raises `StoreUnreachable` if another process holds the lock for long, because the process was stopped."""
-    with wrapped("lock", str(path)):
+    with wrap_errors("lock", str(path)):
         make_private_root(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
@@ -73,7 +73,7 @@ def _lock(fd: int, path: Path) -> None:
     deadline_s = time.monotonic() + LOCK_MAX_S
     while True:
         try:
-            with wrapped("lock", str(path)):
+            with wrap_errors("lock", str(path)):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, BlockingIOError):

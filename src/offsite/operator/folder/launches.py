@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from offsite.model.errors import BadResource
 from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.model.version import __version__
-from offsite.operator.decide.wanted import AgentsWanted, Place
-from offsite.operator.folder.accounts import Accounts, only_of_stores, variables_of
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
+from offsite.operator.folder.accounts import Accounts, select_store_variables, variables_of
 from offsite.operator.folder.files import read_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.backup import Expiry
-from offsite.operator.world.processes import Launch
+from offsite.operator.world.processes import ProcessLaunch
 from offsite.spark.sessions.master import runs_in_one_jvm
 
 OFFSITE = (*OWN_PYTHON, "-c", "from offsite.cli.main import main; main()")
@@ -37,7 +37,7 @@ _NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSIT
 class AgentLaunch:
     """`essence`: all inputs of a process, beside the operator's own start settings."""
 
-    launch: Launch
+    launch: ProcessLaunch
     essence: bytes = field(repr=False)
 
     def fingerprint(self, salt: str) -> str:
@@ -54,21 +54,26 @@ class Launches:
     accounts: Accounts
     command: Sequence[str] = OFFSITE
 
-    def agent(self, uid: str, agents: AgentsWanted) -> AgentLaunch:
+    def agent(self, uid: str, agents: DesiredAgents) -> AgentLaunch:
         """Return the launch of an agent of a backup. Raises `BadResource` if its account or its cluster is unknown."""
         place = agents.place
         self.check(agents)
         whose = ("--repo", place.repository, "--uid", agents.identity or uid)
         argv = (*self.command, "operator", "agent", *whose, *agents.retention_words)
         spark = agents.template.spark_environment()
-        told = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster)), **spark}
+        variables = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster)), **spark}
         template, account = agents.template.environment, self.accounts.account(place)
-        given = variables_of(account, template)
-        essence = (__version__, argv, sorted({**given, **told}.items()), self.properties(agents.cluster))
-        environment = {**variables_of(account, {**self._inherited(), **template}), **told, **_settings(spark)}
-        return AgentLaunch(launch=Launch(argv=argv, environment=environment), essence=repr(essence).encode())
+        template_variables = variables_of(account, template)
+        essence = (
+            __version__,
+            argv,
+            sorted({**template_variables, **variables}.items()),
+            self.properties(agents.cluster),
+        )
+        environment = {**variables_of(account, {**self._inherited(), **template}), **variables, **_settings(spark)}
+        return AgentLaunch(launch=ProcessLaunch(argv=argv, environment=environment), essence=repr(essence).encode())
 
-    def check(self, agents: AgentsWanted) -> None:
+    def check(self, agents: DesiredAgents) -> None:
         """Check the choices of a resource for its agents. Raises `BadResource` for a choice reserved for the operator,
         with another value than the operator's."""
         template = agents.template
@@ -85,35 +90,35 @@ class Launches:
                 )
 
     def expiry(
-        self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool, identity: str = ""
-    ) -> Launch:
+        self, uid: str, places: Sequence[RepositoryPlace], policy: Expiry, *, is_deletion: bool, identity: str = ""
+    ) -> ProcessLaunch:
         """Return the launch of an expiry job over all `places`, each opened by its own account. Raises
         `BadResource`."""
         inherited = self._inherited()
-        opened = [(each.repository, variables_of(self.accounts.account(each), inherited)) for each in places]
+        opened = [(place.repository, variables_of(self.accounts.account(place), inherited)) for place in places]
         ways = [way for at, way in enumerate(opened) if way not in opened[:at]]
         words = [word for repository, _ in ways for word in ("--place", repository)]
         if is_deletion:
             words += ["--delete", *(["--member", uid] if identity else [])]
         else:
-            words += ["--maximum-retention", asked.maximum_retention] if asked.maximum_retention else []
-            words += ["--minimum-restorable", asked.minimum_restorable] if asked.minimum_restorable else []
+            words += ["--maximum-retention", policy.maximum_retention] if policy.maximum_retention else []
+            words += ["--minimum-restorable", policy.minimum_restorable] if policy.minimum_restorable else []
         environment = dict(ways[-1][1]) if ways else inherited
         if len({place.account for place in places}) > 1:
-            environment[PLACES] = json.dumps([only_of_stores(found) for _, found in ways])
-        return Launch(
+            environment[PLACES] = json.dumps([select_store_variables(variables) for _, variables in ways])
+        return ProcessLaunch(
             argv=(*self.command, "operator", "expire", "--uid", identity or uid, *words), environment=environment
         )
 
-    def job(self, place: Place, cluster: str) -> Mapping[str, str]:
+    def job(self, place: RepositoryPlace, cluster: str) -> Mapping[str, str]:
         """Return the environment of a job in a repository, for a cluster or none (empty name). The job uses the
         operator's Spark: a job has no template. Raises `BadResource`."""
-        own = {name: os.environ[name] for name in _SPARK if name in os.environ}
-        own["OFFSITE_REPO"] = place.repository
+        variables = {name: os.environ[name] for name in _SPARK if name in os.environ}
+        variables["OFFSITE_REPO"] = place.repository
         if cluster:
             self.reach(cluster)
-            own["OFFSITE_KAFKA_CONFIG"] = str(self.layout.cluster(cluster))
-        return {**variables_of(self.accounts.account(place), self._inherited()), **own}
+            variables["OFFSITE_KAFKA_CONFIG"] = str(self.layout.cluster(cluster))
+        return {**variables_of(self.accounts.account(place), self._inherited()), **variables}
 
     def properties(self, cluster: str) -> bytes:
         """Return the file with which agents reach their cluster. Raises `BadResource` if it does not exist."""
@@ -133,14 +138,18 @@ class Launches:
 def _settings(spark: Mapping[str, str]) -> Mapping[str, str]:
     """The operator's own Spark settings for an agent, below the settings of the template. The operator's archive
     belongs to the operator's master."""
-    own = {name: os.environ[name] for name in (CONF, PROPERTIES, ARCHIVE) if name in os.environ}
+    operator_settings = {name: os.environ[name] for name in (CONF, PROPERTIES, ARCHIVE) if name in os.environ}
     if runs_in_one_jvm(spark.get(MASTER, "local")):
-        own.pop(ARCHIVE, None)
-    return {**own, **spark, **({CONF: f"{own[CONF]}\n{spark[CONF]}"} if CONF in own and CONF in spark else {})}
+        operator_settings.pop(ARCHIVE, None)
+    return {
+        **operator_settings,
+        **spark,
+        **({CONF: f"{operator_settings[CONF]}\n{spark[CONF]}"} if CONF in operator_settings and CONF in spark else {}),
+    }
 
 
-def place_environments(environment: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
+def parse_place_environments(environment: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
     """Return the variables of every repository of an expiry job, in order, from the environment of its process; empty
     if one account opens all."""
-    found: Sequence[Mapping[str, str]] = json.loads(environment.get(PLACES, "[]"))
-    return found
+    environments: Sequence[Mapping[str, str]] = json.loads(environment.get(PLACES, "[]"))
+    return environments

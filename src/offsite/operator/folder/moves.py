@@ -16,7 +16,7 @@ from offsite.model.ids import random_uuid
 from offsite.operator.folder.files import create_whole, locked, read_json, write_json
 from offsite.operator.folder.layout import FolderLayout
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +101,10 @@ def _is_looked_after(layout: FolderLayout, home_id: str) -> bool:
 
 
 def _here(layout: FolderLayout, home_id: str) -> HomeNote:
-    with wrapped("look at", str(layout.own)):
-        found = layout.own.lstat()  # a copy of a link is another link
+    with wrap_errors("look at", str(layout.own)):
+        stat = layout.own.lstat()  # a copy of a link is another link
     path = str(layout.root.resolve())
-    return HomeNote(id=home_id, path=path, device=str(found.st_dev), inode=str(found.st_ino))
+    return HomeNote(id=home_id, path=path, device=str(stat.st_dev), inode=str(stat.st_ino))
 
 
 def _fields(note: HomeNote) -> dict[str, str]:
@@ -112,7 +112,9 @@ def _fields(note: HomeNote) -> dict[str, str]:
 
 
 def _note(layout: FolderLayout) -> HomeNote | None:
-    item = read_json(layout.home)
-    if item is None:
+    document = read_json(layout.home)
+    if document is None:
         return None
-    return HomeNote(id=item.text("id"), path=item.text("path"), device=item.text("device"), inode=item.text("inode"))
+    return HomeNote(
+        id=document.text("id"), path=document.text("path"), device=document.text("device"), inode=document.text("inode")
+    )

@@ -17,26 +17,26 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.journal import decided, safe_line, warned
 from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.steady import LOOKS_MIN, Steady
+from offsite.operator.decide.steady import LOOKS_MIN, StabilizationWindow
 from offsite.operator.folder.accounts import Accounts, read_accounts
 from offsite.operator.folder.admission import ABSENT_AFTER_S, SETTLE_S
 from offsite.operator.folder.admissions import Admissions
 from offsite.operator.folder.agents import LocalAgents
 from offsite.operator.folder.backups import EXPIRY_FAILING
-from offsite.operator.folder.documents import Key, read_declared
+from offsite.operator.folder.documents import ResourceKey, read_declared
 from offsite.operator.folder.edits import is_whole
 from offsite.operator.folder.expiry_jobs import ExpiryJobs
-from offsite.operator.folder.keeper import Kept
-from offsite.operator.folder.keepers import Keepers, Shared
+from offsite.operator.folder.keeper import Reconciled
+from offsite.operator.folder.keepers import Keepers, SharedState
 from offsite.operator.folder.launches import OFFSITE, Launches
 from offsite.operator.folder.layout import ACCOUNTS, FolderLayout
 from offsite.operator.folder.moves import bind, check_own
-from offsite.operator.folder.records import Record, Records
-from offsite.operator.folder.status import LAST_LOOK, Statuses, Told, status_of
+from offsite.operator.folder.records import ResourceRecord, ResourceRecords
+from offsite.operator.folder.status import LAST_LOOK, Condition, Statuses, build_status
 from offsite.operator.world.job_processes import local_processes
-from offsite.operator.world.monitor import Rounds
+from offsite.operator.world.monitor import RoundSummary
 from offsite.stores.plain_files import make_private_root
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
 
@@ -57,7 +57,7 @@ class OperatorRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotYet:
+class PendingResource:
     """A resource with differences from its spec, or an unreadable file (kind `file`), and the reason."""
 
     kind: str
@@ -66,11 +66,11 @@ class NotYet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class LookResult:
     """The result of one round."""
 
     resources: int
-    waiting: tuple[NotYet, ...] = ()
+    waiting: tuple[PendingResource, ...] = ()
 
 
 class FolderOperator:
@@ -78,14 +78,14 @@ class FolderOperator:
 
     def __init__(self, layout: FolderLayout, rules: OperatorRules, *, clock: Clock) -> None:
         self._layout, self._rules, self._clock = layout, rules, clock
-        self.records, self.statuses = Records(layout=layout), Statuses(layout)
+        self.records, self.statuses = ResourceRecords(layout=layout), Statuses(layout)
         self.agents = LocalAgents(layout, clock=clock)
         self.jobs = ExpiryJobs(layout, rules.queue, clock=clock)
         self._keepers = Keepers(
             self.records, self.agents, self.jobs, processes=local_processes(at_once=rules.jobs_at_once), clock=clock
         )
         self._accounts: Accounts | None = None
-        self._shared = Shared.of(_home(layout), initial_copies=rules.initial_copies)
+        self._shared = SharedState.of(_home(layout), initial_copies=rules.initial_copies)
         self._unclear: Mapping[str, str] = {}
         self._admissions = Admissions(
             records=self.records,
@@ -94,9 +94,9 @@ class FolderOperator:
             absent_after_s=rules.absent_after_s,
             settle_s=rules.settle_s,
         )
-        self._accounts_seen = Steady(enough_s=rules.settle_s)
-        self._failing: set[Key] = set()
-        self.rounds = Rounds(ended_s=clock.monotonic_s())
+        self._accounts_seen = StabilizationWindow(enough_s=rules.settle_s)
+        self._failing: set[ResourceKey] = set()
+        self.rounds = RoundSummary(ended_s=clock.monotonic_s())
 
     def settle(self) -> None:
         """Observe files only, until the files are stable. Used by a command with a single round."""
@@ -105,7 +105,7 @@ class FolderOperator:
                 return
             self._clock.sleep(self._rules.settle_s / LOOKS_MIN)
 
-    def look(self) -> Look:
+    def look(self) -> LookResult:
         """Run one round over all resources. Raises `BadOption` if the folder no longer exists, and `FolderCopied` if a
         copy took its place."""
         check_own(self._layout)
@@ -119,18 +119,20 @@ class FolderOperator:
             if key not in waiting:
                 waiting[key] = self._refuse(key, problem)
         with suppress(OffsiteError):  # `_tell` has reported the error
-            self.statuses.keep_only([*problems, *(each.key for each in self.records.all())])
+            self.statuses.keep_only([*problems, *(record.key for record in self.records.all())])
         self.agents.tend(self.records.uids)
         self._step_queue()
-        self.rounds = Rounds(
+        self.rounds = RoundSummary(
             ended_s=self._clock.monotonic_s(),
             resources=Counter(kind for kind, _ in waiting),
             waiting=Counter(kind for (kind, _), why in waiting.items() if why),
             failing=Counter(kind for kind, _ in self._failing),
         )
-        resources = [NotYet(kind=kind, name=name, why=why) for (kind, name), why in sorted(waiting.items()) if why]
-        files = [NotYet(kind="file", name=name, why=why) for name, why in sorted(unclear.items())]
-        return Look(resources=len(waiting), waiting=(*resources, *files))
+        resources = [
+            PendingResource(kind=kind, name=name, why=why) for (kind, name), why in sorted(waiting.items()) if why
+        ]
+        files = [PendingResource(kind="file", name=name, why=why) for name, why in sorted(unclear.items())]
+        return LookResult(resources=len(waiting), waiting=(*resources, *files))
 
     def _open_hands(self) -> Mapping[str, str]:
         """Use the current accounts; if they cannot be read, use the former ones, and return why. Nothing is reconciled
@@ -148,26 +150,26 @@ class FolderOperator:
         return problem
 
     def _read_accounts(self) -> Accounts:
-        known = read_accounts(self._layout)
-        if not known and any(place.account for record in self.records.all() for place in record.places):
+        accounts = read_accounts(self._layout)
+        if not accounts and any(place.account for record in self.records.all() for place in record.places):
             raise BadResource("it is gone, and there are backups of its accounts", hint="put it back")
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
-        lasting = self._accounts_seen.look(ACCOUNTS, known, now_s=now_s, now_ms=now_ms)
-        if self._accounts is None or known == self._accounts.known or lasting.is_enough:
-            return Accounts(known=known, opened=self._accounts.opened if self._accounts is not None else {})
+        lasting = self._accounts_seen.look(ACCOUNTS, accounts, now_s=now_s, now_ms=now_ms)
+        if self._accounts is None or accounts == self._accounts.listed or lasting.is_stable:
+            return Accounts(listed=accounts, opened=self._accounts.opened if self._accounts is not None else {})
         raise BadResource("it was changed", hint="what it says is acted on once it was the same for a moment")
 
-    def _look_after(self, record: Record, problems: Mapping[Key, Sequence[Told]]) -> str:
+    def _look_after(self, record: ResourceRecord, problems: Mapping[ResourceKey, Sequence[Condition]]) -> str:
         """Return why a resource differs from its spec; empty: it does not."""
-        kept, problem = self._keepers.look(record), problems.get(record.key, ())
-        return self._tell(record.key, record, kept, problem) if kept is not None else self._remove(record)
+        reconciled, problem = self._keepers.look(record), problems.get(record.key, ())
+        return self._tell(record.key, record, reconciled, problem) if reconciled is not None else self._remove(record)
 
-    def _remove(self, record: Record) -> str:
+    def _remove(self, record: ResourceRecord) -> str:
         """Clear the finalizers and delete the record: exactly one operator does. Return why the deletion failed; empty:
         deleted."""
         mine = [False]
 
-        def edit(now: Record | None) -> Record | None:
+        def edit(now: ResourceRecord | None) -> ResourceRecord | None:
             mine[0] = now is not None and now.uid == record.uid
             return None if mine[0] else now
 
@@ -180,37 +182,44 @@ class FolderOperator:
             decided("resource_gone", why="deleted", kind=record.kind, name=record.name, uid=record.uid, of=finalizers)
         return ""
 
-    def _refuse(self, key: Key, problem: Sequence[Told]) -> str:
+    def _refuse(self, key: ResourceKey, problem: Sequence[Condition]) -> str:
         """Report a resource that was never valid."""
-        return self._tell(key, None, Kept(), problem)
+        return self._tell(key, None, Reconciled(), problem)
 
-    def _tell(self, key: Key, record: Record | None, kept: Kept, problem: Sequence[Told]) -> str:
+    def _tell(
+        self, key: ResourceKey, record: ResourceRecord | None, reconciled: Reconciled, problem: Sequence[Condition]
+    ) -> str:
         """Write the status. `problem`: conditions of the declaration; they say more than the conditions of a
         reconciliation."""
-        types = {each.type for each in problem}
-        told, fields = [*problem, *(each for each in kept.told if each.type not in types)], kept.fields
-        if any(condition.type == EXPIRY_FAILING for condition in told):
+        types = {condition.type for condition in problem}
+        conditions, fields = (
+            [*problem, *(condition for condition in reconciled.conditions if condition.type not in types)],
+            reconciled.status,
+        )
+        if any(condition.type == EXPIRY_FAILING for condition in conditions):
             self._failing.add(key)
         before = self.statuses.read(*key).get("status")
         before = {n: v for n, v in before.items() if n != LAST_LOOK} if isinstance(before, Mapping) else {}
         if key[0] == "Restore" and f"Misconfigured{key[0]}" in types:
             fields = {**(before if fields is None else fields), "phase": "FailedValidation"}
         generation = record.generation if record is not None else 0
-        status = status_of(key[0], generation, told, fields, before=before, now_ms=self._clock.now_ms())
+        status = build_status(key[0], generation, conditions, fields, before=before, now_ms=self._clock.now_ms())
         try:
             self.statuses.write(key, record, status, now_ms=self._clock.now_ms())
         except OffsiteError as error:  # the next round writes the status
             warned("status", error=error.id, why=error.message, kind=key[0], name=key[1])
-        refused = next((each.message for each in problem if each.type == f"Misconfigured{key[0]}"), "")
-        return refused or "; ".join(f"{each.type}: {each.message}" for each in told if not each.is_note)
+        refused = next((condition.message for condition in problem if condition.type == f"Misconfigured{key[0]}"), "")
+        return refused or "; ".join(
+            f"{condition.type}: {condition.message}" for condition in conditions if not condition.is_note
+        )
 
     def _step_queue(self) -> None:
         try:
             uids = self.records.uids()
             self._shared.slots.keep_only(uids)
-            for uid in self._keepers.asked.keys() - uids:
-                del self._keepers.asked[uid]
-            self.jobs.step(self._keepers.asked)
+            for uid in self._keepers.expiry_requests.keys() - uids:
+                del self._keepers.expiry_requests[uid]
+            self.jobs.step(self._keepers.expiry_requests)
             self.jobs.forget_others(uids)
         except OffsiteError as error:
             warned("expiry_queue", error=error.id, why=error.message)
@@ -223,7 +232,7 @@ class FolderOperator:
         self._unclear = dict(unclear)
 
 
-def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Callable[[Look], None]) -> None:
+def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Callable[[LookResult], None]) -> None:
     """Run rounds until `KeyboardInterrupt`. Agents continue afterwards. Raises the errors of the first round; later
     errors may go away."""
     on_look(operator.look())
@@ -240,7 +249,7 @@ def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Call
 def _home(layout: FolderLayout) -> Store:
     """The store that all operators of the folder share."""
     store = PosixStore(root=layout.store.absolute())
-    with wrapped("make the folder", str(layout.own)):
+    with wrap_errors("make the folder", str(layout.own)):
         make_private_root(layout.own)
     bind(layout)
     store.prepare()

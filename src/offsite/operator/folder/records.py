@@ -17,17 +17,17 @@ from offsite.model.errors import DamagedObject
 from offsite.model.journal import warned
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.operator.decide.wanted import Place
+from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.folder.files import create_whole, locked, read_json, write_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.model import API_VERSION, Resource
 from offsite.operator.resources.parse import parse_resource
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class ResourceRecord:
     """One resource. `spec`: the last accepted spec. `source`: name of the declaring file. `deletion_ms`: time of the
     deletion request, epoch ms; 0: none. `places`: all places in which the resource may have backups."""
 
@@ -40,7 +40,7 @@ class Record:
     created_ms: int
     deletion_ms: int = 0
     finalizers: tuple[str, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[RepositoryPlace, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -76,34 +76,34 @@ class Record:
         return parse_resource(document, source=f"the record of {self.kind} {self.name}")
 
 
-Edit = Callable[[Record | None], Record | None]
+Edit = Callable[[ResourceRecord | None], ResourceRecord | None]
 """Return the new record from the present one; None: no record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
+class ResourceRecords:
     layout: FolderLayout
 
-    def all(self) -> tuple[Record, ...]:
+    def all(self) -> tuple[ResourceRecord, ...]:
         """Return every readable record, by kind and name."""
-        found = list[Record]()
+        records = list[ResourceRecord]()
         for path in self._paths():
             try:
-                found += _read(path)
+                records += _read(path)
             except DamagedObject as error:  # `find` reports the damage of that record
                 warned("damaged", why=error.message, hint=error.hint)
-        return tuple(found)
+        return tuple(records)
 
     def uids(self) -> frozenset[str]:
         """Return the uids of all existing resources. Raises `DamagedObject` if a record cannot be read."""
-        return frozenset(each.uid for path in self._paths() for each in _read(path))
+        return frozenset(record.uid for path in self._paths() for record in _read(path))
 
-    def find(self, kind: str, name: str) -> Record | None:
+    def find(self, kind: str, name: str) -> ResourceRecord | None:
         """Return the record. Raises `DamagedObject`."""
-        item = read_json(self.layout.record(kind, name))
-        return None if item is None else _record(item)
+        document = read_json(self.layout.record(kind, name))
+        return None if document is None else _record(document)
 
-    def change(self, kind: str, name: str, edit: Edit) -> Record | None:
+    def change(self, kind: str, name: str, edit: Edit) -> ResourceRecord | None:
         """Return the record as changed by `edit`. No other process changes a record meanwhile."""
         path = self.layout.record(kind, name)
         with locked(self.layout.lock):
@@ -112,7 +112,7 @@ class Records:
             if after == before:
                 return before
             if after is None:
-                with wrapped("remove", str(path)):
+                with wrap_errors("remove", str(path)):
                     path.unlink(missing_ok=True)
                 return None
             data = encode_object({"format": FORMAT, **_fields(after)})
@@ -123,21 +123,21 @@ class Records:
             return after
 
     def _paths(self) -> list[Path]:
-        with wrapped("list", str(self.layout.records)):
+        with wrap_errors("list", str(self.layout.records)):
             try:
-                found = sorted(self.layout.records.iterdir())
+                paths = sorted(self.layout.records.iterdir())
             except FileNotFoundError:
                 return []
-        return [path for path in found if path.suffix == ".json" and not path.name.startswith(".")]
+        return [path for path in paths if path.suffix == ".json" and not path.name.startswith(".")]
 
 
-def _read(path: Path) -> list[Record]:
+def _read(path: Path) -> list[ResourceRecord]:
     """Return the record; empty if the record was deleted meanwhile."""
-    item = read_json(path)
-    return [] if item is None else [_record(item)]
+    document = read_json(path)
+    return [] if document is None else [_record(document)]
 
 
-def _fields(record: Record) -> Mapping[str, JsonValue]:
+def _fields(record: ResourceRecord) -> Mapping[str, JsonValue]:
     return {
         "kind": record.kind,
         "name": record.name,
@@ -149,28 +149,28 @@ def _fields(record: Record) -> Mapping[str, JsonValue]:
         "missing_ms": 0,  # as earlier versions read it
         "deletion_ms": record.deletion_ms,
         "finalizers": list(record.finalizers),
-        "places": [f"{each.account} {each.repository}" for each in record.places],
+        "places": [f"{place.account} {place.repository}" for place in record.places],
     }
 
 
-def _record(item: JsonObject) -> Record:
-    spec = item.fields.get("spec")
+def _record(document: JsonObject) -> ResourceRecord:
+    spec = document.fields.get("spec")
     if not isinstance(spec, Mapping):
-        raise item.wrong("spec", "an object")
-    return Record(
-        kind=item.text("kind"),
-        name=item.text("name"),
-        uid=item.text("uid"),
-        generation=item.count("generation"),
+        raise document.wrong("spec", "an object")
+    return ResourceRecord(
+        kind=document.text("kind"),
+        name=document.text("name"),
+        uid=document.text("uid"),
+        generation=document.count("generation"),
         spec=spec,
-        source=item.text("source"),
-        created_ms=item.count("created_ms"),
-        deletion_ms=item.count("deletion_ms"),
-        finalizers=tuple(item.texts("finalizers")),
-        places=tuple(_place(text) for text in item.texts("places")),
+        source=document.text("source"),
+        created_ms=document.count("created_ms"),
+        deletion_ms=document.count("deletion_ms"),
+        finalizers=tuple(document.texts("finalizers")),
+        places=tuple(_place(text) for text in document.texts("places")),
     )
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> RepositoryPlace:
     account, _, repository = text.partition(" ")  # names of accounts hold no space
-    return Place(account=account, repository=repository)
+    return RepositoryPlace(account=account, repository=repository)

@@ -9,17 +9,17 @@ from offsite.model.check import check
 from offsite.model.errors import BadResource
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.decide.schedule import schedule_wanted
-from offsite.operator.decide.wanted import Account, Wanted, wanted_of
-from offsite.operator.folder.keeper import Changes, Kept, saying_of
-from offsite.operator.folder.records import Record
-from offsite.operator.folder.status import Told
+from offsite.operator.decide.schedule import resolve_schedule
+from offsite.operator.decide.wanted import Account, DesiredBackup, resolve_backup
+from offsite.operator.folder.keeper import Reconciled, RecordStore, make_note
+from offsite.operator.folder.records import ResourceRecord
+from offsite.operator.folder.status import Condition
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.schedule import Schedule
-from offsite.operator.world.places import kept_account
+from offsite.operator.world.places import find_current_account
 from offsite.operator.world.schedule_runs import ScheduleRun
-from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus, target_of
-from offsite.operator.world.telling import Telling
+from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus, find_target
+from offsite.operator.world.telling import NoteWriter
 
 _MISCONFIGURED = "MisconfiguredSchedule"
 _FAILED = "LastRunFailed"
@@ -30,53 +30,57 @@ _CLOCK = "ClockStepped"
 class ScheduleKeeper:
     """`executor` and `accounts` belong to the current round."""
 
-    records: Changes
-    telling: Telling
-    hands: ScheduleHands | None = None
+    records: RecordStore
+    notes: NoteWriter
+    executor: ScheduleExecutor | None = None
     accounts: Collection[Account] = ()
 
-    def keep(self, record: Record) -> Kept:
+    def keep(self, record: ResourceRecord) -> Reconciled:
         schedule = record.resource()
         check(isinstance(schedule, Schedule), "a keeper of schedules")
-        if self.hands is None:
+        if self.executor is None:
             raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
-        wanted = schedule_wanted(schedule)  # type: ignore[arg-type]  # as was checked
+        desired = resolve_schedule(schedule)  # type: ignore[arg-type]  # as was checked
         backup = self._backup(schedule.spec.backup)  # type: ignore[attr-defined]
-        target = target_of(self.hands.eyes, wanted, backup) if backup is not None else None
-        kept = _kept(self.hands.reconcile(wanted, target), is_suspended=wanted.suspend)
+        target = find_target(self.executor.observer, desired, backup) if backup is not None else None
+        reconciled = _reconciled(self.executor.reconcile(desired, target), is_suspended=desired.suspend)
         if backup is not None:
-            saying = saying_of(record, kept.told, kept.fields)
-            self.telling.tell(self.hands.eyes, record.uid, backup.place, saying)  # in the repository of the backup
-        return kept
+            note = make_note(record, reconciled.conditions, reconciled.status)
+            self.notes.write(self.executor.observer, record.uid, backup.place, note)  # in the repository of the backup
+        return reconciled
 
-    def let_go(self, record: Record) -> Kept | None:
+    def let_go(self, record: ResourceRecord) -> Reconciled | None:
         """A running job continues to its end."""
-        if self.hands is not None:
-            self.telling.forget(self.hands.eyes, record.uid)
+        if self.executor is not None:
+            self.notes.forget(self.executor.observer, record.uid)
         return None
 
-    def _backup(self, name: str) -> Wanted | None:
+    def _backup(self, name: str) -> DesiredBackup | None:
         """Return the backup of the schedule; None while the backup is not declared."""
         named = self.records.find("Backup", name)
         backup = named.resource() if named is not None else None
-        if named is None or self.hands is None or not isinstance(backup, Backup):
+        if named is None or self.executor is None or not isinstance(backup, Backup):
             return None
         account = backup.spec.destination.account
-        kept = "" if account else kept_account(self.hands.eyes, named.uid, named.places, ledger=named.ledger)
-        return wanted_of(backup, tuple(self.accounts), kept=kept)
+        current_account = (
+            ""
+            if account
+            else find_current_account(self.executor.observer, named.uid, named.places, ledger=named.ledger)
+        )
+        return resolve_backup(backup, tuple(self.accounts), current_account=current_account)
 
 
-def _kept(status: ScheduleStatus, *, is_suspended: bool) -> Kept:
+def _reconciled(status: ScheduleStatus, *, is_suspended: bool) -> Reconciled:
     fields: dict[str, JsonValue] = {
         "state": _state(status, is_suspended=is_suspended),
-        "runs": [_run(each) for each in reversed(status.runs)],
+        "runs": [_run(run) for run in reversed(status.runs)],
     }
     if status.last_ms is not None:
         fields["lastScheduleTime"] = format_time(status.last_ms)
     if status.next_ms is not None:
         fields["nextScheduleTime"] = format_time(status.next_ms)
-    told = ((_MISCONFIGURED, status.problem), (_FAILED, status.failure), (_CLOCK, status.clock))
-    return Kept(told=[Told(type=kind, message=said) for kind, said in told if said], fields=fields)
+    messages = ((_MISCONFIGURED, status.problem), (_FAILED, status.failure), (_CLOCK, status.clock))
+    return Reconciled(conditions=[Condition(type=kind, message=said) for kind, said in messages if said], status=fields)
 
 
 def _state(status: ScheduleStatus, *, is_suspended: bool) -> str:
@@ -88,9 +92,9 @@ def _state(status: ScheduleStatus, *, is_suspended: bool) -> str:
 
 
 def _run(run: ScheduleRun) -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {"time": format_time(run.time_ms), "phase": run.state}
+    fields: dict[str, JsonValue] = {"time": format_time(run.time_ms), "phase": run.state}
     if run.job:
-        found["job"] = run.job
+        fields["job"] = run.job
     if run.message:
-        found["message"] = run.message
-    return found
+        fields["message"] = run.message
+    return fields

@@ -9,14 +9,14 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BadOption, OffsiteError, ResourceNotFound
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.wanted import Place
+from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.folder.accounts import Accounts, read_accounts
-from offsite.operator.folder.documents import Key, read_declared
+from offsite.operator.folder.documents import ResourceKey, read_declared
 from offsite.operator.folder.expiry_jobs import ExpiryJobs
 from offsite.operator.folder.files import read_json
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.records import Record, Records
-from offsite.operator.folder.status import Fields, Statuses, looked_ms
+from offsite.operator.folder.records import ResourceRecord, ResourceRecords
+from offsite.operator.folder.status import Fields, Statuses, last_look_ms
 from offsite.operator.resources.parse import KINDS
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.restores.lease import LeaseTerms
@@ -74,7 +74,7 @@ class LastJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockHeld:
+class LockHolder:
     """`what`: lock, agent or expiry. `holder`: description of the process."""
 
     what: str
@@ -96,27 +96,27 @@ class ResourceDetail:
     status: Fields
     queue: QueuePlace | None
     last_job: LastJob | None
-    locks: tuple[LockHeld, ...]
+    locks: tuple[LockHolder, ...]
     problems: tuple[str, ...]
 
 
 def parse_kind(text: str) -> str:
     """Return a kind as people write it: any case, singular or plural. Raises `BadOption`."""
-    found = next((kind for kind in KINDS if text.lower() in {kind.lower(), f"{kind.lower()}s"}), None)
-    if found is None:
+    match = next((kind for kind in KINDS if text.lower() in {kind.lower(), f"{kind.lower()}s"}), None)
+    if match is None:
         raise BadOption(f"{text!r} is no kind of resource", hint=f"known are: {', '.join(KINDS)}")
-    return found
+    return match
 
 
 def list_resources(layout: FolderLayout, *, kind: str | None, name: str | None, now_ms: int) -> ResourceList:
     """Raises `ResourceNotFound` if a requested name does not exist."""
-    records, statuses = Records(layout=layout), Statuses(layout)
-    found = {each.key: each for each in records.all()}
-    keys = {*found, *(each.key for each in read_declared(layout.root).documents)}
+    records, statuses = ResourceRecords(layout=layout), Statuses(layout)
+    records_by_key = {record.key: record for record in records.all()}
+    keys = {*records_by_key, *(document.key for document in read_declared(layout.root).documents)}
     chosen = [key for key in sorted(keys) if kind in {None, key[0]} and name in {None, key[1]}]
     if name is not None and not chosen:
         raise ResourceNotFound(f"there is no {kind} {name} in {layout.root}", hint="see: offsite operator get")
-    lines = (_line(key, found.get(key), statuses.read(*key), now_ms) for key in chosen)
+    lines = (_line(key, records_by_key.get(key), statuses.read(*key), now_ms) for key in chosen)
     return ResourceList(folder=str(layout.root), resources=tuple(lines))
 
 
@@ -124,11 +124,11 @@ def describe(layout: FolderLayout, *, kind: str, name: str, clock: Clock) -> Res
     """Describe a resource, with the locks in its repositories; a silent repository is reported. Raises
     `ResourceNotFound`."""
     (line,) = list_resources(layout, kind=kind, name=name, now_ms=clock.now_ms()).resources
-    record, document = Records(layout=layout).find(kind, name), Statuses(layout).read(kind, name)
-    locks, problems = list[LockHeld](), list[str]()
+    record, document = ResourceRecords(layout=layout).find(kind, name), Statuses(layout).read(kind, name)
+    locks, problems = list[LockHolder](), list[str]()
     for place in record.places if record is not None else ():
         try:
-            locks += _locks(Accounts(known=read_accounts(layout)), record.ledger if record else "", place)
+            locks += _locks(Accounts(listed=read_accounts(layout)), record.ledger if record else "", place)
         except OffsiteError as error:
             problems.append(f"{place.repository}: {error.id}: {error.message}")
     return ResourceDetail(
@@ -145,18 +145,20 @@ def describe(layout: FolderLayout, *, kind: str, name: str, clock: Clock) -> Res
     )
 
 
-def backups_told(layout: FolderLayout, key: Key) -> tuple[str, ...]:
+def read_backup_names(layout: FolderLayout, key: ResourceKey) -> tuple[str, ...]:
     """Return the names of low-level backups in the last status."""
     backups = _maps(_map(Statuses(layout).read(*key).get("status")).get("backups"))
-    return tuple(f"{each.get('repository')}#{each.get('backup')}" for each in backups)
+    return tuple(f"{backup.get('repository')}#{backup.get('backup')}" for backup in backups)
 
 
-def _line(key: Key, record: Record | None, document: Fields, now_ms: int) -> ResourceLine:
+def _line(key: ResourceKey, record: ResourceRecord | None, document: Fields, now_ms: int) -> ResourceLine:
     status = _map(document.get("status"))
     backups = _maps(status.get("backups"))
     conditions = _maps(status.get("conditions"))
-    told = "; ".join(f"{each.get('type')}: {each.get('message')}" for each in conditions) or _text(status, "message")
-    looked_s = _since_s(looked_ms(document), now_ms)
+    message = "; ".join(f"{condition.get('type')}: {condition.get('message')}" for condition in conditions) or _text(
+        status, "message"
+    )
+    looked_s = _since_s(last_look_ms(document), now_ms)
     return ResourceLine(
         kind=key[0],
         name=key[1],
@@ -168,7 +170,7 @@ def _line(key: Key, record: Record | None, document: Fields, now_ms: int) -> Res
         age_s=_since_s(record.created_ms, now_ms) if record is not None else -1,
         looked_s=looked_s,
         silent=not 0 <= looked_s <= SILENT_S,
-        message=told if status else NOT_LOOKED_AT,
+        message=message if status else NOT_LOOKED_AT,
     )
 
 
@@ -176,25 +178,25 @@ def _since_s(at_ms: int, now_ms: int) -> int:
     return max(0, (now_ms - at_ms) // 1000) if at_ms >= 0 else -1
 
 
-def _is_of(document: Fields, record: Record | None) -> bool:
+def _is_of(document: Fields, record: ResourceRecord | None) -> bool:
     """Whether a status is about the spec in force."""
     observed = _map(document.get("status")).get("observedGeneration")
     return record is not None and observed == record.generation
 
 
 def _times(backups: Sequence[Fields], name: str) -> Iterator[str]:
-    for each in backups:
-        if text := _text(_map(each.get(name)), "timestamp"):
+    for backup in backups:
+        if text := _text(_map(backup.get(name)), "timestamp"):
             yield text
 
 
 def _queue(layout: FolderLayout, uid: str) -> QueuePlace:
-    item = read_json(layout.queue)
-    waiting = tuple(item.texts("waiting")) if item is not None else ()
+    document = read_json(layout.queue)
+    waiting = tuple(document.texts("waiting")) if document is not None else ()
     return QueuePlace(
         position=waiting.index(uid) + 1 if uid in waiting else 0,
         of=len(waiting),
-        running=item is not None and uid in item.texts("running"),
+        running=document is not None and uid in document.texts("running"),
     )
 
 
@@ -211,11 +213,11 @@ def _last_job(layout: FolderLayout, uid: str, clock: Clock) -> LastJob | None:
     )
 
 
-def _locks(accounts: Accounts, uid: str, place: Place) -> Iterable[LockHeld]:
-    store, layout, mine = accounts.open_store(place), DeclaredLayout(uid=uid), ProcessIdentity.mine()
-    for what, lease in (("lock", layout.lock), ("agent", layout.agent), ("expiry", layout.expiry)):
-        if (held := LeaseTerms(store=store, lease=lease).holder(asking=mine)) is not None:
-            yield LockHeld(what=what, repository=place.repository, holder=held.holder.text, since_ms=held.since_ms)
+def _locks(accounts: Accounts, uid: str, place: RepositoryPlace) -> Iterable[LockHolder]:
+    store, layout, mine = accounts.open_store(place), DeclaredLayout(uid=uid), ProcessIdentity.current()
+    for role, lease in (("lock", layout.lock), ("agent", layout.agent), ("expiry", layout.expiry)):
+        if (claim := LeaseTerms(store=store, lease=lease).holder(asking=mine)) is not None:
+            yield LockHolder(what=role, repository=place.repository, holder=claim.holder.text, since_ms=claim.since_ms)
 
 
 def _map(value: JsonValue) -> Fields:
@@ -223,9 +225,9 @@ def _map(value: JsonValue) -> Fields:
 
 
 def _maps(value: JsonValue) -> list[Fields]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [part for part in value if isinstance(part, Mapping)] if isinstance(value, list) else []
 
 
 def _text(fields: Fields, name: str) -> str:
-    found = fields.get(name)
-    return found if isinstance(found, str) else ""
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offsite.model.errors import BadResource, ResourceConflict
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import AgentsWanted, Place
-from offsite.operator.kubernetes.cluster import Body, Cluster, Named
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
+from offsite.operator.kubernetes.cluster import Body, KubernetesApi, ResourceReference
 from offsite.operator.kubernetes.manifests import (
     CONTAINER_SECURITY,
     FOLDERS,
@@ -37,14 +37,14 @@ from offsite.operator.resources.model import API_VERSION, GROUP
 
 AGENTS = f"{GROUP}/agents"
 """Annotation: configuration of the agents of a Deployment."""
-MADE_OF = f"{GROUP}/made-of"
+SPEC_HASH = f"{GROUP}/made-of"
 """Annotation: hash of all fields set by the operator. Another version of the operator may set other fields."""
 UID = f"{GROUP}/backup-uid"
 """Label: the resource of the agents."""
 FOR_AGENTS = f"{GROUP}/for-agents"
 """Label of a Secret or a claim, `true`: agents may mount the object. Only a person with write access to the object can
 set the label."""
-OTHERWISE = -1
+REPLICAS_DIFFER = -1
 """The reported replicas of a Deployment that differs from the Deployment of this operator: made by another version,
 scaled by hand, or with an unlabelled Secret. So the Deployment is configured again."""
 CLUSTER_FOLDER = "/etc/offsite/cluster"
@@ -57,39 +57,45 @@ class PodAgents:
     """Implements `AgentRuntime`. `image`: image of agents whose template names none. `named`: the managed resources by
     uid."""
 
-    cluster: Cluster
+    cluster: KubernetesApi
     image: str
-    named: dict[str, Named] = field(default_factory=dict)
+    named: dict[str, ResourceReference] = field(default_factory=dict)
 
-    def seen(self, uid: str) -> AgentsSeen:
-        found = self._own(uid)
-        if found is None or found["metadata"].get("deletionTimestamp") or (agents := agents_of(found)) is None:
-            return AgentsSeen()
-        wanted = agent_deployment(self.named[uid], agents, self.image)
-        is_same = _made_of(found) == _made_of(wanted) and found["spec"].get("replicas") == agents.replicas
+    def observe(self, uid: str) -> ObservedAgents:
+        deployment = self._own(uid)
+        if (
+            deployment is None
+            or deployment["metadata"].get("deletionTimestamp")
+            or (agents := parse_agents(deployment)) is None
+        ):
+            return ObservedAgents()
+        expected = agent_deployment(self.named[uid], agents, self.image)
+        is_same = _made_of(deployment) == _made_of(expected) and deployment["spec"].get("replicas") == agents.replicas
         is_same = is_same and not self._unlabelled(self.named[uid], agents)
-        return AgentsSeen(configured=agents if is_same else replace(agents, replicas=OTHERWISE), ready=_ready(found))
+        return ObservedAgents(
+            configured=agents if is_same else replace(agents, replicas=REPLICAS_DIFFER), ready=_ready(deployment)
+        )
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None:
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None:
         named = self.named[uid]
-        found = self.cluster.get(named.deployment_path)
-        is_own = found is not None and _uid(found) == uid
+        deployment = self.cluster.get(named.deployment_path)
+        is_own = deployment is not None and _uid(deployment) == uid
         if agents is None:
-            if found is not None and is_own:
-                self.cluster.delete(named.deployment_path, uid=found["metadata"]["uid"])
+            if deployment is not None and is_own:
+                self.cluster.delete(named.deployment_path, uid=deployment["metadata"]["uid"])
         elif problem := self._unlabelled(named, agents):
             raise BadResource(problem)
-        elif found is not None and is_own:
-            self._patch(named, found, agents)
+        elif deployment is not None and is_own:
+            self._patch(named, deployment, agents)
         elif self._is_there(named):  # of one that is gone nothing is made, and nothing of its name is touched
-            if found is not None:
-                self._make_room(named, found)
+            if deployment is not None:
+                self._make_room(named, deployment)
             self.cluster.create(named.deployments_path, agent_deployment(named, agents, self.image))
 
     def alive(self, uid: str) -> int:
         """Return how many agents may still run: a Deployment exists until its last pod ended."""
-        found = self._own(uid)
-        return 0 if found is None else max(1, int(found.get("status", {}).get("replicas") or 0))
+        deployment = self._own(uid)
+        return 0 if deployment is None else max(1, int(deployment.get("status", {}).get("replicas") or 0))
 
     def unseen(self, uid: str) -> int:  # noqa: ARG002  # as the port has it: `alive` tells of all nodes
         return 0
@@ -98,12 +104,16 @@ class PodAgents:
         """Return the problem reported by Kubernetes: an exhausted quota, or no progress for ten minutes."""
         conditions = (self._own(uid) or {}).get("status", {}).get("conditions") or ()
         bad = {("ReplicaFailure", "True"), ("Progressing", "False")}
-        said = [str(each.get("message", "")) for each in conditions if (each.get("type"), each.get("status")) in bad]
+        said = [
+            str(condition.get("message", ""))
+            for condition in conditions
+            if (condition.get("type"), condition.get("status")) in bad
+        ]
         return "; ".join(filter(None, said))
 
-    def _unlabelled(self, named: Named, agents: AgentsWanted) -> str:
+    def _unlabelled(self, named: ResourceReference, agents: DesiredAgents) -> str:
         """Return what is wrong with the Secrets and claims of the agents; empty: nothing."""
-        for kind, name in labelled_of(agents):
+        for kind, name in labelled_objects(agents):
             labels = self.cluster.labels(named.core_path(f"{kind.lower()}s", name))
             if labels is None:
                 return (
@@ -115,27 +125,27 @@ class PodAgents:
         return ""
 
     def _own(self, uid: str) -> Body | None:
-        found = self.cluster.get(self.named[uid].deployment_path)
-        return found if found is not None and _uid(found) == uid else None
+        deployment = self.cluster.get(self.named[uid].deployment_path)
+        return deployment if deployment is not None and _uid(deployment) == uid else None
 
-    def _is_there(self, named: Named) -> bool:
+    def _is_there(self, named: ResourceReference) -> bool:
         now = self.cluster.get(named.path)
-        return now is not None and Named.of(now) == named
+        return now is not None and ResourceReference.of(now) == named
 
-    def _patch(self, named: Named, found: Body, agents: AgentsWanted) -> None:
+    def _patch(self, named: ResourceReference, deployment: Body, agents: DesiredAgents) -> None:
         """As `kubectl apply`: what the operator gave it and does not give it any more goes, and what others put there
         stays. Of pods of which nobody can tell what the operator gave them, all that it does not give them goes."""
-        before, after = agents_of(found), agent_deployment(named, agents, self.image)
-        own = {"spec": {"template": found["spec"]["template"]}}
+        before, after = parse_agents(deployment), agent_deployment(named, agents, self.image)
+        own = {"spec": {"template": deployment["spec"]["template"]}}
         patch = merge_patch(agent_deployment(named, before, self.image) if before is not None else own, after)
-        patch["metadata"]["uid"] = found["metadata"]["uid"]
+        patch["metadata"]["uid"] = deployment["metadata"]["uid"]
         self.cluster.patch(named.deployment_path, patch)
 
-    def _make_room(self, named: Named, found: Body) -> None:
+    def _make_room(self, named: ResourceReference, deployment: Body) -> None:
         """Delete the Deployment of a deleted resource with the same name. Raises `ResourceConflict` until the former
         Deployment is gone, and for a Deployment of another owner, which stays."""
-        if _uid(found):
-            self.cluster.delete(named.deployment_path, uid=found["metadata"]["uid"])
+        if _uid(deployment):
+            self.cluster.delete(named.deployment_path, uid=deployment["metadata"]["uid"])
             if self.cluster.get(named.deployment_path) is None:
                 return
             raise ResourceConflict(f"agents of a former backup {named.name} still end", hint="wait for them")
@@ -144,14 +154,14 @@ class PodAgents:
         )
 
 
-def agents_of(deployment: Body) -> AgentsWanted | None:
+def parse_agents(deployment: Body) -> DesiredAgents | None:
     """Parse the configuration of the agents; None if the annotation cannot be read."""
     try:
         noted = json.loads(deployment["metadata"]["annotations"][AGENTS])
-        return AgentsWanted(
+        return DesiredAgents(
             replicas=int(noted["replicas"]),
             template=AgentTemplate.model_validate(noted["template"]),
-            place=Place(account=str(noted["account"]), repository=str(noted["repository"])),
+            place=RepositoryPlace(account=str(noted["account"]), repository=str(noted["repository"])),
             cluster=str(noted["cluster"]),
             maximum_retention=str(noted.get("maximumRetention", "")),
             minimum_restorable=str(noted.get("minimumRestorable", "")),
@@ -161,7 +171,7 @@ def agents_of(deployment: Body) -> AgentsWanted | None:
         return None
 
 
-def agent_deployment(named: Named, agents: AgentsWanted, image: str) -> Manifest:
+def agent_deployment(named: ResourceReference, agents: DesiredAgents, image: str) -> Manifest:
     """Make the whole Deployment. Pods are selected by uid: pods of a former resource are never taken for pods of this
     one."""
     selected = {"app.kubernetes.io/name": "offsite", "app.kubernetes.io/component": "agent", UID: named.uid}
@@ -178,23 +188,23 @@ def agent_deployment(named: Named, agents: AgentsWanted, image: str) -> Manifest
         "name": named.name,
         "namespace": named.namespace,
         "labels": labels,
-        "annotations": {AGENTS: json.dumps(_fields(agents), sort_keys=True), MADE_OF: _hash(spec)},
+        "annotations": {AGENTS: json.dumps(_fields(agents), sort_keys=True), SPEC_HASH: _hash(spec)},
         "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": False}],
     }
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
-def secrets_of(agents: AgentsWanted) -> tuple[str, ...]:
+def secret_names(agents: DesiredAgents) -> tuple[str, ...]:
     """The names of the Secrets of the agents: one of the cluster, and one of the account, if any."""
     account = (f"offsite-account-{agents.place.account}",) if agents.place.account else ()
     return (f"offsite-cluster-{agents.cluster}", *account)
 
 
-def labelled_of(agents: AgentsWanted) -> tuple[tuple[str, str], ...]:
+def labelled_objects(agents: DesiredAgents) -> tuple[tuple[str, str], ...]:
     """The kinds and names of all objects that must have the label."""
     volumes = agents.template.spec.volumes
     return (
-        *(("Secret", name) for name in secrets_of(agents)),
+        *(("Secret", name) for name in secret_names(agents)),
         *(("Secret", volume.secret.secret_name) for volume in volumes if volume.secret),
         *(
             ("PersistentVolumeClaim", volume.persistent_volume_claim.claim_name)
@@ -204,22 +214,24 @@ def labelled_of(agents: AgentsWanted) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _pod_template(named: Named, agents: AgentsWanted, image: str, labels: Mapping[str, str]) -> Manifest:
+def _pod_template(named: ResourceReference, agents: DesiredAgents, image: str, labels: Mapping[str, str]) -> Manifest:
     """Merge the pod template of the resource into the pod of the operator. Labels that select pods stay."""
-    own = {"metadata": {"labels": {**labels}}, "spec": _pod(named, agents, image)}
-    asked = agents.template.model_dump(mode="json", by_alias=True, include={"metadata", "spec"}, exclude_defaults=True)
-    for container in asked.get("spec", {}).get("containers", ()):
+    base = {"metadata": {"labels": {**labels}}, "spec": _pod(named, agents, image)}
+    overrides = agents.template.model_dump(
+        mode="json", by_alias=True, include={"metadata", "spec"}, exclude_defaults=True
+    )
+    for container in overrides.get("spec", {}).get("containers", ()):
         for variable in container.get("env", ()):
             variable["value"] = _as_it_is(variable.get("value", ""))
-    made = strategic_merge(own, asked)
-    made["metadata"]["labels"] |= labels
-    if name := made["spec"].get("serviceAccountName"):
-        made["spec"]["serviceAccount"] = name  # its old name: an API server takes one from the other, and keeps it
-    return made
+    merged = strategic_merge(base, overrides)
+    merged["metadata"]["labels"] |= labels
+    if name := merged["spec"].get("serviceAccountName"):
+        merged["spec"]["serviceAccount"] = name  # its old name: an API server takes one from the other, and keeps it
+    return merged
 
 
-def _pod(named: Named, agents: AgentsWanted, image: str) -> Manifest:
-    secret = {"secretName": secrets_of(agents)[0], "items": [{"key": CLUSTER_FILE, "path": CLUSTER_FILE}]}
+def _pod(named: ResourceReference, agents: DesiredAgents, image: str) -> Manifest:
+    secret = {"secretName": secret_names(agents)[0], "items": [{"key": CLUSTER_FILE, "path": CLUSTER_FILE}]}
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -230,18 +242,18 @@ def _pod(named: Named, agents: AgentsWanted, image: str) -> Manifest:
     }
 
 
-def _container(named: Named, agents: AgentsWanted, image: str) -> Manifest:
+def _container(named: ResourceReference, agents: DesiredAgents, image: str) -> Manifest:
     place, template = agents.place, agents.template
     reach = {"OFFSITE_KAFKA_CONFIG": f"{CLUSTER_FOLDER}/{CLUSTER_FILE}"}
-    own = {**template.environment, **FOLDERS, **reach, **template.spark_environment()}
-    account = [{"secretRef": {"name": secret}} for secret in secrets_of(agents)[1:]]
+    environment = {**template.environment, **FOLDERS, **reach, **template.spark_environment()}
+    account = [{"secretRef": {"name": secret}} for secret in secret_names(agents)[1:]]
     whose = ("--repo", place.repository, "--uid", agents.identity or named.uid)
     words = ("offsite", "operator", "agent", *whose, *agents.retention_words)
     return {
         "name": "agent",
         "image": template.image or image,
         "command": [*map(_as_it_is, words)],
-        "env": variables({name: _as_it_is(value) for name, value in own.items()}),
+        "env": variables({name: _as_it_is(value) for name, value in environment.items()}),
         "envFrom": account,
         "resources": {"requests": {**template.resources}},
         "securityContext": {**CONTAINER_SECURITY},
@@ -272,14 +284,14 @@ def _uid(deployment: Body) -> str:
 
 
 def _made_of(deployment: Body) -> str:
-    return str(deployment["metadata"].get("annotations", {}).get(MADE_OF, ""))
+    return str(deployment["metadata"].get("annotations", {}).get(SPEC_HASH, ""))
 
 
 def _hash(spec: Manifest) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _fields(agents: AgentsWanted) -> Mapping[str, Any]:
+def _fields(agents: DesiredAgents) -> Mapping[str, Any]:
     return {
         "replicas": agents.replicas,
         "template": agents.template.model_dump(mode="json", by_alias=True),

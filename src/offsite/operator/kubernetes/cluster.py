@@ -13,7 +13,7 @@ Body = Mapping[str, Any]
 """An object in the form of the API."""
 
 
-class Cluster(Protocol):
+class KubernetesApi(Protocol):
     """The API of Kubernetes. All methods raise `KubernetesUnavailable` without an answer, `KubernetesDenied` without
     permission, `BadResource` for a refused object, `ResourceConflict` for an existing or another object."""
 
@@ -38,7 +38,7 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class ResourceReference:
     """A resource by names and uid."""
 
     kind: str
@@ -47,7 +47,7 @@ class Named:
     uid: str
 
     @classmethod
-    def of(cls, body: Body) -> Named:
+    def of(cls, body: Body) -> ResourceReference:
         metadata = body["metadata"]
         return cls(kind=body["kind"], namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
 

@@ -25,7 +25,7 @@ PAGE = 100
 _JSON = "application/json"
 NAMES_ALONE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """The server returns only metadata."""
-_SAID_MAX = 300
+_MESSAGE_MAX = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Access:
     tls: ssl.SSLContext | None = None
 
 
-class HttpCluster:
+class HttpKubernetesApi:
     """`log_in` is called for every request: tokens change, and reading them is cheap."""
 
     def __init__(self, log_in: Callable[[], Access]) -> None:
@@ -84,14 +84,14 @@ class HttpCluster:
             connection.request(method, urlsplit(access.url).path.rstrip("/") + path, data, headers)
             answer = connection.getresponse()
             text = answer.read(ANSWER_MAX_BYTES)
-            found = json.loads(text) if text else {}
+            document = json.loads(text) if text else {}
         except (OSError, HTTPException, ValueError) as error:
             raise KubernetesUnavailable(f"the API of Kubernetes did not answer: {error}") from error
         finally:
             connection.close()
         if answer.status >= HTTPStatus.BAD_REQUEST and answer.status != HTTPStatus.NOT_FOUND:
-            raise _refused(f"{method} {path}", answer.status, found)
-        return answer.status, cast("dict[str, Any]", found)
+            raise _refused(f"{method} {path}", answer.status, document)
+        return answer.status, cast("dict[str, Any]", document)
 
 
 def _connection(access: Access) -> HTTPConnection:
@@ -101,9 +101,9 @@ def _connection(access: Access) -> HTTPConnection:
     return HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
 
 
-def _refused(asked: str, status: int, answer: object) -> OffsiteError:
-    said = str(answer.get("message", "") if isinstance(answer, Mapping) else "")[:_SAID_MAX]
-    message = f"{asked}: {status} {said}".rstrip()
+def _refused(request: str, status: int, answer: object) -> OffsiteError:
+    said = str(answer.get("message", "") if isinstance(answer, Mapping) else "")[:_MESSAGE_MAX]
+    message = f"{request}: {status} {said}".rstrip()
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         hint = "a quota or policy of the cluster says it, or the role is not that of deploy/kubernetes/namespace.yaml"
         return KubernetesDenied(message, hint=hint)

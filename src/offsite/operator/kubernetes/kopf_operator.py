@@ -44,11 +44,11 @@ class HashedSpecs(kopf.AnnotationsDiffBaseStorage):
 
 def log_in() -> Access:
     """Log in as a pod, or else as a person by KUBECONFIG. Raises `KubernetesUnavailable` if both are missing."""
-    found = _logged_in(kopf.OperatorSettings())
-    if found is None:
+    connection = _logged_in(kopf.OperatorSettings())
+    if connection is None:
         raise KubernetesUnavailable("there is no service account and no kubeconfig", hint="set KUBECONFIG")
-    tls = found.as_ssl_context() if found.server.startswith("https:") else None
-    return Access(url=found.server, headers=found.as_http_headers(), tls=tls)
+    tls = connection.as_ssl_context() if connection.server.startswith("https:") else None
+    return Access(url=connection.server, headers=connection.as_http_headers(), tls=tls)
 
 
 def run(home: KubernetesHome, *, namespaces: Sequence[str], every_s: float) -> None:
@@ -95,7 +95,7 @@ def _look_after(registry: kopf.OperatorRegistry, home: KubernetesHome, resources
     @kopf.on.create(*resources, registry=registry, id="keep")
     @kopf.on.update(*resources, registry=registry, id="keep")
     def keep(body: kopf.Body, **_: object) -> None:
-        home.hear(body)
+        home.note_change(body)
 
     @kopf.on.delete(
         *resources, registry=registry, id="let-go", when=lambda body, **_: wants_finalizer(body), backoff=_AFTER_ERROR_S
@@ -107,7 +107,7 @@ def _look_after(registry: kopf.OperatorRegistry, home: KubernetesHome, resources
     @kopf.on.event(*resources, registry=registry)
     async def gone(event: kopf.RawEvent, **_: object) -> None:
         if event["type"] == "DELETED":
-            home.hear_gone(event["object"])
+            home.note_deletion(event["object"])
 
 
 async def _rounds(home: KubernetesHome, every_s: float) -> None:
@@ -131,5 +131,5 @@ def _settings() -> kopf.OperatorSettings:
 
 
 def _logged_in(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo | None:
-    asked: Mapping[str, Any] = {"settings": settings, "logger": logging.getLogger("kopf")}
-    return kopf.login_with_service_account(**asked) or kopf.login_with_kubeconfig(**asked)
+    arguments: Mapping[str, Any] = {"settings": settings, "logger": logging.getLogger("kopf")}
+    return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)

@@ -21,7 +21,7 @@ USER_ID = 65532
 CONFIGURATION_FOLDER = "/etc/offsite"
 AGENT_IMAGE = "OFFSITE_AGENT_IMAGE"
 """A variable: the image of agents whose resource names none, by default the operator's own image."""
-ALLOWED_IMAGES, ALLOWED_METADATA, LOOKED_AFTER = (
+ALLOWED_IMAGES, ALLOWED_METADATA, WATCHED_NAMESPACES = (
     *("OFFSITE_ALLOWED_IMAGES", "OFFSITE_ALLOWED_METADATA", "OFFSITE_NAMESPACES"),
 )
 """Variables with words separated by blanks: allowed further images, allowed labels and annotations, watched
@@ -132,7 +132,7 @@ VALUES = (
 )
 """The settings in `values.yaml`."""
 
-Tell = Callable[[Setting], str]
+RenderSetting = Callable[[Setting], str]
 """Return the text of a setting."""
 
 
@@ -144,7 +144,7 @@ def by_helm(setting: Setting) -> str:
     return setting.expression
 
 
-def namespace_manifest(tell: Tell) -> Manifest:
+def namespace_manifest(tell: RenderSetting) -> Manifest:
     """The namespace, for plain manifests only: Helm creates the namespace."""
     safe = {"pod-security.kubernetes.io/enforce": "restricted"}
     return {
@@ -154,7 +154,7 @@ def namespace_manifest(tell: Tell) -> Manifest:
     }
 
 
-def operator_manifests(tell: Tell) -> tuple[Manifest, ...]:
+def operator_manifests(tell: RenderSetting) -> tuple[Manifest, ...]:
     """The manifests in the order of application. Cluster-wide the operator may only list and watch definitions."""
     look = _allow(
         "apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"]
@@ -174,7 +174,7 @@ def operator_manifests(tell: Tell) -> tuple[Manifest, ...]:
     )
 
 
-def namespace_manifests(tell: Tell, place: Manifest) -> tuple[Manifest, ...]:
+def namespace_manifests(tell: RenderSetting, place: Manifest) -> tuple[Manifest, ...]:
     """The manifests of a watched namespace. `place`: its metadata; empty if a command names the namespace."""
     role, binding, network = (
         _manifest(tell, version, kind)
@@ -194,7 +194,7 @@ _RBAC = "rbac.authorization.k8s.io/v1"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 
 
-def _bound(tell: Tell, kind: str, binding: Manifest) -> Manifest:
+def _bound(tell: RenderSetting, kind: str, binding: Manifest) -> Manifest:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": _name(tell)}
     subject = {"kind": "ServiceAccount", "name": _name(tell), "namespace": tell(NAMESPACE)}
     return binding | {"roleRef": role, "subjects": [subject]}
@@ -204,7 +204,7 @@ def _rules() -> tuple[Manifest, ...]:
     """The minimal rights in one namespace: the operator neither creates nor deletes declared resources. Of Secrets and
     claims the operator reads labels, by name; Kubernetes has no right for labels alone. A holder of the right to create
     Deployments could mount them anyway."""
-    kinds = [each.plural for each in DEFINITIONS.values()]
+    kinds = [definition.plural for definition in DEFINITIONS.values()]
     return (
         _allow(GROUP, kinds, ["get", "list", "watch", "patch"]),  # patch: finalizers, and the annotations of kopf
         _allow(GROUP, [f"{kind}/status" for kind in kinds], ["get", "patch"]),
@@ -213,22 +213,22 @@ def _rules() -> tuple[Manifest, ...]:
     )
 
 
-def _policy(tell: Tell) -> Manifest:
+def _policy(tell: RenderSetting) -> Manifest:
     """Refuse at declaration what the operator would refuse by its own settings. Rules about the resource alone are in
     the definition. An unchanged spec is not checked: a formerly accepted resource can be managed and deleted."""
     image = f"{tell(REPOSITORY)}:{tell(TAG)}"
     template = "object.spec.agents.template"
     listed = "({0} in ['', '{1}'] || {0} in '{2}'.split(' '))"
-    own, merged = (listed.format(name, image, tell(IMAGES)) for name in (f"{template}.image", "one.image"))
-    images = f"{own} && (!has({template}.spec) || {template}.spec.containers.all(one, {merged}))"
+    own_image, merged = (listed.format(name, image, tell(IMAGES)) for name in (f"{template}.image", "one.image"))
+    images = f"{own_image} && (!has({template}.spec) || {template}.spec.containers.all(one, {merged}))"
     named = f"all(name, name in '{tell(METADATA)}'.split(' '))"
     names = f"{template}.metadata.labels.{named} && {template}.metadata.annotations.{named}"
     names = f"!has({template}.metadata) || ({names})"  # a definition of before has neither
     query = "{} belongs to the account: leave what follows ? away"
-    made = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"]}
+    operations = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"]}
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [{**made, "resources": ["backups", "restores"]}]},
+        "matchConstraints": {"resourceRules": [{**operations, "resources": ["backups", "restores"]}]},
         "matchConditions": [
             {"name": "looked-after", "expression": f"request.namespace in '{tell(NAMESPACES)}'.split(' ')"},
             {"name": "news", "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"},
@@ -264,7 +264,7 @@ def _allow(group: str, resources: list[str], verbs: list[str]) -> Manifest:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 
 
-def _deployment(tell: Tell) -> Manifest:
+def _deployment(tell: RenderSetting) -> Manifest:
     """One replica; the former pod ends first. Two at once would be safe: locks in the repositories separate them."""
     return {
         "replicas": 1,
@@ -274,11 +274,11 @@ def _deployment(tell: Tell) -> Manifest:
     }
 
 
-def _memory(tell: Tell) -> Manifest:
+def _memory(tell: RenderSetting) -> Manifest:
     return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": tell(REMEMBERED)}}}
 
 
-def _pod(tell: Tell) -> Manifest:
+def _pod(tell: RenderSetting) -> Manifest:
     return {
         "serviceAccountName": _name(tell),
         "enableServiceLinks": False,
@@ -293,7 +293,7 @@ def _pod(tell: Tell) -> Manifest:
     }
 
 
-def _container(tell: Tell) -> Manifest:
+def _container(tell: RenderSetting) -> Manifest:
     image = f"{tell(REPOSITORY)}:{tell(TAG)}"
     return {
         "name": "operator",
@@ -308,7 +308,7 @@ def _container(tell: Tell) -> Manifest:
                 AGENT_IMAGE: image,
                 ALLOWED_IMAGES: tell(IMAGES),
                 ALLOWED_METADATA: tell(METADATA),
-                LOOKED_AFTER: tell(NAMESPACES),
+                WATCHED_NAMESPACES: tell(NAMESPACES),
             }
         ),
         "ports": [{"name": "metrics", "containerPort": PORT}],
@@ -334,24 +334,24 @@ def variables(values: Mapping[str, str]) -> list[Manifest]:
 
 
 def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
-    asked = {"path": path, "port": "metrics"}
-    return {"httpGet": asked, "periodSeconds": period_s, "timeoutSeconds": 5, "failureThreshold": failures}
+    request = {"path": path, "port": "metrics"}
+    return {"httpGet": request, "periodSeconds": period_s, "timeoutSeconds": 5, "failureThreshold": failures}
 
 
-def _manifest(tell: Tell, version: str, kind: str, *, namespaced: bool = False) -> Manifest:
+def _manifest(tell: RenderSetting, version: str, kind: str, *, namespaced: bool = False) -> Manifest:
     place = {"namespace": tell(NAMESPACE)} if namespaced else {}
     return {"apiVersion": version, "kind": kind, "metadata": {"name": _name(tell), **place, "labels": _labels(tell)}}
 
 
-def _name(tell: Tell) -> str:
+def _name(tell: RenderSetting) -> str:
     return f"{tell(RELEASE)}-operator"
 
 
-def _labels(tell: Tell) -> Mapping[str, str]:
+def _labels(tell: RenderSetting) -> Mapping[str, str]:
     return {**_selected(tell), "app.kubernetes.io/version": tell(VERSION)}
 
 
-def _selected(tell: Tell) -> Mapping[str, str]:
+def _selected(tell: RenderSetting) -> Mapping[str, str]:
     """The selector labels: a Deployment can never change them."""
     return {
         "app.kubernetes.io/name": "offsite",

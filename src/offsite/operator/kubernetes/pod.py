@@ -11,9 +11,9 @@ from pathlib import Path
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, ClusterClosed, StoreUnreachable
 from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place
+from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
 from offsite.operator.folder.accounts import Accounts, read_accounts, read_clusters, variables_of
-from offsite.operator.folder.keepers import Shared
+from offsite.operator.folder.keepers import SharedState
 from offsite.operator.folder.launches import OFFSITE, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.stores.open_store import open_store
@@ -71,7 +71,7 @@ class PodLaunches(Launches):
     metadata: Sequence[str]
     closed: Callable[[str], str]
 
-    def check(self, agents: AgentsWanted) -> None:
+    def check(self, agents: DesiredAgents) -> None:
         Launches.check(self, agents)  # slots=True makes another class, unknown to super()
         template = agents.template
         if images := template.images - {*self.images}:  # the image would run with the Secrets of its namespace
@@ -87,7 +87,7 @@ class PodLaunches(Launches):
             )
         self._check_service_account(template.spec.service_account_name, agents.place)
 
-    def _check_service_account(self, name: str, place: Place) -> None:
+    def _check_service_account(self, name: str, place: RepositoryPlace) -> None:
         """Pods get the cloud rights of the service account: the account lists them, like its secrets."""
         account = self.accounts.account(place) if name else None
         if not name or (account is not None and name in account.service_accounts):
@@ -117,10 +117,10 @@ class Pod:
         self._layout = PodLayout(root=rules.accounts.parent, file=rules.accounts)
         self._accounts: Accounts | None = None
         self._store: Store | None = None
-        self.shared: dict[str, Shared] = {}
+        self.shared: dict[str, SharedState] = {}
         """By namespace."""
 
-    def open(self, namespace: str) -> tuple[Launches, Shared]:
+    def open(self, namespace: str) -> tuple[Launches, SharedState]:
         """Return the means for resources of a `namespace`. Raises `BadResource` if the accounts cannot be read: their
         places never count as moved. Raises the errors of the shared store, until the store was opened once."""
         if not self._layout.accounts.exists():
@@ -129,14 +129,14 @@ class Pod:
                 hint="put it into the Secret offsite-configuration of the operator",
             )
         opened = self._accounts.opened if self._accounts is not None else {}
-        known = [self._for(namespace, account) for account in read_accounts(self._layout)]
+        visible_accounts = [self._for(namespace, account) for account in read_accounts(self._layout)]
         clusters = read_clusters(self._layout.root / CLUSTERS)
-        accounts = self._accounts = Accounts(known=known, opened=opened, before=self._limit())
+        accounts = self._accounts = Accounts(listed=visible_accounts, opened=opened, before=self._limit())
         if self._store is None:
             self._store = _opened(self._rules, accounts)
         if namespace not in self.shared:
             copies = self._rules.initial_copies
-            self.shared[namespace] = Shared.of(self._store, initial_copies=copies, namespace=namespace)
+            self.shared[namespace] = SharedState.of(self._store, initial_copies=copies, namespace=namespace)
         images = (self._rules.image, *self._rules.images)
 
         def closed(cluster: str) -> str:
@@ -189,7 +189,7 @@ class Pod:
 
 def _opened(rules: HomeRules, accounts: Accounts) -> Store:
     """Open the store shared by operators. Raises `BadRepositoryUrl`, and the errors of the store."""
-    first = accounts.known[0] if accounts.known else None
+    first = accounts.listed[0] if accounts.listed else None
     store = open_store(rules.state or str(rules.folder / "state"), environment=variables_of(first, os.environ))
     store.prepare()
     return store

@@ -15,19 +15,19 @@ from typing import Any
 from offsite.model.check import check
 from offsite.model.errors import BadResource
 from offsite.model.time import parse_time
-from offsite.operator.decide.wanted import Place
-from offsite.operator.folder.records import Edit, Record
-from offsite.operator.kubernetes.cluster import Body, Cluster, Named, resources_path
+from offsite.operator.decide.wanted import RepositoryPlace
+from offsite.operator.folder.records import Edit, ResourceRecord
+from offsite.operator.kubernetes.cluster import Body, KubernetesApi, ResourceReference, resources_path
 from offsite.operator.resources.model import GROUP
 
 PLACE = f"place.{GROUP}/"
 """The prefix of annotations that record a repository."""
 
 
-def record_of(body: Body) -> Record:
+def read_record(body: Body) -> ResourceRecord:
     """Read the record. Raises `BadResource`."""
     metadata = body["metadata"]
-    return Record(
+    return ResourceRecord(
         kind=body["kind"],
         name=metadata["name"],
         uid=metadata["uid"],
@@ -35,19 +35,19 @@ def record_of(body: Body) -> Record:
         spec=body.get("spec") or {},
         source="",
         created_ms=0,
-        deletion_ms=parse_time(asked, now_ms=0) if (asked := metadata.get("deletionTimestamp")) else 0,
+        deletion_ms=parse_time(deleted_at, now_ms=0) if (deleted_at := metadata.get("deletionTimestamp")) else 0,
         finalizers=tuple(metadata.get("finalizers") or ()),
         places=tuple(sorted(set(_places(body)), key=lambda place: (place.repository, place.account))),
     )
 
 
-def place_notes(places: Iterable[Place]) -> dict[str, str]:
+def place_notes(places: Iterable[RepositoryPlace]) -> dict[str, str]:
     """Return the annotations of `places`."""
-    fields = [{"account": each.account, "repository": each.repository} for each in places]
-    return {PLACE + _hash(each): json.dumps(each, sort_keys=True) for each in fields}
+    fields = [{"account": place.account, "repository": place.repository} for place in places]
+    return {PLACE + _hash(note): json.dumps(note, sort_keys=True) for note in fields}
 
 
-class Uids(Collection[str]):
+class ListedUids(Collection[str]):
     """The listed uids of resources. After an incomplete listing any uid may exist."""
 
     def __init__(self, uids: Iterable[str], *, is_whole: bool) -> None:
@@ -64,54 +64,54 @@ class Uids(Collection[str]):
 
 
 @dataclass(slots=True, kw_only=True)
-class ClusterRecords:
+class KubernetesRecords:
     """Implements `RecordStore`. `named`: the current resource. `listed`: the uids of the last listing; None: not listed
     yet."""
 
-    cluster: Cluster
-    named: Named | None = None
-    known: Uids | None = None
+    cluster: KubernetesApi
+    named: ResourceReference | None = None
+    listed: ListedUids | None = None
 
-    def change(self, kind: str, name: str, edit: Edit) -> Record | None:
+    def change(self, kind: str, name: str, edit: Edit) -> ResourceRecord | None:
         """Only places change, and only of the current resource."""
         named = self._looked_at
         check((kind, name) == (named.kind, named.name), "only what is looked at is changed")
         body = self.cluster.get(named.path)
-        before = record_of(body) if body is not None and body["metadata"]["uid"] == named.uid else None
+        before = read_record(body) if body is not None and body["metadata"]["uid"] == named.uid else None
         after = edit(before)
         if before is None or after is None or after == before:
             return after
         notes: dict[str, str | None] = dict.fromkeys(place_notes(set(before.places) - set(after.places)))
-        notes |= place_notes(each for each in after.places if each not in before.places)
+        notes |= place_notes(place for place in after.places if place not in before.places)
         is_noted = self.cluster.patch(named.path, {"metadata": {"uid": named.uid, "annotations": notes}})
         return after if is_noted else None
 
-    def find(self, kind: str, name: str) -> Record | None:
+    def find(self, kind: str, name: str) -> ResourceRecord | None:
         body = self.cluster.get(f"{resources_path(kind, self._looked_at.namespace)}/{name}")
-        return None if body is None else record_of(body)
+        return None if body is None else read_record(body)
 
     def uids(self) -> Collection[str]:
-        listed, is_whole = (self.known, self.known.is_whole) if self.known is not None else ((), True)
-        return Uids({*listed, self._looked_at.uid}, is_whole=is_whole)
+        listed, is_whole = (self.listed, self.listed.is_whole) if self.listed is not None else ((), True)
+        return ListedUids({*listed, self._looked_at.uid}, is_whole=is_whole)
 
     @property
-    def _looked_at(self) -> Named:
+    def _looked_at(self) -> ResourceReference:
         check(self.named is not None, "something is looked at")
         return self.named  # type: ignore[return-value]  # as was checked
 
 
-def _places(body: Body) -> Iterator[Place]:
+def _places(body: Body) -> Iterator[RepositoryPlace]:
     """Yield the recorded places, and the places in the status: annotations are lost when a person replaces the whole
     resource."""
     for name, text in (body["metadata"].get("annotations") or {}).items():
         if name.startswith(PLACE):
             yield _noted(name, text)
-    for each in (body.get("status") or {}).get("backups") or ():
-        if each.get("repository"):
-            yield _place(each)
+    for backup in (body.get("status") or {}).get("backups") or ():
+        if backup.get("repository"):
+            yield _place(backup)
 
 
-def _noted(name: str, text: str) -> Place:
+def _noted(name: str, text: str) -> RepositoryPlace:
     """Parse an annotation: any person who may write the resource may write its annotations. Raises `BadResource`."""
     try:
         fields = json.loads(text)
@@ -122,8 +122,8 @@ def _noted(name: str, text: str) -> Place:
     raise BadResource(f"annotation {name} is none that an operator wrote", hint="take it away")
 
 
-def _place(fields: Mapping[str, Any]) -> Place:
-    return Place(account=str(fields.get("account", "")), repository=str(fields["repository"]))
+def _place(fields: Mapping[str, Any]) -> RepositoryPlace:
+    return RepositoryPlace(account=str(fields.get("account", "")), repository=str(fields["repository"]))
 
 
 def _hash(fields: Mapping[str, str]) -> str:

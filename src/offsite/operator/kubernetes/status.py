@@ -7,21 +7,21 @@ from dataclasses import replace
 from typing import Any
 
 from offsite.operator.decide.backup import ConditionType
-from offsite.operator.folder.keeper import Kept
-from offsite.operator.folder.status import Told, status_of
+from offsite.operator.folder.keeper import Reconciled
+from offsite.operator.folder.status import Condition, build_status
 from offsite.operator.kubernetes.agents import UID
-from offsite.operator.kubernetes.cluster import Body, Named
+from offsite.operator.kubernetes.cluster import Body, ResourceReference
 from offsite.operator.kubernetes.merge import merge_patch
 
 
-def status_told(body: Body, kept: Kept, now_ms: int) -> dict[str, Any]:
+def build_kubernetes_status(body: Body, reconciled: Reconciled, now_ms: int) -> dict[str, Any]:
     """Build the status of the resource `body`."""
-    told = [_with_reason(each, kept.fields or {}, body) for each in kept.told]
-    return status_of(
+    conditions = [_with_reason(condition, reconciled.status or {}, body) for condition in reconciled.conditions]
+    return build_status(
         body["kind"],
         body["metadata"]["generation"],
-        told,
-        kept.fields,
+        conditions,
+        reconciled.status,
         before=body.get("status") or {},
         now_ms=now_ms,
     )
@@ -35,11 +35,11 @@ def status_patch(body: Body, status: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": {"uid": body["metadata"]["uid"]}, "status": merge_patch(before, status)}
 
 
-def _with_reason(told: Told, fields: Mapping[str, Any], body: Body) -> Told:
+def _with_reason(condition: Condition, fields: Mapping[str, Any], body: Body) -> Condition:
     """With the reason why agents do not run, where a Deployment tells one. What becomes of a pod (no node takes it, a
     volume is missing, it is ended for its memory) is told of pods alone, which the operator may not read."""
-    if told.type != ConditionType.DEPLOYMENT_ROLLING_OUT:
-        return told
-    named, problem = Named.of(body), (fields.get("agents") or {}).get("problem")
+    if condition.type != ConditionType.DEPLOYMENT_ROLLING_OUT:
+        return condition
+    named, problem = ResourceReference.of(body), (fields.get("agents") or {}).get("problem")
     look = f"kubectl -n {named.namespace} describe pods -l {UID}={named.uid}"
-    return replace(told, message=f"{told.message}{f': {problem}' if problem else ''}; to see why: {look}")
+    return replace(condition, message=f"{condition.message}{f': {problem}' if problem else ''}; to see why: {look}")

@@ -23,14 +23,14 @@ from offsite.operator.resources.model import (
     Text,
 )
 from offsite.operator.resources.pod_template import NUMBER_OR_TEXT, VARIABLE_NAMES, PodMetadata, PodSpec
-from offsite.operator.resources.told import shortened
+from offsite.operator.resources.told import shorten
 from offsite.spark.choice import SparkChoice
 
 DEFAULT_TIMESTAMP_FORMAT = "-2006-01-02T15:04:05Z-07:00"
 FINALIZER = "offsite.dev/deletion"
 
 
-class BackupState(StrEnum):
+class DesiredBackupState(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"
     PAUSED = "paused"
@@ -73,7 +73,7 @@ _NAMED_MAX = 8
 
 
 def _named(names: Iterable[str]) -> str:
-    return named([shortened(name) for name in sorted(names)], most=_NAMED_MAX)
+    return named([shorten(name) for name in sorted(names)], most=_NAMED_MAX)
 
 
 def _is_word(value: str) -> bool:
@@ -144,16 +144,16 @@ class AgentTemplate(Strict):
         }
         where = "spec.agents.template"
         if names := settings.keys() - {*SPARK_NAMES}:
-            own = "the operator's own file of settings (OFFSITE_SPARK_PROPERTIES)"
+            file = "the operator's own file of settings (OFFSITE_SPARK_PROPERTIES)"
             return (
-                f"{where}.sparkConf may not set {_named(names)}: it is for {own}; a resource chooses sizes and numbers"
+                f"{where}.sparkConf may not set {_named(names)}: it is for {file}; a resource chooses sizes and numbers"
             )
         if names := {name for name, value in settings.items() if not _SIZE.fullmatch(value)}:
             return f"{where}.sparkConf: {_named(names)} takes a size, a number or a time; more is for the operator"
         if names := variables.keys() - {*VARIABLE_NAMES}:
-            own = "what opens a repository belongs into accounts.yaml, the rest into the environment of the operator"
+            rule = "what opens a repository belongs into accounts.yaml, the rest into the environment of the operator"
             return (
-                f"{where}: the environment may not set {_named(names)}: {own}; allowed are {', '.join(VARIABLE_NAMES)}"
+                f"{where}: the environment may not set {_named(names)}: {rule}; allowed are {', '.join(VARIABLE_NAMES)}"
             )
         if names := {name for name, value in variables.items() if not _is_word(value)}:
             return f"{where}: the variable {_named(names)} takes a word and no path; more is for the operator"
@@ -207,7 +207,7 @@ class BackupSpec(Strict):
     alone. Immutable."""
     cluster: OptionalName = ""
     """The source: a cluster of the clusters folder. Empty: the name of the resource. Immutable."""
-    state: BackupState = BackupState.RUNNING
+    state: DesiredBackupState = DesiredBackupState.RUNNING
     """`paused`: the backup can continue in place. `stopped`: the backup ends, and the next run starts a new backup."""
     destination: Destination = Destination()
     tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=63)] = "default"

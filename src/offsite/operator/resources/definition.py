@@ -29,7 +29,12 @@ from offsite.operator.resources.schema import (
     unchanged,
     without_defaults,
 )
-from offsite.operator.resources.status import BackupStatus, RestoreStatus, ScheduleStatus, Status
+from offsite.operator.resources.status import (
+    BackupResourceStatus,
+    ResourceStatus,
+    RestoreResourceStatus,
+    ScheduleResourceStatus,
+)
 
 CATEGORY = "offsite"
 
@@ -58,7 +63,7 @@ class Definition:
     """The needs of Kubernetes for a kind, beside its fields."""
 
     model: type[Resource]
-    status: type[Status]
+    status: type[ResourceStatus]
     short_name: str
     rules: tuple[Rule, ...] = ()
     columns: tuple[Column, ...]
@@ -86,7 +91,7 @@ def _filled_in(field: str, rule: str, message: str) -> Rule:
 
 BACKUP = Definition(
     model=Backup,
-    status=BackupStatus,
+    status=BackupResourceStatus,
     short_name="obk",
     rules=(
         Rule(rule=unchanged(["cluster"]), message="cluster is immutable: make another Backup"),
@@ -127,7 +132,7 @@ BACKUP = Definition(
 )
 RESTORE = Definition(
     model=Restore,
-    status=RestoreStatus,
+    status=RestoreResourceStatus,
     short_name="ors",
     rules=(
         Rule(rule=unchanged(_RESTORE_FIELDS), message="a Restore is immutable: make another one"),
@@ -153,7 +158,7 @@ RESTORE = Definition(
 )
 SCHEDULE = Definition(
     model=Schedule,
-    status=ScheduleStatus,
+    status=ScheduleResourceStatus,
     short_name="osc",
     rules=(
         Rule(rule=f"self.timeZone != '{FACTORY}'", message="timeZone is a place holder: write Europe/Zurich, or UTC"),
@@ -169,7 +174,7 @@ SCHEDULE = Definition(
         _AGE,
     ),
 )
-DEFINITIONS: Mapping[str, Definition] = {each.kind: each for each in (BACKUP, RESTORE, SCHEDULE)}
+DEFINITIONS: Mapping[str, Definition] = {definition.kind: definition for definition in (BACKUP, RESTORE, SCHEDULE)}
 
 
 def resource_definition(definition: Definition) -> dict[str, Any]:
@@ -196,7 +201,7 @@ def resource_definition(definition: Definition) -> dict[str, Any]:
                     "storage": True,
                     "schema": {"openAPIV3Schema": _whole(definition)},
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [_column(each) for each in definition.columns],
+                    "additionalPrinterColumns": [_column(column) for column in definition.columns],
                 }
             ],
         },
@@ -207,7 +212,7 @@ def _whole(definition: Definition) -> Schema:
     envelope = structural_schema(definition.model)
     spec = envelope["properties"]["spec"]
     if definition.rules:
-        spec["x-kubernetes-validations"] = [{"rule": each.rule, "message": each.message} for each in definition.rules]
+        spec["x-kubernetes-validations"] = [{"rule": rule.rule, "message": rule.message} for rule in definition.rules]
     return {
         "description": envelope["description"],
         "type": "object",
@@ -227,5 +232,5 @@ def _metadata() -> Schema:
 
 
 def _column(column: Column) -> dict[str, Any]:
-    made = {"name": column.name, "type": column.type, "jsonPath": column.path, "description": column.description}
-    return {key: value for key, value in made.items() if value} | ({"priority": 1} if column.wide else {})
+    fields = {"name": column.name, "type": column.type, "jsonPath": column.path, "description": column.description}
+    return {key: value for key, value in fields.items() if value} | ({"priority": 1} if column.wide else {})

@@ -61,12 +61,12 @@ _WRITTEN = [None, *(_ELEMENTS[element] for element in sorted(_ELEMENTS, key=len,
 def format_go_time(layout: str, time_ms: int) -> str:
     """Format `time_ms` (epoch ms) in UTC by `layout`; other text in the layout is copied."""
     at = datetime.fromtimestamp(time_ms / 1000, tz=UTC).replace(microsecond=time_ms % 1000 * 1000)
-    return _NEXT.sub(lambda found: _written(found, at), layout)
+    return _NEXT.sub(lambda match: _written(match, at), layout)
 
 
-def _written(found: re.Match[str], at: datetime) -> str:
-    write = _WRITTEN[(found.lastindex or 1) - 1]
-    return _fraction(found[0], at) if write is None else write(at)
+def _written(match: re.Match[str], at: datetime) -> str:
+    write = _WRITTEN[(match.lastindex or 1) - 1]
+    return _fraction(match[0], at) if write is None else write(at)
 
 
 def _fraction(element: str, at: datetime) -> str:

@@ -44,8 +44,8 @@ INT_OR_STRING = "x-kubernetes-int-or-string"
 
 def camel(name: str) -> str:
     """`snapshot_duration` → `snapshotDuration`."""
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    first, *words = name.split("_")
+    return first + "".join(word.capitalize() for word in words)
 
 
 class Strict(BaseModel):

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from offsite.operator.resources.model import INT_OR_STRING, Strict, Text
-from offsite.operator.resources.told import shortened
+from offsite.operator.resources.told import shorten
 
 VARIABLE_NAMES = (
     *("LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
@@ -46,7 +46,7 @@ Part = TypeVar("Part", bound=BaseModel)
 
 def _key(name: str) -> str:
     if not re.fullmatch(KEY, name):
-        raise ValueError(f"{shortened(name)} is no name of a label or an annotation")
+        raise ValueError(f"{shorten(name)} is no name of a label or an annotation")
     return name
 
 
@@ -56,7 +56,7 @@ def _by(field: str) -> AfterValidator:
     def once(parts: Sequence[Part]) -> Sequence[Part]:
         values: list[Hashable] = [getattr(part, field) for part in parts]
         if twice := [value for value in values if values.count(value) > 1]:
-            raise ValueError(f"{shortened(str(twice[0]))} is there twice")
+            raise ValueError(f"{shorten(str(twice[0]))} is there twice")
         return parts
 
     return AfterValidator(once)
@@ -177,8 +177,8 @@ class Volume(_Sparse):
 
     @property
     def sources(self) -> tuple[_Sparse, ...]:
-        found = (self.empty_dir, self.config_map, self.secret, self.persistent_volume_claim)
-        return tuple(source for source in found if source is not None)
+        candidates = (self.empty_dir, self.config_map, self.secret, self.persistent_volume_claim)
+        return tuple(source for source in candidates if source is not None)
 
 
 class VolumeMount(_Sparse):
@@ -210,7 +210,7 @@ class Resources(_Sparse):
     """More memory or files end the container, more CPU is throttled."""
 
 
-class Container(_Sparse):
+class AgentContainer(_Sparse):
     """The container of an agent, with the fields that a resource may set."""
 
     name: Literal["agent"]
@@ -357,7 +357,7 @@ class PodSpec(_Sparse):
     """Tolerated taints of nodes."""
     affinity: Affinity | None = None
     """The placement of the pods."""
-    containers: Annotated[tuple[Container, ...], _listed(1, "name"), _by("name")] = ()
+    containers: Annotated[tuple[AgentContainer, ...], _listed(1, "name"), _by("name")] = ()
     """The container of the agent."""
     volumes: Annotated[tuple[Volume, ...], _listed(16, "name"), _by("name")] = ()
     """Volumes, by name."""

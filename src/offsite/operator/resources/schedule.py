@@ -12,8 +12,8 @@ from offsite.operator.resources.model import Name, OptionalName, Patterns, Resou
 
 def _field(values: str, steps: str, more: str = "") -> str:
     """A cron field: a list of `*`, numbers and ranges, each with a step. `more`: further allowed elements."""
-    item = rf"(\*|({values})(-({values}))?{more})(/0*({steps}))?"
-    return f"{item}(,{item})*"
+    element = rf"(\*|({values})(-({values}))?{more})(/0*({steps}))?"
+    return f"{element}(,{element})*"
 
 
 def _named(names: str) -> str:

@@ -19,7 +19,7 @@ from offsite.operator.resources.model import INT_OR_STRING, VERSION, Resource
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_KEPT = (
+_KEYWORDS = (
     *("description", "type", "format", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"),
     *("minItems", "maxItems", "maxProperties", "required"),
     *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations", INT_OR_STRING),
@@ -29,64 +29,67 @@ _STATUS: Schema = {"type": "object", "description": "What the operator told last
 
 def json_schema(model: type[Resource]) -> Schema:
     """Return the JSON Schema (draft 2020-12) of a whole document: as strict as the model, except for rules in code."""
-    made = _without_words_of_kubernetes(_untitled(model.model_json_schema()))
-    properties = {**made.pop("properties"), "status": _STATUS}
-    return {"$schema": DIALECT, "$id": f"urn:offsite:{VERSION}:{model.__name__}", **made, "properties": properties}
+    schema = _without_words_of_kubernetes(_untitled(model.model_json_schema()))
+    properties = {**schema.pop("properties"), "status": _STATUS}
+    return {"$schema": DIALECT, "$id": f"urn:offsite:{VERSION}:{model.__name__}", **schema, "properties": properties}
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:
     """Return the structural schema of a model. An object with a default gets `{}`: Kubernetes fills in the defaults of
     its fields."""
-    made = _untitled(model.model_json_schema())
-    return _structural(made, made.get("$defs", {}))
+    schema = _untitled(model.model_json_schema())
+    return _structural(schema, schema.get("$defs", {}))
 
 
 def without_defaults(schema: Schema) -> Schema:
     """Remove the defaults, for a status: absent fields stay absent. An API server would fill in defaults, and the
     stored status would differ from the written one."""
-    made = {name: value for name, value in schema.items() if name != "default"}
-    if "properties" in made:
-        made["properties"] = _each(made["properties"], without_defaults)
+    cleaned = {name: value for name, value in schema.items() if name != "default"}
+    if "properties" in cleaned:
+        cleaned["properties"] = _map_values(cleaned["properties"], without_defaults)
     for name in ("items", "additionalProperties"):
-        if name in made:
-            made[name] = without_defaults(made[name])
-    return made
+        if name in cleaned:
+            cleaned[name] = without_defaults(cleaned[name])
+    return cleaned
 
 
 def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     node = _resolved(node, definitions)
     names = node.get("propertyNames", {})
     children = {name: _structural(child, definitions) for name, child in node.get("properties", {}).items()}
-    others = node.get("additionalProperties")
-    if others and "enum" in names and "maxLength" not in names:
-        children, others = {name: _structural(others, definitions) for name in names["enum"]}, None
-    made = {key: node[key] for key in _KEPT if node.get(key) is not None}
+    additional = node.get("additionalProperties")
+    if additional and "enum" in names and "maxLength" not in names:
+        children, additional = {name: _structural(additional, definitions) for name in names["enum"]}, None
+    structural = {key: node[key] for key in _KEYWORDS if node.get(key) is not None}
     if "const" in node:
-        made["enum"] = [node["const"]]
+        structural["enum"] = [node["const"]]
     if children:
-        made |= {"properties": children} | ({"default": {}} if "default" in made else {})
-    if others:
-        made["additionalProperties"] = _structural(others, definitions)
+        structural |= {"properties": children} | ({"default": {}} if "default" in structural else {})
+    if additional:
+        structural["additionalProperties"] = _structural(additional, definitions)
     if "maxLength" in names:
-        made["x-kubernetes-validations"] = [_short_keys(names["maxLength"])]
-    if others and "enum" in names:
-        made["x-kubernetes-validations"].append(_listed_keys(names["enum"]))
+        structural["x-kubernetes-validations"] = [_short_keys(names["maxLength"])]
+    if additional and "enum" in names:
+        structural["x-kubernetes-validations"].append(_listed_keys(names["enum"]))
     if "items" in node:
-        made["items"] = _structural(node["items"], definitions)
+        structural["items"] = _structural(node["items"], definitions)
     if node.get("type") == "integer":
-        made["format"] = "int64"
-    if INT_OR_STRING in made:
-        del made["type"]
-    check("type" in made or INT_OR_STRING in made, "each node of a structural schema has a type")
-    return made
+        structural["format"] = "int64"
+    if INT_OR_STRING in structural:
+        del structural["type"]
+    check("type" in structural or INT_OR_STRING in structural, "each node of a structural schema has a type")
+    return structural
 
 
 def _resolved(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """Resolve references and remove null: keys beside a reference override keys of its target."""
-    some = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
-    if some:
-        check(len(some) == 1, "a field is of one type, or absent")
-        node = {**_resolved(some[0], definitions), **{key: value for key, value in node.items() if key != "anyOf"}}
+    alternatives = [alternative for alternative in node.get("anyOf", ()) if alternative.get("type") != "null"]
+    if alternatives:
+        check(len(alternatives) == 1, "a field is of one type, or absent")
+        node = {
+            **_resolved(alternatives[0], definitions),
+            **{key: value for key, value in node.items() if key != "anyOf"},
+        }
     if "$ref" in node:
         target = definitions[node["$ref"].rpartition("/")[2]]
         node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
@@ -110,34 +113,34 @@ def _listed_keys(names: Sequence[str]) -> Schema:
 
 def _untitled(schema: Schema) -> Schema:
     """Remove titles equal to names, and join descriptions to a single line."""
-    made = {key: value for key, value in schema.items() if key != "title"}
-    if "description" in made:
-        made["description"] = " ".join(made["description"].split())
+    cleaned = {key: value for key, value in schema.items() if key != "title"}
+    if "description" in cleaned:
+        cleaned["description"] = " ".join(cleaned["description"].split())
     for key in ("properties", "$defs"):
-        if key in made:
-            made[key] = _each(made[key], _untitled)
+        if key in cleaned:
+            cleaned[key] = _map_values(cleaned[key], _untitled)
     for key in ("items", "additionalProperties"):
-        if isinstance(made.get(key), dict):
-            made[key] = _untitled(made[key])
-    return made
+        if isinstance(cleaned.get(key), dict):
+            cleaned[key] = _untitled(cleaned[key])
+    return cleaned
 
 
 def _without_words_of_kubernetes(schema: Schema) -> Schema:
     """Remove Kubernetes' extensions: editors do not know them."""
-    made = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes-")}
+    cleaned = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes-")}
     if INT_OR_STRING in schema:
-        made["type"] = ["integer", "string"]
+        cleaned["type"] = ["integer", "string"]
     for key in ("properties", "$defs"):
-        if key in made:
-            made[key] = _each(made[key], _without_words_of_kubernetes)
-    if isinstance(made.get("additionalProperties"), dict):
-        made["additionalProperties"] = _without_words_of_kubernetes(made["additionalProperties"])
-    if "anyOf" in made:
-        made["anyOf"] = [_without_words_of_kubernetes(one) for one in made["anyOf"]]
-    return made
+        if key in cleaned:
+            cleaned[key] = _map_values(cleaned[key], _without_words_of_kubernetes)
+    if isinstance(cleaned.get("additionalProperties"), dict):
+        cleaned["additionalProperties"] = _without_words_of_kubernetes(cleaned["additionalProperties"])
+    if "anyOf" in cleaned:
+        cleaned["anyOf"] = [_without_words_of_kubernetes(one) for one in cleaned["anyOf"]]
+    return cleaned
 
 
-def _each(schemas: Mapping[str, Schema], change: Callable[[Schema], Schema]) -> Schema:
+def _map_values(schemas: Mapping[str, Schema], change: Callable[[Schema], Schema]) -> Schema:
     return {name: change(schema) for name, schema in schemas.items()}
 
 

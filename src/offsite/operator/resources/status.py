@@ -21,7 +21,7 @@ Time = Annotated[str, StringConstraints(max_length=40), Field(json_schema_extra=
 Count = Annotated[int, Field(ge=0)]
 
 
-class Condition(Strict):
+class StatusCondition(Strict):
     """A difference from the spec. A resource without conditions is as declared. `OlderBackupKept` reports more backups
     than declared, and `DeclaredOtherwise` may report only a different spec of another resource."""
 
@@ -39,8 +39,8 @@ class Condition(Strict):
     """The generation of the resource at the observation."""
 
 
-Conditions = Annotated[
-    tuple[Condition, ...],
+StatusConditions = Annotated[
+    tuple[StatusCondition, ...],
     Field(
         max_length=16,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
@@ -48,21 +48,21 @@ Conditions = Annotated[
 ]
 
 
-class Status(Strict):
+class ResourceStatus(Strict):
     """The common status of all kinds."""
 
     observed_generation: Count | None = None
     """The last observed generation of the resource."""
     reconciled: bool | None = None
     """Whether the resource is as declared: conditions, if any, only report on other resources."""
-    conditions: Conditions | None = None
+    conditions: StatusConditions | None = None
     """The differences from the spec; one of every type."""
     last_look_time: Time | None = None
     """The time of the last round of an operator, or slightly later; only in a folder, where no other program watches
     operators."""
 
 
-class Point(Strict):
+class StatusPoint(Strict):
     """A commit, and its time."""
 
     commit: Count | None = None
@@ -71,7 +71,7 @@ class Point(Strict):
     """Its time."""
 
 
-class KeptBackup(Strict):
+class StatusBackup(Strict):
     """A backup in a repository: the running backup, or a former backup not yet deleted by expiry."""
 
     tag: Word = ""
@@ -88,13 +88,13 @@ class KeptBackup(Strict):
     """Whether a commit held all topics of the backup once."""
     problem: Text = ""
     """Why the backup could not be read."""
-    oldest_data: Point | None = None
+    oldest_data: StatusPoint | None = None
     """The oldest restore point."""
-    latest_restorable: Point | None = None
+    latest_restorable: StatusPoint | None = None
     """The newest restore point. Absent during the first copy."""
 
 
-class MemberTold(Strict):
+class StatusMember(Strict):
     """A member of the shared backup: the resource itself, or a resource of another Kubernetes cluster."""
 
     id: Word = ""
@@ -123,18 +123,18 @@ class AgentCount(Strict):
     """Why other processes are not ready, as far as known."""
 
 
-class BackupStatus(Status):
+class BackupResourceStatus(ResourceStatus):
     state: Word = ""
     """The state to bring about: `running`, `paused`, `stopped`, `deleting`."""
-    backups: Annotated[tuple[KeptBackup, ...], Field(max_length=64)] | None = None
+    backups: Annotated[tuple[StatusBackup, ...], Field(max_length=64)] | None = None
     """The backups of this resource, from the oldest to the newest, which is the running backup."""
     agents: AgentCount | None = None
     """The copying processes."""
-    members: Annotated[tuple[MemberTold, ...], Field(max_length=64)] | None = None
+    members: Annotated[tuple[StatusMember, ...], Field(max_length=64)] | None = None
     """The resources that share the backup, if the backup has an identity."""
 
 
-class Progress(Strict):
+class StatusProgress(Strict):
     """The progress of a restore."""
 
     tasks_done: Count = 0
@@ -145,12 +145,12 @@ class Progress(Strict):
     """Records written so far."""
 
 
-class RestoreStatus(Status):
+class RestoreResourceStatus(ResourceStatus):
     phase: Word = ""
     """The phase of the restore."""
     attempts: Count = 0
     """Jobs started for the restore: a further job only after the process of the job before vanished."""
-    progress: Progress | None = None
+    progress: StatusProgress | None = None
     """The progress in numbers."""
     job: Annotated[str, StringConstraints(max_length=160)] = ""
     """The job of the restore."""
@@ -160,7 +160,7 @@ class RestoreStatus(Status):
     """Whether both ends were read again and are equal. Absent: not compared."""
 
 
-class Run(Strict):
+class StatusRun(Strict):
     """A due time."""
 
     time: Time
@@ -173,22 +173,22 @@ class Run(Strict):
     """The outcome, or the reason for no run."""
 
 
-class ScheduleStatus(Status):
+class ScheduleResourceStatus(ResourceStatus):
     state: Word = ""
     """`running`, `waiting` for the next time, `suspended`, or `over`: no further time."""
     last_schedule_time: Time | None = None
     """The last due time that started."""
     next_schedule_time: Time | None = None
     """The next due time."""
-    runs: Annotated[tuple[Run, ...], Field(max_length=100)] | None = None
+    runs: Annotated[tuple[StatusRun, ...], Field(max_length=100)] | None = None
     """The last runs, from the oldest to the newest; their number is `spec.history`."""
 
 
-def fitted(status: Mapping[str, Any], model: type[Status]) -> dict[str, Any]:
+def fit_to_model(status: Mapping[str, Any], model: type[ResourceStatus]) -> dict[str, Any]:
     """Return `status` within the bounds of its model: the beginning of a text, and the newest (last) elements of a
     list. Kubernetes would refuse a longer status as a whole."""
-    found: dict[str, Any] = _fitted(status, _schema(model))
-    return found
+    fitted_status: dict[str, Any] = _fit(status, _schema(model))
+    return fitted_status
 
 
 @cache
@@ -196,12 +196,12 @@ def _schema(model: type[BaseModel]) -> Schema:
     return structural_schema(model)
 
 
-def _fitted(value: Any, schema: Schema) -> Any:  # noqa: ANN401  # any JSON
+def _fit(value: Any, schema: Schema) -> Any:  # noqa: ANN401  # any JSON
     if isinstance(value, str):
         return value[: schema.get("maxLength")]
     if isinstance(value, list | tuple):
-        return [_fitted(each, schema.get("items", {})) for each in value[-schema.get("maxItems", len(value)) :]]
+        return [_fit(part, schema.get("items", {})) for part in value[-schema.get("maxItems", len(value)) :]]
     if isinstance(value, Mapping):
         children = schema.get("properties", {})
-        return {name: _fitted(each, children.get(name, {})) for name, each in value.items()}
+        return {name: _fit(part, children.get(name, {})) for name, part in value.items()}
     return value

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import yaml  # type: ignore[import-untyped]
 
 from offsite.model.errors import BadResource
-from offsite.operator.resources.told import shortened
+from offsite.operator.resources.told import shorten
 
 TEXT_MAX_BYTES = 256 * 1024
 """Limit of a text: some hundreds of resources. The reader takes up to a second per MiB."""
@@ -34,26 +34,26 @@ def load_documents(text: str, *, source: str) -> list[object]:
     if len(text) > TEXT_MAX_BYTES:
         raise BadResource(f"{source} is larger than 256 KiB", hint="put resources into several files")
     try:
-        found = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
+        documents = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except yaml.YAMLError as error:
         raise BadResource(f"{source} is no YAML: {_said(error)}") from error
     except (RecursionError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise BadResource(f"{source} is no YAML: it nests too deeply, or a value is not what it says") from error
-    if not found:  # an editor leaves a file empty for a moment while saving
+    if not documents:  # an editor leaves a file empty for a moment while saving
         raise BadResource(f"{source} is empty", hint="remove the file if it is to declare nothing")
-    return found
+    return documents
 
 
 def dump_document(document: object) -> str:
     """Return a text that `load_documents` accepts: a repeated value is written repeatedly."""
-    found: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False)
-    return found
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False)
+    return text
 
 
 def _said(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f" in line {mark.line + 1}" if mark is not None else ""
-    return f"{shortened(getattr(error, 'problem', None) or 'it cannot be read')}{where}"
+    return f"{shorten(getattr(error, 'problem', None) or 'it cannot be read')}{where}"
 
 
 def _refuse(problem: str, event: _Untyped) -> NoReturn:
@@ -100,10 +100,10 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # untyped
         names = set[str]()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in names:
-                _refuse(f"{shortened(key.value)!r} comes twice", node)
+                _refuse(f"{shorten(key.value)!r} comes twice", node)
             names.add(key.value if isinstance(key, yaml.ScalarNode) else "")
-        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return found
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
 
 
 _Loader.yaml_implicit_resolvers = {

@@ -17,9 +17,9 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, OtherCluster, RestoreRunning
 from offsite.model.journal import noted
 from offsite.model.uninterrupted import let_interrupt
-from offsite.operator.work.beating import beating
-from offsite.operator.work.voice import Voice
-from offsite.repository.declared.history import History, LowLevel, Phase
+from offsite.operator.work.beating import keep_lease
+from offsite.operator.work.voice import Heartbeat
+from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
@@ -34,25 +34,25 @@ STAND_BY_S = 3.0
 """Seconds between two checks of an agent on stand-by."""
 
 Guard = Callable[[], None]
-OpenFollower = Callable[[LowLevel, Guard, Voice], AbstractContextManager[Follower]]
+OpenFollower = Callable[[LowLevelBackup, Guard, Heartbeat], AbstractContextManager[Follower]]
 """Open a follower of a low-level backup, with its Spark, for a block. The follower reports finished rounds, and the
 progress of later work, to the heartbeat."""
 
 
-class ToldOtherwise(Exception):  # no error: it ends the work on a backup
+class StopCopying(Exception):  # no error: it ends the work on a backup
     """The agent may no longer copy the backup, or not with these settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentParts:
+class AgentContext:
     """What an agent works with. `interval_of`: seconds from one round to the next, of a low-level backup;
     `check_source`: raises `OtherCluster` where it is not of the cluster that this agent reaches."""
 
     store: Store
     uid: str
     open_follower: OpenFollower
-    interval_of: Callable[[LowLevel], float]
-    check_source: Callable[[LowLevel], None]
+    interval_of: Callable[[LowLevelBackup], float]
+    check_source: Callable[[LowLevelBackup], None]
     outages: Outages
     clock: Clock
     identity: ProcessIdentity
@@ -61,54 +61,54 @@ class AgentParts:
 class Agent:
     """Runs until interrupted (`KeyboardInterrupt`), or until an error that ends the agent."""
 
-    def __init__(self, parts: AgentParts) -> None:
+    def __init__(self, parts: AgentContext) -> None:
         self._parts = parts
         self._layout = DeclaredLayout(uid=parts.uid)
         self._ledger = DeclaredLedger(store=parts.store, layout=self._layout)
         self._terms = LeaseTerms(store=parts.store, lease=self._layout.agent)
-        self._voice = Voice(parts.store, self._layout, parts.clock)
-        self._history: History | None = None
+        self._heartbeat = Heartbeat(parts.store, self._layout, parts.clock)
+        self._history: DeclaredHistory | None = None
         self._checked = 0
 
     def run(self) -> None:
         """Raises an error that cannot be waited out, or that lasted too long."""
-        self._parts.outages.on_worked = self._voice.works
+        self._parts.outages.on_worked = self._heartbeat.report_success
         while True:
             let_interrupt()
             try:
                 self.step()
-                self._voice.rests()
+                self._heartbeat.rest()
                 self._parts.outages.worked()
             except OffsiteError as error:
                 self._history = None
                 self._wait(error)
 
     def _wait(self, error: OffsiteError) -> None:
-        self._voice.fails(error)
+        self._heartbeat.report_failure(error)
         self._parts.outages.wait(error)
 
     def step(self) -> None:
         """Check once: copy for as long as the agent holds the backup, or else wait a moment."""
         low = self._newest()
-        if low is None or low.phase is not Phase.RUNNING:
-            self._voice.rests()
+        if low is None or low.phase is not BackupPhase.RUNNING:
+            self._heartbeat.rest()
             self._parts.clock.sleep(LOOK_S)
             return
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
-                claim = held.enter_context(self._terms.held(self._parts.identity))
+                claim = stack.enter_context(self._terms.held(self._parts.identity))
             except RestoreRunning:
-                self._voice.rests()
+                self._heartbeat.rest()
                 self._check_source(low)
                 self._parts.clock.sleep(STAND_BY_S)
                 return
             try:
                 self._copy(low, claim)
-            except ToldOtherwise as told:
-                self._voice.rests()
+            except StopCopying as told:
+                self._heartbeat.rest()
                 noted("agent_rests", why=str(told), uid=self._parts.uid, backup=low.beginning.backup)
 
-    def _check_source(self, low: LowLevel) -> None:
+    def _check_source(self, low: LowLevelBackup) -> None:
         """Who stands by for what it could never go on with is no help: it says so by its end. The name of a cluster may
         lead to another one elsewhere. What does not answer now is asked again."""
         if self._checked == low.number:
@@ -122,25 +122,25 @@ class Agent:
         else:
             self._checked = low.number
 
-    def _copy(self, low: LowLevel, claim: LeaseClaim) -> None:
-        self._voice.takes(low.number, claim.term)
+    def _copy(self, low: LowLevelBackup, claim: LeaseClaim) -> None:
+        self._heartbeat.take(low.number, claim.term)
         noted("agent_copies", uid=self._parts.uid, backup=low.beginning.backup, term=claim.term)
-        with beating(self._terms, claim) as is_lost:
+        with keep_lease(self._terms, claim) as is_lost:
 
             def guard() -> None:
                 if is_lost():
-                    raise ToldOtherwise("another agent has it in hand")
+                    raise StopCopying("another agent has it in hand")
                 if (now := self._newest()) != low:
-                    raise ToldOtherwise(f"it is {now.phase if now else 'gone'}, or gets other settings")
+                    raise StopCopying(f"it is {now.phase if now else 'gone'}, or gets other settings")
 
-            with self._parts.open_follower(low, guard, self._voice) as follower:
+            with self._parts.open_follower(low, guard, self._heartbeat) as follower:
                 self._go_round(follower, guard, self._parts.interval_of(low))
 
     def _go_round(self, follower: Follower, guard: Guard, interval_s: float) -> None:
         parts = self._parts
         while True:
             began_s = parts.clock.monotonic_s()
-            self._voice.begins_round()
+            self._heartbeat.begin_round()
             try:
                 guard()
                 follower.work()
@@ -153,6 +153,6 @@ class Agent:
                 guard()
                 parts.clock.sleep(min(left_s, LOOK_S))
 
-    def _newest(self) -> LowLevel | None:
+    def _newest(self) -> LowLevelBackup | None:
         self._history = self._ledger.read(self._history)
         return self._history.backups[-1] if self._history.backups else None

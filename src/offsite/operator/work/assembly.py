@@ -13,17 +13,17 @@ from offsite.model.time import parse_duration_s
 from offsite.operator.decide.parameters import Parameters, parse_parameters
 from offsite.operator.decide.wanted import expiry_fields
 from offsite.operator.resources.backup import expiry_contradiction
-from offsite.operator.work.agent import Agent, AgentParts, Guard
-from offsite.operator.work.expire import Expiry
-from offsite.operator.work.heard_runner import HeardRunner
-from offsite.operator.work.voice import Voice
-from offsite.repository.declared.history import LowLevel
+from offsite.operator.work.agent import Agent, AgentContext, Guard
+from offsite.operator.work.expire import ExpiryRequest
+from offsite.operator.work.heard_runner import ProgressRunner
+from offsite.operator.work.voice import Heartbeat
+from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.backup.options import BackupWords, parse_backup, parse_limits
 from offsite.services.backup.planned import check_cluster
 from offsite.services.cluster import Cluster
-from offsite.services.follow.follower import Follow, Follower, Round
+from offsite.services.follow.follower import Follower, FollowSettings, Round
 from offsite.services.outages import Outages
 from offsite.services.retention.policy import RetentionPolicy, parse_policy
 from offsite.spark.rates.rate_limits import RateLimits
@@ -50,30 +50,30 @@ def make_agent(uid: str, tools: AgentTools) -> Agent:
     """Make the agent of the resource with that uid. Raises `BadName`."""
 
     @contextmanager
-    def open_follower(low: LowLevel, guard: Guard, voice: Voice) -> Iterator[Follower]:
+    def open_follower(low: LowLevelBackup, guard: Guard, heartbeat: Heartbeat) -> Iterator[Follower]:
         parameters = _parameters(low)
 
-        def ended(told: Round) -> None:
-            voice.ended_round(told.plan.source.missing)
-            tools.on_round(told)
+        def report_round(finished: Round) -> None:
+            heartbeat.end_round(finished.plan.source.missing)
+            tools.on_round(finished)
 
         with tools.open_spark(parse_limits(_words(low, parameters))) as runner:
             follower = Follower(
-                _follow(uid, low, parameters, tools, HeardRunner(runner, voice.gets_on), guard),
+                _follow(uid, low, parameters, tools, ProgressRunner(runner, heartbeat.report_progress), guard),
                 outages=tools.outages,
                 clock=tools.clock,
-                on_round=ended,
+                on_round=report_round,
             )
             try:
                 yield follower
             finally:
                 follower.close()
 
-    def check_source(low: LowLevel) -> None:
+    def check_source(low: LowLevelBackup) -> None:
         check_cluster(tools.repository.backup(low.beginning.backup), tools.cluster.admin.cluster().cluster_id)
 
     return Agent(
-        AgentParts(
+        AgentContext(
             store=tools.repository.store,
             uid=uid,
             open_follower=open_follower,
@@ -81,12 +81,12 @@ def make_agent(uid: str, tools: AgentTools) -> Agent:
             check_source=check_source,
             outages=tools.outages,
             clock=tools.clock,
-            identity=ProcessIdentity.mine(),
+            identity=ProcessIdentity.current(),
         )
     )
 
 
-def make_expiry(  # noqa: PLR0913  # as its process is told
+def make_expiry_request(  # noqa: PLR0913  # as its process is told
     uid: str,
     repositories: Sequence[Repository],
     *,
@@ -94,11 +94,11 @@ def make_expiry(  # noqa: PLR0913  # as its process is told
     minimum_restorable: str | None,
     is_deletion: bool,
     member: str = "",
-) -> Expiry:
+) -> ExpiryRequest:
     """Make the request of an expiry job from the options of its process. Raises `BadOption`."""
     if not repositories:
         raise BadOption("an expiry job needs a repository", hint="name each with --place")
-    return Expiry(
+    return ExpiryRequest(
         uid=uid,
         repositories=repositories,
         policy=expiry_policy(maximum_retention, minimum_restorable),
@@ -119,14 +119,14 @@ def expiry_policy(maximum_retention: str | None, minimum_restorable: str | None)
 
 
 def _follow(  # noqa: PLR0913, PLR0917  # whose backup it is, and what it is made with
-    uid: str, low: LowLevel, parameters: Parameters, tools: AgentTools, runner: Runner, guard: Guard
-) -> Follow:
-    asked = parse_backup(low.beginning.backup, _words(low, parameters))
-    return Follow(
+    uid: str, low: LowLevelBackup, parameters: Parameters, tools: AgentTools, runner: Runner, guard: Guard
+) -> FollowSettings:
+    request = parse_backup(low.beginning.backup, _words(low, parameters))
+    return FollowSettings(
         repository=tools.repository,
         cluster=tools.cluster,
         runner=runner,
-        request=replace(asked, reselects=True, declared_by=uid),
+        request=replace(request, reselects=True, declared_by=uid),
         tends=True,
         agrees_to=tools.retain,
         interval_s=parameters.interval_s,
@@ -137,11 +137,11 @@ def _follow(  # noqa: PLR0913, PLR0917  # whose backup it is, and what it is mad
     )
 
 
-def _parameters(low: LowLevel) -> Parameters:
+def _parameters(low: LowLevelBackup) -> Parameters:
     return parse_parameters(dict(low.settings.parameters))
 
 
-def _words(low: LowLevel, parameters: Parameters) -> BackupWords:
+def _words(low: LowLevelBackup, parameters: Parameters) -> BackupWords:
     words = BackupWords(topics=stored_patterns(low.beginning.topics), missing_topics="warn")
     if low.beginning.exclude:
         words["exclude"] = stored_patterns(low.beginning.exclude)

@@ -12,7 +12,7 @@ from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
 
 
 @contextmanager
-def beating(terms: LeaseTerms, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
+def keep_lease(terms: LeaseTerms, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
     """Renew the lease during a block. The value tells whether another process has the lease."""
     over, lost = threading.Event(), threading.Event()
 
@@ -24,7 +24,7 @@ def beating(terms: LeaseTerms, claim: LeaseClaim) -> Iterator[Callable[[], bool]
                 lost.set()
                 return
             except OffsiteError as error:  # the next renewal may succeed
-                warned("beat", error=error.id, why=error.message, lease=terms.lease.what)
+                warned("beat", error=error.id, why=error.message, lease=terms.lease.resource)
 
     thread = threading.Thread(target=beat, name="offsite-beat", daemon=True)
     thread.start()

@@ -16,22 +16,22 @@ from offsite.operator.work.reading import has_batch
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, PartitionId
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.declared.agent_word import get_agent_word
+from offsite.repository.declared.agent_word import get_agent_report
 from offsite.repository.declared.entry import LastCommit
-from offsite.repository.declared.history import LowLevel
+from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.retention.reckoning import Reckoning, jump_ahead, reckoned, was_behind
+from offsite.services.retention.reckoning import Reckoning, explain_clock_behind, explain_clock_jump, reckon
 from offsite.stores.store import Store
 
 _NAMED_MAX = 5
 
 
-def is_at(backup: Backup, last: LastCommit) -> bool:
+def has_commit(backup: Backup, last: LastCommit) -> bool:
     """Whether `last` is a commit of the backup: so the backup is neither an older copy nor another backup."""
     if not last.commit:
         return True
@@ -39,8 +39,8 @@ def is_at(backup: Backup, last: LastCommit) -> bool:
     return stored is not None and stored.hash == last.hash
 
 
-def successor_of(
-    repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel], *, older: BackupState
+def read_successor(
+    repository: Repository, uid: str, low: LowLevelBackup, ledger: Sequence[LowLevelBackup], *, older: BackupState
 ) -> Successor:
     """Read the facts about a backup that may replace `older`. `ledger`: all backups of its ledger. Raises the errors of
     the store."""
@@ -56,12 +56,12 @@ def successor_of(
 def same_batches(store: Store, older: BackupState, point: BackupState) -> Mapping[PartitionId, bool]:
     """For every partition of which `point` must have the last batch of `older`: whether `point` has the batch. Raises
     `DamagedObject`, and the errors of the store."""
-    found = {}
+    matches = {}
     for partition, position in older.positions.items():
         last = position.last_batch
         if last is not None and must_have_batch(older, point, partition):
-            found[partition] = has_batch(store, point, partition, last_offset=last.last_offset, crc=last.crc)
-    return found
+            matches[partition] = has_batch(store, point, partition, last_offset=last.last_offset, crc=last.crc)
+    return matches
 
 
 def rewritten(store: Store, older: BackupState, point: BackupState) -> frozenset[PartitionId]:
@@ -70,7 +70,7 @@ def rewritten(store: Store, older: BackupState, point: BackupState) -> frozenset
     store."""
     return frozenset(
         partition
-        for partition, end in older.reached().items()
+        for partition, end in older.accounted_ends().items()
         if may_be_rewritten(older, point, partition)
         and any(
             _has_later_batch(store, segment, end=end, epoch=older.positions[partition].leader_epoch)
@@ -88,45 +88,47 @@ def _has_later_batch(store: Store, segment: Segment, *, end: int, epoch: int) ->
 
 
 def _successor(
-    repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel], older: BackupState
+    repository: Repository, uid: str, low: LowLevelBackup, ledger: Sequence[LowLevelBackup], older: BackupState
 ) -> Successor:
     name, backup = low.beginning.backup, repository.backup(low.beginning.backup)
-    begun = _begun_behind(low, ledger)
-    if begun is None:
+    start_commit = _begun_behind(low, ledger)
+    if start_commit is None:
         why = "was begun several times in its place by an earlier version: nothing tells what it copied since"
         return Successor(name=name, problem=why)
-    if not is_at(backup, begun):
-        why = f"does not have commit {begun.commit}, behind which it began: a copy may lie in its place"
+    if not has_commit(backup, start_commit):
+        why = f"does not have commit {start_commit.commit}, behind which it began: a copy may lie in its place"
         return Successor(name=name, problem=why)
     head = backup.sound_state()
     if head.unreadable:
         return Successor(name=name, problem=f"cannot be read: {head.unreadable}")
-    newest = next(_complete(backup, head, behind=begun.commit, newest_first=True), None)
+    newest = next(_complete(backup, head, behind=start_commit.commit, newest_first=True), None)
     if newest is None:
         return Successor(name=name)
     point = replace(backup.state_at(newest.seq, head=head), expired=head.expired)
-    before = _last_without(backup, begun.commit, older.positions.keys() & point.positions.keys())
+    before = _last_without(backup, start_commit.commit, older.positions.keys() & point.positions.keys())
     oldest = next(_complete(backup, head, behind=before, newest_first=False), newest)
-    left = {str(each.partition_id): each.error for state in (point, head) for each in state.left_behind}
+    errors = {
+        str(partition.partition_id): partition.error for state in (point, head) for partition in state.left_behind
+    }
     now_ms = repository.store.now_ms()
     return Successor(
         name=name,
         point=point,
         since_ms=oldest.committed_at_ms,
         until_ms=min(now_ms, newest.committed_at_ms),
-        clock_step=_clock_step(backup, head, oldest, reckoned(point, newest, now_ms=now_ms)),
-        left_behind=named([f"{where} ({error})" for where, error in left.items()], most=_NAMED_MAX),
+        clock_step=_clock_step(backup, head, oldest, reckon(point, newest, now_ms=now_ms)),
+        left_behind=named([f"{where} ({error})" for where, error in errors.items()], most=_NAMED_MAX),
         missing=_missing(repository.store, uid, low, point),
-        began=_began(backup, begun.commit, point),
+        began=_began(backup, start_commit.commit, point),
     )
 
 
-def _begun_behind(low: LowLevel, ledger: Sequence[LowLevel]) -> LastCommit | None:
+def _begun_behind(low: LowLevelBackup, ledger: Sequence[LowLevelBackup]) -> LastCommit | None:
     """Return the newest commit at the place when the backup started. Earlier versions did not record the commit: then
     no commit, if no other backup started at the place."""
     if low.origin is not None:
         return low.origin.last
-    in_place = [each for each in ledger if each.beginning.backup == low.beginning.backup]
+    in_place = [candidate for candidate in ledger if candidate.beginning.backup == low.beginning.backup]
     return LastCommit() if in_place == [low] else None
 
 
@@ -146,11 +148,11 @@ def _complete(backup: Backup, head: BackupState, *, behind: int, newest_first: b
 def _last_without(backup: Backup, behind: int, partitions: Collection[PartitionId]) -> int:
     """Return the last commit, from `behind` on, without all of `partitions`: a topic may have been added in place, or
     may have been unreadable for long."""
-    wanted = set(partitions) - (backup.catalog.state(upto=behind).positions.keys() if behind else set())
+    missing = set(partitions) - (backup.catalog.state(upto=behind).positions.keys() if behind else set())
     before = behind
-    for stored in backup.log.read(after=behind) if wanted else ():
-        wanted -= {position.partition_id for position in stored.commit.changes.positions}
-        if not wanted:
+    for stored in backup.log.read(after=behind) if missing else ():
+        missing -= {position.partition_id for position in stored.commit.changes.positions}
+        if not missing:
             break
         before = stored.commit.seq
     return before
@@ -168,23 +170,28 @@ def _clock_step(backup: Backup, head: BackupState, oldest: CommitSummary, reckon
     """Return why the times of the restore points may not be elapsed times: the same judgement of clocks as in
     retention."""
     read = partial(_commit, backup)
-    return jump_ahead(head.history, oldest.seq, reckoning) or was_behind(head.history, oldest.seq, read)
+    return explain_clock_jump(head.history, oldest.seq, reckoning) or explain_clock_behind(
+        head.history, oldest.seq, read
+    )
 
 
-def _missing(store: Store, uid: str, low: LowLevel, point: BackupState) -> str:
+def _missing(store: Store, uid: str, low: LowLevelBackup, point: BackupState) -> str:
     """Return topics that are declared by name and are not in the point, or that the agent does not find."""
-    asked = TopicSelection(include=tuple(stored_patterns(low.beginning.topics)))
-    word = get_agent_word(store, DeclaredLayout(uid=uid))
+    selection = TopicSelection(include=tuple(stored_patterns(low.beginning.topics)))
+    word = get_agent_report(store, DeclaredLayout(uid=uid))
     said = word.missing if word is not None and word.number == low.number else ""
-    return named(asked.missing(each.topic for each in point.alive()), most=_NAMED_MAX) or said
+    return (
+        named(selection.missing(incarnation.topic for incarnation in point.live_incarnations()), most=_NAMED_MAX)
+        or said
+    )
 
 
 def _began(backup: Backup, behind: int, point: BackupState) -> Mapping[PartitionId, int]:
     """Return the log starts of partitions with expired records, at the first copy of every partition."""
-    wanted, found = set(point.expired), dict[PartitionId, int]()
-    for stored in backup.log.read(after=behind) if wanted else ():
+    partitions, log_starts = set(point.expired), dict[PartitionId, int]()
+    for stored in backup.log.read(after=behind) if partitions else ():
         for position in stored.commit.changes.positions:
-            found.setdefault(position.partition_id, position.log_start)
-        if wanted <= found.keys():
+            log_starts.setdefault(position.partition_id, position.log_start)
+        if partitions <= log_starts.keys():
             break
-    return found
+    return log_starts

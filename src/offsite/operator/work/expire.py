@@ -19,29 +19,29 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, ExpiryNotDone, FormatTooNew, RestoreRunning
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.succession import judge_coverage, judge_successor
-from offsite.operator.work.beating import beating
-from offsite.operator.work.comparison import is_at, rewritten, same_batches, successor_of
-from offsite.operator.work.reading import Reading
+from offsite.operator.work.beating import keep_lease
+from offsite.operator.work.comparison import has_commit, read_successor, rewritten, same_batches
+from offsite.operator.work.reading import ResumableRead
 from offsite.operator.work.release import is_released, release_doubt
 from offsite.operator.work.returned import sweep_removed
-from offsite.operator.world.entering import Said, enter
-from offsite.operator.world.membership import still_there
+from offsite.operator.world.entering import ProposedEntry, enter
+from offsite.operator.world.membership import list_present
 from offsite.repository.backup import Backup
-from offsite.repository.declared.entry import Kind, Predecessor
-from offsite.repository.declared.history import History, LowLevel, Phase
-from offsite.repository.declared.kept import KeptBackup, put_kept
+from offsite.repository.declared.entry import DeclaredEntryKind, Predecessor
+from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
+from offsite.repository.declared.kept import KeptBackup, put_kept_backups
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, is_begun_by, owner_of
-from offsite.repository.declared.members import differing, member_id, member_of
-from offsite.repository.declared.order import Located, is_older, last_of, rank
+from offsite.repository.declared.members import differing, find_member, member_id
+from offsite.repository.declared.order import Located, find_last, is_older, rank
 from offsite.repository.generations.removal import (
     begin_removal,
     remove_backup,
-    unopened,
+    unopened_backup,
     was_brought_back,
     withdraw_removal,
 )
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
@@ -49,11 +49,11 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.readers import readers_of
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
-from offsite.services.collect.agreement import InForce
-from offsite.services.collect.disputed import disputed
-from offsite.services.heads import SeenHead
+from offsite.services.collect.agreement import RetentionInForce
+from offsite.services.collect.disputed import find_disputed
+from offsite.services.heads import RememberedHead
 from offsite.services.retention.apply import apply_retention, plan_retention
-from offsite.services.retention.kept_points import holds
+from offsite.services.retention.kept_points import pin_holds
 from offsite.services.retention.pins import pinned_points
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.seal import seal_backup
@@ -68,7 +68,7 @@ _BROUGHT_BACK = "somebody brought it back, or its removal broke off as it began:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expiry:
+class ExpiryRequest:
     """What is asked of a job. `policy`: what the retention keeps of the last backup, None for all; `minimum_ms`: how
     much must be restorable of it before older ones go; `is_deletion`: all go. `member`: the uid of the resource that is
     deleted, where others may share the backup: nothing goes while one of them is there; `declared`: a hash of each part
@@ -84,7 +84,7 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expired:
+class ExpiryResult:
     """What a job did. `points`: restore points let go of the last backup; `removed`: names of the backups that were
     deleted as a whole; `kept`: older ones that stay, and why. `left_to`: another job of it runs, and has its work."""
 
@@ -104,8 +104,8 @@ class _Low:
 
     place: int
     repository: Repository
-    low: LowLevel
-    ledger: History
+    low: LowLevelBackup
+    ledger: DeclaredHistory
     is_continued: bool = False
     is_ours: bool = True
 
@@ -122,74 +122,74 @@ class _Low:
         return BackupLayout(backup=self.name)
 
 
-def expire(asked: Expiry, *, clock: Clock) -> Expired:
+def expire(request: ExpiryRequest, *, clock: Clock) -> ExpiryResult:
     """Do one job, and tell in the repositories what was kept. Leaves the work to another one of this backup that runs;
     a deletion raises `RestoreRunning` then, for it is to be done. Raises `ExpiryNotDone` where a backup that is to go
     is still read, copied or pinned, or who shares it declares another expiry, `CommitsGone` where the last one is not
     what this machine saw there before, and what the retention and the stores raise."""
-    layout = DeclaredLayout(uid=asked.uid)
-    with ExitStack() as held:
+    layout = DeclaredLayout(uid=request.uid)
+    with ExitStack() as stack:
         try:
-            for repository in asked.repositories:
-                held.enter_context(_alone(repository, layout.expiry))
+            for repository in request.repositories:
+                stack.enter_context(_alone(repository, layout.expiry))
         except RestoreRunning as error:
-            if asked.is_deletion:
+            if request.is_deletion:
                 raise
-            return Expired(uid=asked.uid, left_to=error.message)
-        done = _delete(asked, clock) if asked.is_deletion else _expire(asked, clock)
-        stores = [repository.store for repository in asked.repositories]
+            return ExpiryResult(uid=request.uid, left_to=error.message)
+        result = _delete(request, clock) if request.is_deletion else _expire(request, clock)
+        stores = [repository.store for repository in request.repositories]
         for store in stores:
-            put_kept(store, layout, done.kept)
-        if asked.is_deletion and done.kept:
-            told = "; ".join(map(str, done.kept))
-            raise ExpiryNotDone(f"not all may be deleted yet: {told}", hint="it is tried again")
+            put_kept_backups(store, layout, result.kept)
+        if request.is_deletion and result.kept:
+            reasons = "; ".join(map(str, result.kept))
+            raise ExpiryNotDone(f"not all may be deleted yet: {reasons}", hint="it is tried again")
         for store in stores:
             sweep_removed(store, by=BY)
-        return done
+        return result
 
 
-def _delete(asked: Expiry, clock: Clock) -> Expired:
+def _delete(request: ExpiryRequest, clock: Clock) -> ExpiryResult:
     """Delete all backups, except pinned or read ones."""
-    removed, kept = list[str](), list[KeptBackup]()
-    for low in _lows(asked):
+    removed, kept_backups = list[str](), list[KeptBackup]()
+    for low in _lows(request):
         if not low.is_ours:
-            warned("left_alone", why=_NOT_OURS, uid=asked.uid, backup=low.name)
+            warned("left_alone", why=_NOT_OURS, uid=request.uid, backup=low.name)
             continue
-        in_use = "" if low.is_continued else _why_in_use(asked.uid, low, clock)
-        if why := in_use or _remove(asked, low, clock):
-            kept.append(_kept(low, why))
+        in_use = "" if low.is_continued else _why_in_use(request.uid, low, clock)
+        if why := in_use or _remove(request, low, clock):
+            kept_backups.append(_kept(low, why))
         else:
             removed.append(low.name)
-    return Expired(uid=asked.uid, removed=tuple(removed), kept=tuple(kept))
+    return ExpiryResult(uid=request.uid, removed=tuple(removed), kept=tuple(kept_backups))
 
 
-def _expire(asked: Expiry, clock: Clock) -> Expired:
-    for low in _lows(asked):
+def _expire(request: ExpiryRequest, clock: Clock) -> ExpiryResult:
+    for low in _lows(request):
         if low.is_continued and low.is_ours:
-            _forget(asked, low)
-    found = _lows(asked)
-    lows = [low for low in found if low.is_ours]
+            _forget(request, low)
+    listed = _lows(request)
+    lows = [low for low in listed if low.is_ours]
     last = _last(lows)
     backup = _opened(last) if last is not None else None
     if last is not None and backup is not None:
-        SeenHead(repository=last.repository, backup=last.name).check(backup, backup.sound_state())
-    points = 0 if backup is None or asked.policy is None else _let_go(backup, asked.policy, clock)
-    removed, kept = list[str](), [_kept(low, _NOT_OURS) for low in found if not low.is_ours]
+        RememberedHead(repository=last.repository, backup=last.name).check(backup, backup.sound_state())
+    points = 0 if backup is None or request.policy is None else _let_go(backup, request.policy, clock)
+    removed, kept_backups = list[str](), [_kept(low, _NOT_OURS) for low in listed if not low.is_ours]
     for low in lows:
         if low is last:
             continue
-        if why := _Case(asked=asked, clock=clock, older=low, last=last, lows=lows).why_kept():
-            if low.low.phase is not Phase.REMOVING:
+        if why := _Case(request=request, clock=clock, older=low, last=last, lows=lows).why_kept():
+            if low.low.phase is not BackupPhase.REMOVING:
                 withdraw_removal(low.store, low.layout)
         else:
-            why = _remove(asked, low, clock)
+            why = _remove(request, low, clock)
         if why:
-            kept.append(_kept(low, why))
+            kept_backups.append(_kept(low, why))
         else:
             removed.append(low.name)
-    if last is not None and not kept:
-        Reading(store=last.store, uid=asked.uid, number=last.low.number).forget()
-    return Expired(uid=asked.uid, points=points, removed=tuple(removed), kept=tuple(kept))
+    if last is not None and not kept_backups:
+        ResumableRead(store=last.store, uid=request.uid, number=last.low.number).forget()
+    return ExpiryResult(uid=request.uid, points=points, removed=tuple(removed), kept=tuple(kept_backups))
 
 
 def _let_go(backup: Backup, policy: RetentionPolicy, clock: Clock) -> int:
@@ -202,7 +202,7 @@ def _let_go(backup: Backup, policy: RetentionPolicy, clock: Clock) -> int:
 class _Case:
     """An older backup, and the last backup as its replacement."""
 
-    asked: Expiry
+    request: ExpiryRequest
     clock: Clock
     older: _Low
     last: _Low | None
@@ -213,10 +213,10 @@ class _Case:
         backup comes at the end. A `removing` entry in the ledger is no reason to delete: any process that can create
         objects can write one."""
         older = self.older
-        if older.low.phase is Phase.REMOVING and older.store.head(older.layout.descriptor_key) is None:
+        if older.low.phase is BackupPhase.REMOVING and older.store.head(older.layout.descriptor_key) is None:
             return ""  # its removal goes on: without a right to delete nobody gets it there
         try:
-            return "" if is_released(older.repository, self.asked.uid, older.low) else self._why_unreleased()
+            return "" if is_released(older.repository, self.request.uid, older.low) else self._why_unreleased()
         except (Damaged, FormatTooNew) as error:
             return f"it cannot be judged: {error.message}"
 
@@ -226,15 +226,15 @@ class _Case:
         if state is not None and state.unreadable:
             return f"it cannot be read: {state.unreadable}"
         why = next(self._reasons(state), "") or self._why_disputed(backup)
-        doubt = release_doubt(self.older.repository, self.asked.uid, self.older.low) if why else ""
+        doubt = release_doubt(self.older.repository, self.request.uid, self.older.low) if why else ""
         return f"{doubt}; {why}" if doubt else why
 
     def _why_disputed(self, backup: Backup | None) -> str:
         """Return why the last backup does not hold the data from before disbelieved commits."""
-        policy = InForce(policy=self.asked.policy)
-        for each in disputed(backup, in_force=policy, clock=self.clock) if backup is not None else ():
-            if why := next(self._why_unequal(each.before), ""):
-                return f"{why}; {each}"
+        policy = RetentionInForce(policy=self.request.policy)
+        for dispute in find_disputed(backup, in_force=policy, clock=self.clock) if backup is not None else ():
+            if why := next(self._why_unequal(dispute.before), ""):
+                return f"{why}; {dispute}"
         return ""
 
     def _reasons(self, state: BackupState | None) -> Iterator[str]:
@@ -243,22 +243,26 @@ class _Case:
             yield "it is not stopped"
         yield from self._why_not_itself(state)
         if state is not None and not is_empty:
-            yield from filter(None, [_why_in_use(self.asked.uid, self.older, self.clock)])
+            yield from filter(None, [_why_in_use(self.request.uid, self.older, self.clock)])
             yield from self._why_unequal(state)
 
     def _why_not_itself(self, state: BackupState | None) -> Iterator[str]:
         """Yield why the data at the place may not be the recorded backup: another backup, or a part, may lie at the
         place. Without any commit, any remaining object shows former commits."""
         older, last = self.older, self.last
-        for named in (each for each in _predecessors(last) if each.word == older.low.word) if last is not None else ():
-            if named.last.commit and (state is None or not is_at(older.repository.backup(older.name), named.last)):
+        for named in (
+            (predecessor for predecessor in _predecessors(last) if predecessor.word == older.low.word)
+            if last is not None
+            else ()
+        ):
+            if named.last.commit and (state is None or not has_commit(older.repository.backup(older.name), named.last)):
                 yield f"commit {named.last.commit} of it is gone: a copy, or a part, may lie in its place"
         if (state is None or not state.seq) and (key := _rest_of(older)):
             yield f"its commits are gone, and {key} is there: a part of it may be away"
 
     def _why_unequal(self, state: BackupState) -> Iterator[str]:
         """Yield why the last backup does not replace the older one. The caller takes the first."""
-        last, older, uid = self.last, self.older, self.asked.uid
+        last, older, uid = self.last, self.older, self.request.uid
         if last is None:
             yield "nothing tells which backup is the last one"
             return
@@ -266,15 +270,17 @@ class _Case:
             yield "it is not stopped"
         if not is_older(_located(older), _located(last), tuple(map(_located, self.lows))):
             yield f"no ledger tells whether it is older than {last.name}"
-        successor = successor_of(last.repository, uid, last.low, last.ledger.backups, older=state)
-        if not (judged := judge_successor(successor, minimum_ms=self.asked.minimum_ms)).may_go:
+        successor = read_successor(last.repository, uid, last.low, last.ledger.backups, older=state)
+        if not (judged := judge_successor(successor, minimum_ms=self.request.minimum_ms)).may_go:
             yield str(judged)
         if (point := successor.point) is None:
             return
         same, cut_back = same_batches(last.store, state, point), rewritten(last.store, state, point)
         if not (judged := judge_coverage(state, successor, same_batch=same, rewritten=cut_back)).may_go:
             yield str(judged)
-        if problem := Reading(store=last.store, uid=uid, number=last.low.number).problem(point.all_segments()):
+        if problem := ResumableRead(store=last.store, uid=uid, number=last.low.number).find_problem(
+            point.all_segments()
+        ):
             yield f"{last.name} is damaged: {problem}"
         if not _is_as_judged(uid, last):
             yield f"something was decided about {last.name} meanwhile"
@@ -293,12 +299,12 @@ def _why_in_use(uid: str, low: _Low, clock: Clock) -> str:
     """Return why the backup cannot be deleted now: a restore reads the backup, or a point is pinned. A release also
     allows the deletion of pinned points, and of abandoned restores; not of a running restore. A restore that registered
     after the decision was refused, or died earlier: the restore reads nothing."""
-    if low.low.phase is Phase.REMOVING and low.store.head(low.layout.descriptor_key) is None:
+    if low.low.phase is BackupPhase.REMOVING and low.store.head(low.layout.descriptor_key) is None:
         return ""  # its removal goes on: it was asked before
     try:
         released = is_released(low.repository, uid, low.low)
         for reader in readers_of(low.store, low.layout):
-            if reader.is_live or not (released or low.low.phase is Phase.REMOVING):
+            if reader.is_live or not (released or low.low.phase is BackupPhase.REMOVING):
                 return str(reader)
         return "" if released else _why_pinned(_as_it_lies(low), clock)
     except (Damaged, FormatTooNew) as error:
@@ -309,9 +315,9 @@ def _why_pinned(backup: Backup, clock: Clock) -> str:
     if pin := next((pin for pin in pinned_points(backup) if pin.holds), None):
         return f"commit {pin.commit} of it is pinned: {pin.reason}"
     now_ms = backup.store.now_ms()
-    for each in disputed(backup, in_force=InForce(), clock=clock):
-        if taken_off := next((pin for pin in each.pins if holds(pin, now_ms=now_ms)), None):
-            return f"commit {taken_off.seq} of it was pinned: {taken_off.reason}; {each}"
+    for dispute in find_disputed(backup, in_force=RetentionInForce(), clock=clock):
+        if taken_off := next((pin for pin in dispute.pins if pin_holds(pin, now_ms=now_ms)), None):
+            return f"commit {taken_off.seq} of it was pinned: {taken_off.reason}; {dispute}"
     return ""
 
 
@@ -319,7 +325,7 @@ def _rest_of(low: _Low) -> str:
     """Return an object of a backup without commits; empty: none."""
     layout = low.layout
     marks = {layout.descriptor_key, layout.collected_key, layout.removing_key, layout.removed_key}
-    return next((info.key for info in own(low.store.list(layout.prefix)) if info.key not in marks), "")
+    return next((info.key for info in own_objects(low.store.list(layout.prefix)) if info.key not in marks), "")
 
 
 def _kept(low: _Low, why: str) -> KeptBackup:
@@ -339,12 +345,12 @@ def _as_it_lies(low: _Low) -> Backup:
         backup = _opened(low)
     except Damaged:
         backup = None
-    return backup or unopened(low.store, low.layout)
+    return backup or unopened_backup(low.store, low.layout)
 
 
 def _last(lows: Sequence[_Low]) -> _Low | None:
     located = tuple(map(_located, lows))
-    last = last_of(located)
+    last = find_last(located)
     return None if last is None else next(low for low in lows if _located(low) == last)
 
 
@@ -352,26 +358,26 @@ def _located(low: _Low) -> Located:
     return Located(ledger=str(low.place), low=low.low)
 
 
-def _lows(asked: Expiry) -> list[_Low]:
+def _lows(request: ExpiryRequest) -> list[_Low]:
     """All that is left of the resource's backups, older ones first. Raises as `_check_members`."""
-    lows = [low for place in range(len(asked.repositories)) for low in _lows_in(asked, place)]
+    lows = [low for place in range(len(request.repositories)) for low in _lows_in(request, place)]
     located = tuple(map(_located, lows))
     return sorted(lows, key=lambda low: rank(_located(low), located))
 
 
-def _lows_in(asked: Expiry, place: int) -> Iterator[_Low]:
-    repository = asked.repositories[place]
-    ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=asked.uid)).read()
-    _check_members(asked, repository.store, ledger)
-    newest = {low.beginning.backup: low.number for low in ledger.there}
-    for low in ledger.there:
+def _lows_in(request: ExpiryRequest, place: int) -> Iterator[_Low]:
+    repository = request.repositories[place]
+    ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=request.uid)).read()
+    _check_members(request, repository.store, ledger)
+    newest = {low.beginning.backup: low.number for low in ledger.remaining}
+    for low in ledger.remaining:
         yield _Low(
             place=place,
             repository=repository,
             low=low,
             ledger=ledger,
             is_continued=low.number != newest[low.beginning.backup],
-            is_ours=_is_ours(repository.store, low.beginning.backup, asked.uid),
+            is_ours=_is_ours(repository.store, low.beginning.backup, request.uid),
         )
 
 
@@ -383,50 +389,50 @@ def _is_ours(store: Store, backup: str, uid: str) -> bool:
         return False
 
 
-def _check_members(asked: Expiry, store: Store, history: History) -> None:
+def _check_members(asked: ExpiryRequest, store: Store, history: DeclaredHistory) -> None:
     """Nobody shares the backup of a resource that is deleted: it said itself that it let go, and so did all others. Of
     one that goes on all declare the expiry that this job goes by, also who spoke since it began. Raises
     `ExpiryNotDone`, and what the store raises."""
     if not asked.is_deletion:
-        others = [other for other in still_there(store, history) if differing(other.fields, asked.declared)]
+        others = [other for other in list_present(store, history) if differing(other.fields, asked.declared)]
         if others:
             raise ExpiryNotDone(f"{others[0]} declares another expiry", hint="it goes on once all declare the same")
         return
     if not asked.member:
         return
-    mine = member_of(history.members, member_id(asked.uid, asked.member))
+    mine = find_member(history.members, member_id(asked.uid, asked.member))
     if mine is None or not mine.is_gone:
         raise ExpiryNotDone(f"{asked.uid} is not let go by this resource", hint="look who shares it")
-    if others := still_there(store, history):
+    if others := list_present(store, history):
         raise ExpiryNotDone(f"{len(others)} others share {asked.uid}, as {others[0]}")
 
 
-def _forget(asked: Expiry, low: _Low) -> None:
+def _forget(request: ExpiryRequest, low: _Low) -> None:
     """Record that a continued backup has no data of its own. Deletes nothing."""
-    if low.low.phase is Phase.STOPPED:
-        _decide(asked, low, Kind.REMOVING)
-    _decide(asked, low, Kind.REMOVED)
-    decided("expired", why="a later one goes on in its place", uid=asked.uid, backup=low.name, number=low.low.number)
+    if low.low.phase is BackupPhase.STOPPED:
+        _decide(request, low, DeclaredEntryKind.REMOVING)
+    _decide(request, low, DeclaredEntryKind.REMOVED)
+    decided("expired", why="a later one goes on in its place", uid=request.uid, backup=low.name, number=low.low.number)
 
 
-def _remove(asked: Expiry, low: _Low, clock: Clock) -> str:
+def _remove(request: ExpiryRequest, low: _Low, clock: Clock) -> str:
     """Stop and seal the backup, and delete the backup as a whole; or return why the backup stays. Readers are checked
     while no process can start to read, and pins right before the ledger entry `removing`; after that entry the deletion
     is final."""
     if low.is_continued:
-        _forget(asked, low)
+        _forget(request, low)
         return ""
-    phase, uid = low.low.phase, asked.uid
-    if phase is Phase.REMOVING and was_brought_back(low.store, low.layout):
-        _decide(asked, low, Kind.REMOVED)
+    phase, uid = low.low.phase, request.uid
+    if phase is BackupPhase.REMOVING and was_brought_back(low.store, low.layout):
+        _decide(request, low, DeclaredEntryKind.REMOVED)
         warned("left_alone", why=_BROUGHT_BACK, uid=uid, backup=low.name)
         return _BROUGHT_BACK
     if phase.is_live:
-        _decide(asked, low, Kind.STOPPED)
-        phase = Phase.STOPPED
-    if phase is Phase.STOPPED and not low.low.is_sealed and (backup := _opened(low)) is not None:
+        _decide(request, low, DeclaredEntryKind.STOPPED)
+        phase = BackupPhase.STOPPED
+    if phase is BackupPhase.STOPPED and not low.low.is_sealed and (backup := _opened(low)) is not None:
         seal_backup(backup)
-    if phase is Phase.STOPPED:
+    if phase is BackupPhase.STOPPED:
         _check_idle(uid, low)
     why = list[str]()
 
@@ -434,14 +440,14 @@ def _remove(asked: Expiry, low: _Low, clock: Clock) -> str:
         why.extend(filter(None, [_why_in_use(uid, low, clock)]))
         return bool(why)
 
-    if not begin_removal(low.store, low.layout, is_read=is_used, is_decided=phase is Phase.REMOVING):
+    if not begin_removal(low.store, low.layout, is_read=is_used, is_decided=phase is BackupPhase.REMOVING):
         return why[0]
-    if phase is Phase.STOPPED:
-        _decide(asked, low, Kind.REMOVING)
+    if phase is BackupPhase.STOPPED:
+        _decide(request, low, DeclaredEntryKind.REMOVING)
     announce = _announced(uid, low)
     if not remove_backup(low.store, low.layout, is_read=is_used, announce=announce, is_decided=True):
         return why[0]
-    _decide(asked, low, Kind.REMOVED)
+    _decide(request, low, DeclaredEntryKind.REMOVED)
     decided("expired", why="an older backup, or a resource that is deleted", uid=uid, backup=low.name)
     return ""
 
@@ -450,7 +456,7 @@ def _check_idle(uid: str, low: _Low) -> None:
     """Refuse while an agent still holds the backup: an agent reads a stop within seconds."""
     terms = LeaseTerms(store=low.store, lease=DeclaredLayout(uid=uid).agent)
     newest = DeclaredLedger(store=low.store, layout=DeclaredLayout(uid=uid)).read().backups[-1].number
-    if low.low.number == newest and terms.holder(asking=ProcessIdentity.mine()) is not None:
+    if low.low.number == newest and terms.holder(asking=ProcessIdentity.current()) is not None:
         raise ExpiryNotDone(f"an agent still has {low.name} in hand", hint="it is tried again")
 
 
@@ -471,21 +477,21 @@ def _announced(uid: str, low: _Low) -> Callable[[int], None]:
     return announce
 
 
-def _decide(asked: Expiry, low: _Low, kind: Kind) -> None:
+def _decide(request: ExpiryRequest, low: _Low, kind: DeclaredEntryKind) -> None:
     """Enter a decision about a backup. Raises `ExpiryNotDone` if another backup started at its place meanwhile."""
 
-    def said(history: History) -> Said:
-        _check_members(asked, low.store, history)
+    def said(history: DeclaredHistory) -> ProposedEntry:
+        _check_members(request, low.store, history)
         later = history.backups[low.low.number :]
         if not low.is_continued and any(each.beginning.backup == low.name for each in later):
             raise ExpiryNotDone(f"another backup began in the place of {low.name}", hint="it is tried again")
-        return Said(kind=kind, number=low.low.number)
+        return ProposedEntry(kind=kind, number=low.low.number)
 
-    enter(low.store, asked.uid, said, by=ProcessIdentity.mine())
+    enter(low.store, request.uid, said, by=ProcessIdentity.current())
 
 
 @contextmanager
 def _alone(repository: Repository, lease: LeaseLayout) -> Iterator[None]:
     terms = LeaseTerms(store=repository.store, lease=lease)
-    with terms.held(ProcessIdentity.mine()) as claim, beating(terms, claim):
+    with terms.held(ProcessIdentity.current()) as claim, keep_lease(terms, claim):
         yield

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from offsite.spark.runner import (
     Done,
     Failed,
-    Fed,
     FoundT,
     OnOutcome,
     OnProgress,
@@ -17,16 +16,17 @@ from offsite.spark.runner import (
     RunProgress,
     SentT,
     Shuffle,
+    ShuffledTask,
     TaskT,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class HeardRunner:
+class ProgressRunner:
     """Delegates all calls. `on_task_progress` is called whenever tasks ended, or moved bytes, since the last call."""
 
     inner: Runner
-    gets_on: Callable[[], None]
+    on_task_progress: Callable[[], None]
 
     @property
     def slots(self) -> int:
@@ -62,7 +62,7 @@ class HeardRunner:
     def run_shuffled(
         self,
         tasks: Sequence[TaskT],
-        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        function: Callable[[ShuffledTask[TaskT, SentT]], ResultT],
         shuffle: Shuffle[TaskT, FoundT, SentT],
         *,
         on_progress: OnProgress | None = None,
@@ -79,13 +79,13 @@ class HeardRunner:
         self.inner.close()
 
     def _heard(self, on_progress: OnProgress | None) -> OnProgress:
-        done = (0, 0, 0)
+        moved = (0, 0, 0)
 
         def hear(now: RunProgress) -> None:
-            nonlocal done
-            before, done = done, (now.tasks_done, now.moved_bytes, now.records)
-            if any(after > less for after, less in zip(done, before, strict=True)):
-                self.gets_on()
+            nonlocal moved
+            before, moved = moved, (now.tasks_done, now.moved_bytes, now.records)
+            if any(after > less for after, less in zip(moved, before, strict=True)):
+                self.on_task_progress()
             if on_progress is not None:
                 on_progress(now)
 

@@ -20,7 +20,7 @@ from offsite.model.journal import decided, warned
 from offsite.repository.commit import PartitionId
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import own
+from offsite.repository.layout import own_objects
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
@@ -32,30 +32,30 @@ _NOTE_SEGMENTS = 256
 _NOTE_BYTES = 256 * 1024 * 1024
 """A note is written after so many segments or bytes: a killed job reads at most so much again."""
 
-_Seen: TypeAlias = tuple[str, int, int]
+_ReadObject: TypeAlias = tuple[str, int, int]
 """Key of a segment, size and time of its object."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Reading:
+class ResumableRead:
     """The reading of low-level backup `number` of the resource `uid`, in one job."""
 
     store: Store
     uid: str
     number: int
-    _noted: set[_Seen] | None = field(default=None, init=False)
-    _new: list[_Seen] = field(default_factory=list, init=False)
+    _noted: set[_ReadObject] | None = field(default=None, init=False)
+    _new: list[_ReadObject] = field(default_factory=list, init=False)
 
-    def problem(self, segments: Iterable[Segment]) -> str:
+    def find_problem(self, segments: Iterable[Segment]) -> str:
         """Return the problem of the first damaged segment; empty: all segments were read, and are intact. Raises the
         errors of the store."""
-        wanted = tuple(segments)
-        infos = self._look_up(wanted)
-        for segment in wanted:
+        listed = tuple(segments)
+        infos = self._look_up(listed)
+        for segment in listed:
             if not segment.is_all_in(infos[segment.object_key]):
                 return f"{segment.object_key} is missing, or cut"
         noted = self._read_notes()
-        unread = [each for each in wanted if (each.key, *_figures(infos[each.object_key])) not in noted]
+        unread = [segment for segment in listed if (segment.key, *_figures(infos[segment.object_key])) not in noted]
         read_bytes = 0
         for segment in unread:
             if problem := verify_segment(segment, store=self.store).problem:
@@ -72,7 +72,7 @@ class Reading:
 
     def forget(self) -> None:
         """Delete the notes. No data depend on the notes."""
-        for info in list(own(self.store.list(self._prefix))):
+        for info in list(own_objects(self.store.list(self._prefix))):
             self.store.delete(info.key)
 
     @property
@@ -84,17 +84,17 @@ class Reading:
         with ThreadPoolExecutor(max_workers=_HEADS_AT_ONCE, thread_name_prefix="look-up") as pool:
             return dict(zip(keys, pool.map(partial(_head, self.store), keys), strict=True))
 
-    def _read_notes(self) -> set[_Seen]:
+    def _read_notes(self) -> set[_ReadObject]:
         if self._noted is None:
             self._noted = set(self._notes())
         return self._noted
 
-    def _notes(self) -> Iterator[_Seen]:
-        for info in own(self.store.list(self._prefix)):
+    def _notes(self) -> Iterator[_ReadObject]:
+        for info in own_objects(self.store.list(self._prefix)):
             try:
-                item = parse_json_object(self.store.get(info.key) or b"", source=info.key, damaged=DamagedObject)
-                if item.text("place") == self.store.url:
-                    for line in item.children("read"):
+                document = parse_json_object(self.store.get(info.key) or b"", source=info.key, damaged=DamagedObject)
+                if document.text("place") == self.store.url:
+                    for line in document.children("read"):
                         yield line.text("key"), line.count("bytes"), line.count("modified_ms")
             except (Damaged, OffsiteError) as error:
                 warned("note", why=error.message, uid=self.uid)  # then the object is read again

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from offsite.model.errors import BackupNotFound, BadOption, Damaged, PlanChanged, ResourceConflict
 from offsite.model.journal import decided, warned
 from offsite.model.named import named
-from offsite.operator.world.entering import Said, enter
-from offsite.repository.declared.entry import REASON_MAX, Kind, LastCommit, Release
-from offsite.repository.declared.history import LowLevel, Phase
-from offsite.repository.declared.kept import get_kept
+from offsite.operator.world.entering import ProposedEntry, enter
+from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, LastCommit, Release
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
+from offsite.repository.declared.kept import get_kept_backups
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, owner_of
 from offsite.repository.layout import BackupLayout
@@ -59,23 +59,23 @@ class ReleasePlan:
     doubt: str = ""
 
 
-def is_released(repository: Repository, uid: str, low: LowLevel) -> bool:
+def is_released(repository: Repository, uid: str, low: LowLevelBackup) -> bool:
     """Whether a person released the backup as the backup is now. Raises the errors of the store."""
     return _is_said(low, _lies_there(repository, low.beginning.backup)[0]) and not _doubt(repository.store, uid, low)
 
 
-def release_doubt(repository: Repository, uid: str, low: LowLevel) -> str:
+def release_doubt(repository: Repository, uid: str, low: LowLevelBackup) -> str:
     """Return why a release of the present backup does not count, or not yet; empty: the release counts, or none exists.
     Raises the errors of the store."""
     is_said = _is_said(low, _lies_there(repository, low.beginning.backup)[0])
     return _doubt(repository.store, uid, low) if is_said else ""
 
 
-def _is_said(low: LowLevel, last: LastCommit) -> bool:
+def _is_said(low: LowLevelBackup, last: LastCommit) -> bool:
     return low.release is not None and low.release.last == last
 
 
-def _doubt(store: Store, uid: str, low: LowLevel) -> str:
+def _doubt(store: Store, uid: str, low: LowLevelBackup) -> str:
     return "" if low.released is None else _memory(store, uid).doubt(low.released)
 
 
@@ -91,7 +91,8 @@ def plan_release(repository: Repository, backup: str) -> ReleasePlan:
         _seal(repository, uid, low)
     last, state, problem = _lies_there(repository, backup)
     why = next(
-        (line.reason for line in get_kept(repository.store, DeclaredLayout(uid=uid)) if line.backup == backup), ""
+        (line.reason for line in get_kept_backups(repository.store, DeclaredLayout(uid=uid)) if line.backup == backup),
+        "",
     )
     plan = ReleasePlan(
         backup=backup,
@@ -118,8 +119,8 @@ def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> Releas
     if (now.uid, now.number, now.commit, now.hash) != (plan.uid, plan.number, plan.commit, plan.hash):
         raise PlanChanged(f"{plan.backup} is not what was shown any more", hint="run the same command again")
     last = LastCommit(commit=plan.commit, hash=plan.hash)
-    said = Said(kind=Kind.RELEASED, number=plan.number, release=Release(last=last, reason=reason))
-    after = enter(repository.store, plan.uid, lambda _: said, by=ProcessIdentity.mine())
+    said = ProposedEntry(kind=DeclaredEntryKind.RELEASED, number=plan.number, release=Release(last=last, reason=reason))
+    after = enter(repository.store, plan.uid, lambda _: said, by=ProcessIdentity.current())
     if (word := after.backups[plan.number - 1].released) is not None:
         _memory(repository.store, plan.uid).note_given(word)
     decided("released", why=reason, uid=plan.uid, backup=plan.backup)
@@ -137,17 +138,17 @@ def refuse_release(repository: Repository, backup: str) -> ReleasePlan:
     return plan_release(repository, backup)
 
 
-def _find(repository: Repository, backup: str) -> tuple[str, LowLevel]:
+def _find(repository: Repository, backup: str) -> tuple[str, LowLevelBackup]:
     uid = owner_of(repository.store, backup)
     if uid is None:
         raise BackupNotFound(
             f"no resource declared a backup {backup!r} in {repository.store.url}", hint="see: offsite list"
         )
     ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=uid)).read()
-    low = next((each for each in reversed(ledger.there) if each.beginning.backup == backup), None)
-    if low is None or low.phase is Phase.REMOVING:
+    low = next((candidate for candidate in reversed(ledger.remaining) if candidate.beginning.backup == backup), None)
+    if low is None or low.phase is BackupPhase.REMOVING:
         raise BackupNotFound(f"{backup} is removed already, or is being removed", hint="see: offsite operator describe")
-    if low.phase is not Phase.STOPPED:
+    if low.phase is not BackupPhase.STOPPED:
         raise ResourceConflict(
             f"{backup} is {low.phase}: only what another backup took the place of is released",
             hint="to be rid of all of a resource: offsite operator delete",
@@ -155,13 +156,13 @@ def _find(repository: Repository, backup: str) -> tuple[str, LowLevel]:
     return uid, low
 
 
-def _seal(repository: Repository, uid: str, low: LowLevel) -> None:
+def _seal(repository: Repository, uid: str, low: LowLevelBackup) -> None:
     try:
         seal_backup(repository.backup(low.beginning.backup))
     except (BackupNotFound, Damaged):  # no commit can be added
         return
-    said = Said(kind=Kind.SEALED, number=low.number)
-    enter(repository.store, uid, lambda _: said, by=ProcessIdentity.mine())
+    said = ProposedEntry(kind=DeclaredEntryKind.SEALED, number=low.number)
+    enter(repository.store, uid, lambda _: said, by=ProcessIdentity.current())
 
 
 def _lies_there(repository: Repository, backup: str) -> tuple[LastCommit, BackupState | None, str]:

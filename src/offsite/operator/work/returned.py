@@ -12,12 +12,12 @@ from functools import partial
 
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import decided, warned
-from offsite.operator.work.beating import beating
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.operator.work.beating import keep_lease
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids, owner_of
-from offsite.repository.generations.removal import KEPT_MS, is_removed, returned_into, sweep, unopened
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.generations.removal import KEPT_MS, find_returned, is_removed, sweep, unopened_backup
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
@@ -51,8 +51,8 @@ def _sweep(store: Store, uid: str, backup: str, by: str) -> None:
     """Sweep under the lock, so that no declared backup starts under the name meanwhile. Raises `RestoreRunning` while
     an operator holds the lock, and `RestoreTakenOver` after another process took the lock over."""
     terms = LeaseTerms(store=store, lease=DeclaredLayout(uid=uid).lock)
-    with terms.held(ProcessIdentity.mine()) as claim, beating(terms, claim):
-        low = next((each for each in _removed(store, uid) if each.beginning.backup == backup), None)
+    with terms.held(ProcessIdentity.current()) as claim, keep_lease(terms, claim):
+        low = next((candidate for candidate in _removed(store, uid) if candidate.beginning.backup == backup), None)
         if low is None or not _may_be_swept(store, uid, low):
             return
         sweep(
@@ -64,19 +64,19 @@ def _sweep(store: Store, uid: str, backup: str, by: str) -> None:
         )
 
 
-def removed_lately(low: LowLevel, now_ms: int) -> bool:
+def was_removed_lately(low: LowLevelBackup, now_ms: int) -> bool:
     """Whether objects may still come back into the backup."""
-    return low.phase is Phase.REMOVED and now_ms - low.removed_ms < 2 * KEPT_MS
+    return low.phase is BackupPhase.REMOVED and now_ms - low.removed_ms < 2 * KEPT_MS
 
 
-def _removed(store: Store, uid: str) -> Sequence[LowLevel]:
+def _removed(store: Store, uid: str) -> Sequence[LowLevelBackup]:
     """Return the removed backups whose name no later backup uses, by the present ledger."""
     backups, now_ms = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().backups, store.now_ms()
     newest = {low.beginning.backup: low for low in backups}
-    return [low for low in newest.values() if removed_lately(low, now_ms)]
+    return [low for low in newest.values() if was_removed_lately(low, now_ms)]
 
 
-def _may_be_swept(store: Store, uid: str, low: LowLevel) -> bool:
+def _may_be_swept(store: Store, uid: str, low: LowLevelBackup) -> bool:
     """Whether the objects at the place are the rest of a removed backup of this resource. The ledger is believed only
     as far as the name, the removal mark and the objects confirm the ledger: any process that can create objects can
     write a ledger."""
@@ -104,18 +104,18 @@ def _is_owner(store: Store, uid: str, backup: str) -> bool:
 def _is_pinned(store: Store, layout: BackupLayout) -> bool:
     """Whether a point is pinned, as far as the history can be read: a removal leaves no history, and objects that come
     back are fragments."""
-    if next(own(store.list(layout.commits_prefix)), None) is None:
+    if next(own_objects(store.list(layout.commits_prefix)), None) is None:
         return False
     try:
-        return any(pin.holds for pin in pinned_points(unopened(store, layout)))
+        return any(pin.holds for pin in pinned_points(unopened_backup(store, layout)))
     except Damaged:
         return False
 
 
-def _is_due(store: Store, low: LowLevel) -> bool:
+def _is_due(store: Store, low: LowLevelBackup) -> bool:
     """Whether there is something to delete: returned objects, or the removal mark."""
     is_old = store.now_ms() - low.removed_ms > KEPT_MS
-    return is_old or bool(returned_into(store, BackupLayout(backup=low.beginning.backup)))
+    return is_old or bool(find_returned(store, BackupLayout(backup=low.beginning.backup)))
 
 
 def _announced(store: Store, uid: str, backup: str, by: str) -> Callable[[int], None]:

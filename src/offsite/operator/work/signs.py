@@ -16,7 +16,7 @@ EVERY_S = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Signs:
+class ProgressLog:
     """`say` appends a line to the log."""
 
     clock: Clock
@@ -27,7 +27,7 @@ class Signs:
     def __post_init__(self) -> None:
         self._said_s = self.clock.monotonic_s()
 
-    def note(self, what: str, outcome: str, took_s: float) -> None:  # noqa: ARG002  # as `OnRequest` is called
+    def note(self, request: str, outcome: str, took_s: float) -> None:  # noqa: ARG002  # as `OnRequest` is called
         """Count a finished request. A failed request is no progress."""
         if outcome != OK:
             return

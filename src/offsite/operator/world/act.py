@@ -17,120 +17,143 @@ from typing import assert_never
 from offsite.model.errors import BackupNotFound, OffsiteError, ResourceConflict, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Seal, Start, Step, TakeSlot, Turn
-from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
-from offsite.operator.decide.wanted import Place, Wanted
+from offsite.operator.decide.backup import (
+    ChangePhase,
+    ConfigureAgents,
+    GiveSlot,
+    Modify,
+    SealStep,
+    Start,
+    Step,
+    TakeSlot,
+)
+from offsite.operator.decide.seen import ObservedBackup, ObservedLowLevel
+from offsite.operator.decide.wanted import DesiredBackup, RepositoryPlace
 from offsite.operator.world.entering import check_fence
-from offsite.operator.world.look import Eyes, history_of
+from offsite.operator.world.look import Observer, read_history
 from offsite.operator.world.places import prove_writable
 from offsite.operator.world.slots import Slots
 from offsite.repository.declared.entry import (
-    Beginning,
-    Entry,
-    Kind,
+    BackupStart,
+    DeclaredEntry,
+    DeclaredEntryKind,
+    EntryRefusedError,
     LastCommit,
-    NotAllowedError,
     Origin,
     Predecessor,
 )
-from offsite.repository.declared.history import History, Phase
+from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name, is_begun_by, may_claim, owner_of
-from offsite.repository.generations.removal import free_name
+from offsite.repository.generations.removal import is_name_free
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.services.seal import seal_backup
 from offsite.stores.store import Store
 
-_TURNS = {Phase.STOPPED: Kind.STOPPED, Phase.PAUSED: Kind.PAUSED, Phase.RUNNING: Kind.RESUMED}
+_TURNS = {
+    BackupPhase.STOPPED: DeclaredEntryKind.STOPPED,
+    BackupPhase.PAUSED: DeclaredEntryKind.PAUSED,
+    BackupPhase.RUNNING: DeclaredEntryKind.RESUMED,
+}
 
 SealBackup = Callable[[Store, str], None]
 """Seal the backup of that name: no process can add a commit any more."""
 
-InForce = Callable[[Wanted, Kind], bool]
+IsInForce = Callable[[DesiredBackup, DeclaredEntryKind], bool]
 """Whether the desired state is still in force, so that an entry of that kind may be written."""
 
 
-def _always(wanted: Wanted, kind: Kind) -> bool:  # noqa: ARG001  # as `InForce`
+def _always(desired: DesiredBackup, kind: DeclaredEntryKind) -> bool:  # noqa: ARG001  # as `InForce`
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
+class BackupExecutor:
     """The means to execute a step. `in_force` is asked under the lock: the ledger shows a later spec only after an
     entry of that spec."""
 
-    eyes: Eyes
+    observer: Observer
     slots: Slots
     seal: SealBackup
-    in_force: InForce = _always
+    in_force: IsInForce = _always
 
-    def carry_out(self, wanted: Wanted, step: Step, *, seen: BackupSeen) -> None:
+    def carry_out(self, desired: DesiredBackup, step: Step, *, observed: ObservedBackup) -> None:
         """`seen`: what the step was decided by. Raises `RestoreRunning` while another operator holds the lock,
         `ResourceConflict` where a name is somebody else's, `DamagedObject` where nothing can follow in the ledger, and
         what the store raises. What another operator did meanwhile is left to the next look."""
         match step:
             case ConfigureAgents():
-                self.eyes.agents.configure(wanted.uid, step.agents)
+                self.observer.agents.configure(desired.uid, step.agents)
             case TakeSlot():
                 if step.then is not None:
-                    self._tried(wanted, step.then, claims=False)
-                self.slots.take(wanted.uid)
+                    self._try_start(desired, step.then, claims=False)
+                self.slots.take(desired.uid)
             case GiveSlot():
-                self.slots.give(wanted.uid)
+                self.slots.give(desired.uid)
             case Start():
-                self._start(wanted, step, seen)
-            case Turn():
-                self._turn(wanted, step)
-            case Seal():
-                self._seal(wanted, step)
+                self._start(desired, step, observed)
+            case ChangePhase():
+                self._turn(desired, step)
+            case SealStep():
+                self._seal(desired, step)
             case Modify():
                 chosen = {"topics": step.topics, "exclude": step.exclude}
-                self._append(wanted, step.place, Kind.MODIFIED, step.number, settings=step.settings, **chosen)
+                self._append(
+                    desired, step.place, DeclaredEntryKind.MODIFIED, step.number, settings=step.settings, **chosen
+                )
             case _:
                 assert_never(step)
 
-    def _tried(self, wanted: Wanted, start: Start, *, claims: bool) -> Beginning:
+    def _try_start(self, desired: DesiredBackup, start: Start, *, claims: bool) -> BackupStart:
         """Return the start values, after all preconditions hold: the repository accepts writes, and the backup name
         is free or owned by the resource; with `claims` the name is claimed. Otherwise release the slot for another
         backup."""
         try:
-            store, layout = self.eyes.open_store(start.place), DeclaredLayout(uid=wanted.ledger)
-            beginning = replace(start.beginning, backup=wanted.name_at(store.now_ms()))
+            store, layout = self.observer.open_store(start.place), DeclaredLayout(uid=desired.ledger)
+            beginning = replace(start.beginning, backup=desired.name_at(store.now_ms()))
             name = beginning.backup
-            self._check_place(store, wanted.ledger, beginning)
+            self._check_place(store, desired.ledger, beginning)
             prove_writable(store, layout)
-            owner = wanted.ledger
+            owner = desired.ledger
             if not may_claim(store, name, owner) or (claims and claim_name(store, name, owner) != owner):
                 raise ResourceConflict(
                     f"the backup {name} in {store.url} is of another resource, whose uid is {owner_of(store, name)}",
                     hint="choose another path, or a timestamp format that tells them apart",
                 )
-            self._check_place(store, wanted.ledger, beginning)  # somebody may have made it before the name was claimed
+            self._check_place(store, desired.ledger, beginning)  # somebody may have made it before the name was claimed
         except OffsiteError:
-            self.slots.give(wanted.uid)
+            self.slots.give(desired.uid)
             raise
         return beginning
 
-    def _start(self, wanted: Wanted, step: Start, seen: BackupSeen) -> None:
-        beginning, store = self._tried(wanted, step, claims=True), self.eyes.open_store(step.place)
+    def _start(self, desired: DesiredBackup, step: Start, observed: ObservedBackup) -> None:
+        beginning, store = self._try_start(desired, step, claims=True), self.observer.open_store(step.place)
         last = last_commit(store, beginning.backup)
-        origin = Origin(last=last, predecessors=tuple(map(self._predecessor, seen.backups)))
-        self._append(wanted, step.place, Kind.STARTED, 0, beginning=beginning, settings=step.settings, origin=origin)
+        origin = Origin(last=last, predecessors=tuple(map(self._predecessor, observed.backups)))
+        self._append(
+            desired,
+            step.place,
+            DeclaredEntryKind.STARTED,
+            0,
+            beginning=beginning,
+            settings=step.settings,
+            origin=origin,
+        )
 
-    def _predecessor(self, seen: LowLevelSeen) -> Predecessor:
+    def _predecessor(self, observed: ObservedLowLevel) -> Predecessor:
         """Name a low-level backup as predecessor. An unreadable backup is named, too: its content is compared before
         its deletion."""
-        backup, last = seen.low.beginning.backup, LastCommit()
+        backup, last = observed.low.beginning.backup, LastCommit()
         with suppress(OffsiteError):
-            last = last_commit(self.eyes.open_store(seen.place), backup)
-        return Predecessor(backup=backup, word=seen.low.word, last=last)
+            last = last_commit(self.observer.open_store(observed.place), backup)
+        return Predecessor(backup=backup, word=observed.low.word, last=last)
 
-    def _check_place(self, store: Store, uid: str, beginning: Beginning) -> None:
+    def _check_place(self, store: Store, uid: str, beginning: BackupStart) -> None:
         """Check that the data at the name belong to this resource and to the same source. Raises `ResourceConflict`."""
-        there = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().there
-        mine = [each.beginning for each in there if each.beginning.backup == beginning.backup]
+        backups = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().remaining
+        mine = [low.beginning for low in backups if low.beginning.backup == beginning.backup]
         is_there = store.head(BackupLayout(backup=beginning.backup).descriptor_key) is not None
         if is_there and not (mine and is_begun_by(store, beginning.backup, uid)):
             raise ResourceConflict(
@@ -138,7 +161,7 @@ class Hands:
                 "this resource",
                 hint="choose another path, or a timestamp format",
             )
-        if not free_name(store, BackupLayout(backup=beginning.backup)):
+        if not is_name_free(store, BackupLayout(backup=beginning.backup)):
             raise ResourceConflict(
                 f"a backup {beginning.backup} in {store.url} was removed lately: what comes back of it would be taken "
                 "for the new one",
@@ -150,55 +173,57 @@ class Hands:
                 hint="choose another path, or a timestamp format that tells them apart",
             )
 
-    def _turn(self, wanted: Wanted, step: Turn) -> None:
+    def _turn(self, desired: DesiredBackup, step: ChangePhase) -> None:
         if step.then is not None:  # without a time in it, it is the name that it will have
-            self._tried(wanted, step.then, claims=not wanted.timestamp_format)
-        history = self._append(wanted, step.place, _TURNS[step.to], step.number)
-        if history is not None and step.to is Phase.STOPPED:  # at once; the next look does what fails here
-            self._seal(wanted, Seal(place=step.place, number=step.number))
+            self._try_start(desired, step.then, claims=not desired.timestamp_format)
+        history = self._append(desired, step.place, _TURNS[step.to], step.number)
+        if history is not None and step.to is BackupPhase.STOPPED:  # at once; the next look does what fails here
+            self._seal(desired, SealStep(place=step.place, number=step.number))
 
-    def _seal(self, wanted: Wanted, step: Seal) -> None:
-        store = self.eyes.open_store(step.place)
-        low = history_of(store, wanted.ledger).backups[step.number - 1]
+    def _seal(self, desired: DesiredBackup, step: SealStep) -> None:
+        store = self.observer.open_store(step.place)
+        low = read_history(store, desired.ledger).backups[step.number - 1]
         self.seal(store, low.beginning.backup)
-        self._append(wanted, step.place, Kind.SEALED, step.number)
+        self._append(desired, step.place, DeclaredEntryKind.SEALED, step.number)
 
-    def _append(self, wanted: Wanted, place: Place, kind: Kind, number: int, **parts: object) -> History | None:
+    def _append(
+        self, desired: DesiredBackup, place: RepositoryPlace, kind: DeclaredEntryKind, number: int, **parts: object
+    ) -> DeclaredHistory | None:
         """Append an entry and return the new state; None if another operator was first, or the decision no longer
         fits."""
-        store, layout = self.eyes.open_store(place), DeclaredLayout(uid=wanted.ledger)
+        store, layout = self.observer.open_store(place), DeclaredLayout(uid=desired.ledger)
         ledger, terms = DeclaredLedger(store=store, layout=layout), LeaseTerms(store=store, lease=layout.lock)
-        with terms.held(self.eyes.identity) as claim:
-            if not self.in_force(wanted, kind):
-                decided("not_any_more", why="another spec is in force", uid=wanted.uid, what=kind.value)
+        with terms.held(self.observer.identity) as claim:
+            if not self.in_force(desired, kind):
+                decided("not_any_more", why="another spec is in force", uid=desired.uid, what=kind.value)
                 return None
             history = ledger.read()
-            entry = Entry(
+            entry = DeclaredEntry(
                 seq=history.seq + 1,
                 previous=history.head,
                 kind=kind,
-                generation=wanted.word if wanted.identity else wanted.generation,
+                generation=desired.word if desired.identity else desired.generation,
                 fence=claim.term,
                 word=random_id(16),
                 at_ms=store.now_ms(),
                 number=number or len(history.backups) + 1,
-                by=self.eyes.identity.text,
+                by=self.observer.identity.text,
                 **parts,  # type: ignore[arg-type]  # named by the callers above
             )
-            begins = entry.beginning if kind is Kind.STARTED else None
-            if begins is not None and not free_name(store, BackupLayout(backup=begins.backup)):
-                decided("not_any_more", why="it was removed meanwhile", uid=wanted.uid, what=kind.value)
+            begins = entry.beginning if kind is DeclaredEntryKind.STARTED else None
+            if begins is not None and not is_name_free(store, BackupLayout(backup=begins.backup)):
+                decided("not_any_more", why="it was removed meanwhile", uid=desired.uid, what=kind.value)
                 return None
             try:
-                found = ledger.append(entry, to=history)
-            except NotAllowedError as error:
+                appended = ledger.append(entry, to=history)
+            except EntryRefusedError as error:
                 with suppress(RestoreTakenOver):
                     check_fence(terms, claim, history)
-                decided("not_any_more", why=str(error), uid=wanted.uid, what=kind.value)
+                decided("not_any_more", why=str(error), uid=desired.uid, what=kind.value)
                 return None
-        if found is not None:
-            decided("declared", why=kind.value, uid=wanted.uid, number=entry.number, fence=claim.term)
-        return found
+        if appended is not None:
+            decided("declared", why=kind.value, uid=desired.uid, number=entry.number, fence=claim.term)
+        return appended
 
 
 def last_commit(store: Store, backup: str) -> LastCommit:
@@ -211,10 +236,10 @@ def last_commit(store: Store, backup: str) -> LastCommit:
 
 
 @contextmanager
-def locked(store: Store, layout: DeclaredLayout, eyes: Eyes) -> Iterator[int]:
+def locked(store: Store, layout: DeclaredLayout, observer: Observer) -> Iterator[int]:
     """Hold the lock in a block; the value is the number of the lock. Raises `RestoreRunning` while another operator
     holds the lock."""
-    with LeaseTerms(store=store, lease=layout.lock).held(eyes.identity) as claim:
+    with LeaseTerms(store=store, lease=layout.lock).held(observer.identity) as claim:
         yield claim.term
 
 

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject, ExpiryNotDone
 from offsite.model.ids import random_id
-from offsite.repository.declared.entry import Entry, Kind, Membership, NotAllowedError, Release
-from offsite.repository.declared.history import History
+from offsite.repository.declared.entry import (
+    DeclaredEntry,
+    DeclaredEntryKind,
+    EntryRefusedError,
+    MemberStatement,
+    Release,
+)
+from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
@@ -20,20 +26,20 @@ _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ProposedEntry:
     """What is to be entered. The word of a `member` raises the number by which decisions are fenced."""
 
-    kind: Kind
+    kind: DeclaredEntryKind
     number: int = 0
     release: Release | None = None
-    member: Membership | None = None
+    member: MemberStatement | None = None
 
 
-Say = Callable[[History], Said | None]
+Propose = Callable[[DeclaredHistory], ProposedEntry | None]
 """What is to be entered behind a state; None: nothing. Raises where that state does not allow it."""
 
 
-def enter(store: Store, ledger: str, say: Say, *, by: ProcessIdentity) -> History:
+def enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
     """The state behind what was entered. Raises `RestoreRunning` while another operator holds the lock,
     `RestoreTakenOver` where one has taken it over from this process, which was stopped for long; `ExpiryNotDone` where
     others are always faster, `DamagedObject`, `NotAllowedError`, and what `say` and the store raise."""
@@ -44,7 +50,7 @@ def enter(store: Store, ledger: str, say: Say, *, by: ProcessIdentity) -> Histor
             history = log.read()
             if (said := say(history)) is None:
                 return history
-            entry = Entry(
+            entry = DeclaredEntry(
                 seq=history.seq + 1,
                 previous=history.head,
                 kind=said.kind,
@@ -59,7 +65,7 @@ def enter(store: Store, ledger: str, say: Say, *, by: ProcessIdentity) -> Histor
             )
             try:
                 after = log.append(entry, to=history)
-            except NotAllowedError:
+            except EntryRefusedError:
                 check_fence(terms, claim, history)
                 raise
             if after is not None:
@@ -67,7 +73,7 @@ def enter(store: Store, ledger: str, say: Say, *, by: ProcessIdentity) -> Histor
     raise ExpiryNotDone("others decide about it all the time", hint="it is tried again")
 
 
-def check_fence(terms: LeaseTerms, claim: LeaseClaim, history: History) -> None:
+def check_fence(terms: LeaseTerms, claim: LeaseClaim, history: DeclaredHistory) -> None:
     """Check that something decided under a lock can follow. Raises `RestoreTakenOver` where another operator took the
     lock over, and `DamagedObject` for a state by a lock that nobody has held: all would wait for ever."""
     if history.fence <= claim.term:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from offsite.copy.point_cut import default_point
 from offsite.model.errors import Damaged, NoRepository
 from offsite.model.named import named
-from offsite.operator.decide.wanted import Place
+from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.ports import BackupFacts
 from offsite.repository.commit import PassProgress
 from offsite.repository.history import CommitSummary
@@ -16,7 +16,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
-_KEPT_MAX = 4096
+_CACHED_MAX = 4096
 """Backups with cached facts: more than one operator manages."""
 _NAMED_MAX = 5
 _CHARS_MAX = 500
@@ -24,7 +24,7 @@ _CHARS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _CachedFacts:
     """`descriptor`: bytes of the descriptor; they differ after the backup was deleted and created again. `seq`: number
     of the newest commit."""
 
@@ -38,28 +38,28 @@ class _Known:
 class RepositoryFacts:
     """Implements `FactsReader`. A read of a backup without a new commit costs two requests."""
 
-    _known: dict[tuple[Place, str], _Known] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[tuple[RepositoryPlace, str], _CachedFacts] = field(default_factory=dict, init=False, repr=False)
 
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
         layout, key = BackupLayout(backup=backup), (place, backup)
-        descriptor, known = store.get(layout.descriptor_key), self._known.get(key)
+        descriptor, cached = store.get(layout.descriptor_key), self._cache.get(key)
         if descriptor is None:
-            self._known.pop(key, None)
+            self._cache.pop(key, None)
             return BackupFacts()
-        is_new = known is None or known.descriptor != descriptor
-        if known is not None and not is_new and store.head(layout.commit_key(known.seq + 1)) is None:
-            return known.facts
+        is_new = cached is None or cached.descriptor != descriptor
+        if cached is not None and not is_new and store.head(layout.commit_key(cached.seq + 1)) is None:
+            return cached.facts
         try:
             state = Repository.open(store).backup(backup).sound_state()
         except NoRepository:  # removed in the meantime
             return BackupFacts()
-        facts = facts_of(state, _default_commit(store, state))
-        if known is not None and not is_new and state.incomplete and known.progress == state.progress:
-            facts = replace(facts, partial_ms=known.facts.partial_ms)  # retention commits copy no records
-        if len(self._known) >= _KEPT_MAX:
-            self._known.clear()
+        facts = summarize_state(state, _default_commit(store, state))
+        if cached is not None and not is_new and state.incomplete and cached.progress == state.progress:
+            facts = replace(facts, partial_ms=cached.facts.partial_ms)  # retention commits copy no records
+        if len(self._cache) >= _CACHED_MAX:
+            self._cache.clear()
         if not state.unreadable:
-            self._known[key] = _Known(descriptor=descriptor, seq=state.seq, facts=facts, progress=state.progress)
+            self._cache[key] = _CachedFacts(descriptor=descriptor, seq=state.seq, facts=facts, progress=state.progress)
         return facts
 
 
@@ -70,7 +70,7 @@ def _default_commit(store: Store, state: BackupState) -> int:
         return state.seq
 
 
-def facts_of(state: BackupState, default: int = 0) -> BackupFacts:
+def summarize_state(state: BackupState, default: int = 0) -> BackupFacts:
     """Summarize a state. A backup is whole after a complete pass over all topics. The newest restorable point is the
     newest complete pass, not the commits of the pass under way. `default`: the commit that a restore uses by default
     (0: unknown)."""
@@ -96,5 +96,5 @@ def _latest(state: BackupState, default: int) -> CommitSummary | None:
 
 
 def _left_behind(state: BackupState) -> str:
-    told = [f"{each.partition_id} ({each.error})" for each in state.left_behind]
-    return named(told, most=_NAMED_MAX)[:_CHARS_MAX]
+    causes = [f"{partition.partition_id} ({partition.error})" for partition in state.left_behind]
+    return named(causes, most=_NAMED_MAX)[:_CHARS_MAX]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
-from offsite.operator.decide.restore import JobSeen
+from offsite.operator.decide.restore import ObservedJob
 from offsite.repository.declared.restore_log import Failure
 from offsite.services.jobs.status import GIVEN_UP, JobReport
 
@@ -13,26 +13,26 @@ _LINES_MAX = 50
 """Last lines of a command's output that are searched: only final messages may follow the error document."""
 
 
-def job_seen(report: JobReport) -> JobSeen:
+def observe_job(report: JobReport) -> ObservedJob:
     """Reduce a job report to the fields of a restore."""
     result = report.result if isinstance(report.result, Mapping) else {}
     verified = result.get("verified")
-    return JobSeen(
+    return ObservedJob(
         id=report.id,
         state=report.state,
         is_cancelled=bool(report.cancelled_by),
         is_shut_out=report.exit_code == GIVEN_UP,
         progress=report.progress,
         verified=verified if isinstance(verified, bool) else None,
-        failure=failure_of(report.said),
+        failure=parse_failure(report.said),
     )
 
 
-def failure_of(said: str) -> Failure | None:
+def parse_failure(said: str) -> Failure | None:
     """Return the final error of a command, from its stderr `said`; None if the output has no error document."""
     for line in reversed(said.splitlines()[-_LINES_MAX:]):
-        if line.startswith('{"error"') and (found := _error(line)) is not None:
-            return found
+        if line.startswith('{"error"') and (failure := _error(line)) is not None:
+            return failure
     return None
 
 

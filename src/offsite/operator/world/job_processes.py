@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offsite.model.errors import JobNotBegun
-from offsite.operator.decide.wanted import Place
-from offsite.operator.world.look import Eyes
-from offsite.services.jobs.ask import JobRequest, ask_for_job
+from offsite.operator.decide.wanted import RepositoryPlace
+from offsite.operator.world.look import Observer
+from offsite.services.jobs.ask import JobRequest, request_job
 from offsite.services.jobs.give_up import give_up_job
 from offsite.services.jobs.workers import SECRET, Workers
 from offsite.stores.store import Store
@@ -19,7 +19,7 @@ BY = "offsite operator"
 """The requester of jobs: the same for all operators, because the requester is a part of the idempotency key by which
 operators find each other's jobs."""
 
-EnvironmentOf = Callable[[Place, str], Mapping[str, str]]
+EnvironmentOf = Callable[[RepositoryPlace, str], Mapping[str, str]]
 """Return the whole environment of a command: the repository of a place with its own credentials only, and the cluster
 of that name; no cluster if the name is empty. Raises `BadResource` for an unknown name."""
 
@@ -43,30 +43,30 @@ def local_processes(*, at_once: int) -> JobProcesses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Jobs:
+class JobStarter:
     """Starts jobs, and gives them up."""
 
-    eyes: Eyes
+    observer: Observer
     processes: JobProcesses
     environment_of: EnvironmentOf
 
-    def begin(self, place: Place, request: JobRequest, *, word: str) -> str:
+    def begin(self, place: RepositoryPlace, request: JobRequest, *, word: str) -> str:
         """Return the id of the job with that idempotency key in the repository of `place`. Start its process here if
         the job is new. Give the job up if the process cannot start, so that the next operator continues. Raises
         `BadResource`, `TooManyJobs`, `JobNotBegun`, `RequestRepeated` if the key was used for another request, and the
         errors of the store."""
-        store, environment = self.eyes.open_store(place), self.environment_of(place, request.cluster)
+        store, environment = self.observer.open_store(place), self.environment_of(place, request.cluster)
         with self.processes.room():
-            asked = ask_for_job(store, request, word=word)
-            if asked.is_new:
+            ticket = request_job(store, request, word=word)
+            if ticket.is_new:
                 try:
-                    self.processes.begin(asked.id, request.arguments, {**environment, SECRET: asked.secret})
+                    self.processes.begin(ticket.id, request.arguments, {**environment, SECRET: ticket.secret})
                 except JobNotBegun:
-                    give_up_job(store, asked.id, identity=self.eyes.identity)
+                    give_up_job(store, ticket.id, identity=self.observer.identity)
                     raise
-        return asked.id
+        return ticket.id
 
     def give_up(self, store: Store, job: str) -> None:
         """Shut out a job whose process is silent, and end the process. Raises the errors of `give_up_job`."""
-        give_up_job(store, job, identity=self.eyes.identity)
+        give_up_job(store, job, identity=self.observer.identity)
         self.processes.end(job)

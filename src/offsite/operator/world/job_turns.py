@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from offsite.model.clock import Clock
 from offsite.model.errors import TooManyJobs
-from offsite.operator.decide.turns import Wishes
+from offsite.operator.decide.turns import WaitingList
 from offsite.operator.world.job_processes import JobProcesses
 
 
@@ -18,7 +18,7 @@ class JobTurns:
 
     processes: JobProcesses
     clock: Clock
-    wishes: Wishes = field(default_factory=Wishes)
+    wishes: WaitingList = field(default_factory=WaitingList)
 
     def of(self, namespace: str) -> JobProcesses:
         """Return the `JobProcesses` for one reconciliation of a resource of `namespace`."""
@@ -38,11 +38,11 @@ class _Turn:
     def room(self) -> Iterator[None]:
         turns, now_s = self.turns, self.turns.clock.monotonic_s()
         is_turn = self._has_turn or turns.wishes.is_turn(self.namespace, now_s=now_s)
-        before, turns.wishes = turns.wishes, turns.wishes.asked(self.namespace, now_s=now_s)
+        before, turns.wishes = turns.wishes, turns.wishes.add(self.namespace, now_s=now_s)
         if not is_turn:
             raise TooManyJobs("another namespace has its turn", hint="wait for it")
         with turns.processes.room():
-            self._has_turn, turns.wishes = True, before.served(self.namespace, now_s=now_s)
+            self._has_turn, turns.wishes = True, before.serve(self.namespace, now_s=now_s)
             yield
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:

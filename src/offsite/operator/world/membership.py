@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from offsite.model.errors import BadOption, ResourceConflict
 from offsite.model.journal import decided
-from offsite.operator.decide.membership import next_word, refusal_to_join, word_of
-from offsite.operator.decide.wanted import Place, Wanted
-from offsite.operator.world.act import Hands
-from offsite.operator.world.entering import Said, Say, enter
-from offsite.operator.world.look import Eyes, history_of
-from offsite.repository.declared.entry import REASON_MAX, Kind, Membership
-from offsite.repository.declared.history import History
+from offsite.operator.decide.membership import next_statement, refusal_to_join, statement_of
+from offsite.operator.decide.wanted import DesiredBackup, RepositoryPlace
+from offsite.operator.world.act import BackupExecutor
+from offsite.operator.world.entering import Propose, ProposedEntry, enter
+from offsite.operator.world.look import Observer, read_history
+from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, MemberStatement
+from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.members import Member, in_force, member_id, member_of
+from offsite.repository.declared.members import BackupMember, find_member, member_id, member_in_force
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.releases import ReleaseMemory
 from offsite.stores.store import Store
@@ -45,44 +45,48 @@ class MemberList:
     members: tuple[MemberLine, ...]
 
 
-def speak(hands: Hands, wanted: Wanted) -> History:
+def enter_news(hands: BackupExecutor, desired: DesiredBackup) -> DeclaredHistory:
     """Say what is news of the resource; the state then. Under the lock it is asked whether that is still what the
     resource says: one that is deleted by now would be a member for ever. Raises `ResourceConflict` where it is not, or
     it cannot share the ledger, `RestoreRunning` while another operator holds the lock, and as `enter`."""
-    store = hands.eyes.open_store(wanted.place)
+    store = hands.observer.open_store(desired.place)
 
-    def news(now: History) -> Said | None:
-        if refused := refusal_to_join(wanted, now):
+    def news(now: DeclaredHistory) -> ProposedEntry | None:
+        if refused := refusal_to_join(desired, now):
             why, hint = refused
-            raise ResourceConflict(f"the identity {wanted.identity} in {store.url}: {why}", hint=hint)
-        kind = next_word(wanted, now.members)
-        return None if kind is None else Said(kind=kind, member=word_of(wanted))
+            raise ResourceConflict(f"the identity {desired.identity} in {store.url}: {why}", hint=hint)
+        kind = next_statement(desired, now.members)
+        return None if kind is None else ProposedEntry(kind=kind, member=statement_of(desired))
 
-    def said(now: History) -> Said | None:
+    def make_statement(now: DeclaredHistory) -> ProposedEntry | None:
         found = news(now)
-        if found is not None and not hands.in_force(wanted, found.kind):
-            raise ResourceConflict(f"{wanted.name} was changed, or deleted, meanwhile", hint="look again")
+        if found is not None and not hands.in_force(desired, found.kind):
+            raise ResourceConflict(f"{desired.name} was changed, or deleted, meanwhile", hint="look again")
         return found
 
-    history = history_of(store, wanted.ledger)
-    return history if news(history) is None else _enter(store, wanted.ledger, said, by=hands.eyes.identity)
+    history = read_history(store, desired.ledger)
+    return (
+        history if news(history) is None else _enter(store, desired.ledger, make_statement, by=hands.observer.identity)
+    )
 
 
-def leave(eyes: Eyes, ledger: str, uid: str, place: Place) -> History:
+def leave(observer: Observer, ledger: str, uid: str, place: RepositoryPlace) -> DeclaredHistory:
     """Enter that a resource leaves, if the resource ever joined, and return the new state. Raises the errors of
     `enter_news`."""
-    store, mine = eyes.open_store(place), member_id(ledger, uid)
+    store, mine = observer.open_store(place), member_id(ledger, uid)
 
-    def said(now: History) -> Said | None:
-        before = member_of(now.members, mine)
+    def make_statement(now: DeclaredHistory) -> ProposedEntry | None:
+        before = find_member(now.members, mine)
         is_there = before is not None and not before.is_gone
-        return Said(kind=Kind.LEFT, member=Membership(id=mine, proof=uid)) if is_there else None
+        return (
+            ProposedEntry(kind=DeclaredEntryKind.LEFT, member=MemberStatement(id=mine, proof=uid)) if is_there else None
+        )
 
-    history = history_of(store, ledger)
-    return history if said(history) is None else _enter(store, ledger, said, by=eyes.identity)
+    history = read_history(store, ledger)
+    return history if make_statement(history) is None else _enter(store, ledger, make_statement, by=observer.identity)
 
 
-def still_there(store: Store, history: History) -> list[Member]:
+def list_present(store: Store, history: DeclaredHistory) -> list[BackupMember]:
     """Return the members that have not left: neither proven nor reported by a person who is believed on the local
     machine (see `releases`). Raises the errors of the store."""
     memory = _memory(store, history.uid)
@@ -96,8 +100,8 @@ def still_there(store: Store, history: History) -> list[Member]:
 def list_members(store: Store, identity: str) -> MemberList:
     """List all resources that ever shared the backup. Raises `BadName` for an invalid identity, and the errors of the
     store."""
-    history = history_of(store, identity)
-    memory, counts = _memory(store, identity), in_force(history.members)
+    history = read_history(store, identity)
+    memory, counts = _memory(store, identity), member_in_force(history.members)
     lines = (
         MemberLine(
             id=member.id,
@@ -114,11 +118,11 @@ def list_members(store: Store, identity: str) -> MemberList:
     return MemberList(identity=identity, repository=store.url, members=tuple(lines))
 
 
-def dismiss(store: Store, identity: str, member: str, *, reason: str, refuse: bool = False) -> Member:
+def dismiss(store: Store, identity: str, member: str, *, reason: str, refuse: bool = False) -> BackupMember:
     """Report as a person that a resource is gone and can no longer report it; or, with `refuse`, record that such a
     report never counts on the local machine. Raises `BadOption` if no such resource exists, the resource left itself,
     or the reason is empty or too long; `RestoreRunning` while an operator holds the lock."""
-    before = _dismissible(history_of(store, identity), member)
+    before = _dismissible(read_history(store, identity), member)
     memory = _memory(store, identity)
     if refuse:
         if before.dismissed is None:
@@ -128,10 +132,12 @@ def dismiss(store: Store, identity: str, member: str, *, reason: str, refuse: bo
     if not reason.strip() or len(reason) > REASON_MAX:
         raise BadOption(f"the reason has 1 to {REASON_MAX} characters, this one {len(reason)}", hint="give --reason")
 
-    def said(now: History) -> Said:
-        return Said(kind=Kind.LEFT, member=Membership(id=_dismissible(now, member).id, reason=reason))
+    def make_statement(now: DeclaredHistory) -> ProposedEntry:
+        return ProposedEntry(
+            kind=DeclaredEntryKind.LEFT, member=MemberStatement(id=_dismissible(now, member).id, reason=reason)
+        )
 
-    after = member_of(_enter(store, identity, said, by=ProcessIdentity.mine()).members, before.id)
+    after = find_member(_enter(store, identity, make_statement, by=ProcessIdentity.current()).members, before.id)
     if after is not None and after.dismissed is not None:
         memory.note_given(after.dismissed)
     return after or before
@@ -141,17 +147,19 @@ def _memory(store: Store, ledger: str) -> ReleaseMemory:
     return ReleaseMemory(store=store, prefix=DeclaredLayout(uid=ledger).ledger_prefix)
 
 
-def _dismissible(history: History, member: str) -> Member:
-    there = [candidate for candidate in history.members if candidate.id.startswith(member) and not candidate.is_gone]
-    if len(there) != 1 or not member:
+def _dismissible(history: DeclaredHistory, member: str) -> BackupMember:
+    candidates = [
+        candidate for candidate in history.members if candidate.id.startswith(member) and not candidate.is_gone
+    ]
+    if len(candidates) != 1 or not member:
         raise BadOption(
-            f"{member or 'nothing'} names {len(there)} of the resources that share the backup {history.uid}",
+            f"{member or 'nothing'} names {len(candidates)} of the resources that share the backup {history.uid}",
             hint="see: offsite operator members",
         )
-    return there[0]
+    return candidates[0]
 
 
-def _enter(store: Store, ledger: str, say: Say, *, by: ProcessIdentity) -> History:
+def _enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
     """The state behind what was said: who decides at the same time, decides by the state before or by the one behind.
     Where the word of a resource changes, what counts has another number, and what was decided by the one before is
     refused."""

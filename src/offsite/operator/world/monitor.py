@@ -19,7 +19,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
+class RoundSummary:
     """The last round. `ended_s`: end, by the monotonic clock. `resources`: count by kind. `waiting`: resources that
     were not as declared. `failing`: resources whose expiry jobs fail repeatedly."""
 
@@ -33,7 +33,7 @@ class Home(Protocol):
     """A place that manages resources: a folder or Kubernetes."""
 
     @property
-    def rounds(self) -> Rounds:
+    def rounds(self) -> RoundSummary:
         """The last round. Other threads may read the property."""
 
 
@@ -43,7 +43,7 @@ class OperatorSeries:
 
     name: str
     help: str
-    read: Callable[[Rounds], Mapping[str, int]]
+    read: Callable[[RoundSummary], Mapping[str, int]]
 
 
 OPERATOR_SERIES = (
@@ -67,7 +67,7 @@ OPERATOR_SERIES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HomeShown:
+class HomeMonitor:
     """Implements the port `Shows`."""
 
     home: Home
@@ -75,7 +75,7 @@ class HomeShown:
 
     def metrics(self, accept: str) -> Exposition:  # noqa: ARG002  # there is one form
         rounds = self.home.rounds
-        text = "".join(_lines(each, each.read(rounds)) for each in OPERATOR_SERIES)
+        text = "".join(_lines(series, series.read(rounds)) for series in OPERATOR_SERIES)
         return Exposition(text=text.encode(), content_type=_TEXT)
 
     def health(self) -> Health:
@@ -89,5 +89,5 @@ class HomeShown:
 
 
 def _lines(series: OperatorSeries, values: Mapping[str, int]) -> str:
-    told = "".join(f'{series.name}{{{KIND}="{kind}"}} {values.get(kind, 0)}\n' for kind in KINDS)
-    return f"# HELP {series.name} {series.help}\n# TYPE {series.name} gauge\n{told}"
+    samples = "".join(f'{series.name}{{{KIND}="{kind}"}} {values.get(kind, 0)}\n' for kind in KINDS)
+    return f"# HELP {series.name} {series.help}\n# TYPE {series.name} gauge\n{samples}"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from offsite.model.errors import OffsiteError, StoreDenied
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.operator.decide.wanted import Place
-from offsite.operator.world.look import Eyes, look
+from offsite.operator.decide.wanted import RepositoryPlace
+from offsite.operator.world.look import Observer, observe_backup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.repository import Repository
@@ -23,39 +23,39 @@ from offsite.stores.store import Store
 
 
 @dataclass(slots=True)
-class Places:
+class RepositoryAliases:
     """The aliases that the process has found. `_apart`: compared pairs that are two repositories."""
 
-    _ids: dict[Place, str] = field(default_factory=dict, init=False)
-    _apart: set[tuple[Place, Place]] = field(default_factory=set, init=False)
+    _ids: dict[RepositoryPlace, str] = field(default_factory=dict, init=False)
+    _apart: set[tuple[RepositoryPlace, RepositoryPlace]] = field(default_factory=set, init=False)
 
-    def distinct(self, eyes: Eyes, uid: str, places: Iterable[Place]) -> tuple[Place, ...]:
+    def distinct(self, observer: Observer, uid: str, places: Iterable[RepositoryPlace]) -> tuple[RepositoryPlace, ...]:
         """Return `places` without aliases of a later place. A place that cannot be compared counts as another place:
         the user of the place sees the error."""
-        found = list[Place]()
+        distinct_places = list[RepositoryPlace]()
         for place in dict.fromkeys(places):
-            found = [before for before in found if not self._is_same(eyes, uid, before, place)]
-            found.append(place)
-        return tuple(found)
+            distinct_places = [before for before in distinct_places if not self._is_same(observer, uid, before, place)]
+            distinct_places.append(place)
+        return tuple(distinct_places)
 
-    def _is_same(self, eyes: Eyes, uid: str, one: Place, other: Place) -> bool:
-        if (one, other) in self._apart:
+    def _is_same(self, observer: Observer, uid: str, place: RepositoryPlace, other: RepositoryPlace) -> bool:
+        if (place, other) in self._apart:
             return False
         try:
-            is_same = self._id(eyes, one) == self._id(eyes, other) and _is_one(
-                eyes.open_store(one), eyes.open_store(other), DeclaredLayout(uid=uid)
+            is_same = self._id(observer, place) == self._id(observer, other) and _is_one(
+                observer.open_store(place), observer.open_store(other), DeclaredLayout(uid=uid)
             )
         except OffsiteError:
             return False
         if is_same:
-            decided("same_place", why="what is written through one is read through the other", uid=uid, instead=one)
+            decided("same_place", why="what is written through one is read through the other", uid=uid, instead=place)
         else:
-            self._apart.add((one, other))
+            self._apart.add((place, other))
         return is_same
 
-    def _id(self, eyes: Eyes, place: Place) -> str:
+    def _id(self, observer: Observer, place: RepositoryPlace) -> str:
         if place not in self._ids:
-            self._ids[place] = Repository.open(eyes.open_store(place)).descriptor.repository_id
+            self._ids[place] = Repository.open(observer.open_store(place)).descriptor.repository_id
         return self._ids[place]
 
 
@@ -65,29 +65,29 @@ def prove_writable(store: Store, layout: DeclaredLayout) -> None:
         raise StoreDenied(f"what is put into {store.url} cannot be read again", hint="see the rights of its account")
 
 
-def kept_account(eyes: Eyes, uid: str, places: Iterable[Place], *, ledger: str = "") -> str:
+def find_current_account(observer: Observer, uid: str, places: Iterable[RepositoryPlace], *, ledger: str = "") -> str:
     """Return the account in use by a resource without an account: the account of its live or last backup; empty if no
     backup ever started. Hence the order of accounts matters only for a new backup."""
     names = {place.account: place for place in places}
     if len(names) < 2:  # no choice
         return next(iter(names), "")
-    seen = look(eyes, uid, names.values(), ledger=ledger)
-    newest = seen.live or next(reversed(seen.backups), None)
+    observed = observe_backup(observer, uid, names.values(), ledger=ledger)
+    newest = observed.live or next(reversed(observed.backups), None)
     return newest.place.account if newest is not None else ""
 
 
-def _is_one(one: Store, other: Store, layout: DeclaredLayout) -> bool:
+def _is_one(store: Store, other: Store, layout: DeclaredLayout) -> bool:
     """Whether an object written through every store is readable through the other at once. Both directions are needed:
     a replicated store shows the copy in one direction only."""
-    return _reaches(one, other, layout) and (one is other or _reaches(other, one, layout))
+    return _reaches(store, other, layout) and (store is other or _reaches(other, store, layout))
 
 
-def _reaches(one: Store, other: Store, layout: DeclaredLayout) -> bool:
+def _reaches(store: Store, other: Store, layout: DeclaredLayout) -> bool:
     word = random_id(16)
     key, data = layout.probe_key(word), encode_object({"format": FORMAT, "word": word})
     try:
-        one.put_if_absent(key, data)
+        store.put_if_absent(key, data)
         return other.get(key) == data
     finally:
         with suppress(OffsiteError):  # a leftover probe is never read
-            one.delete(key)
+            store.delete(key)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
 from offsite.stores.store import Store
 
-OpenStore = Callable[[Place], Store]
+OpenStore = Callable[[RepositoryPlace], Store]
 """Open the store of a place with the credentials of its account. Raises `BadResource`, `BadRepositoryUrl`."""
 
 
@@ -29,16 +29,16 @@ class BackupFacts:
     left_behind: str = ""
 
 
-class Facts(Protocol):
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+class FactsReader(Protocol):
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
         """Return the facts about the backup of that name; empty facts if the backup does not exist yet. `place`: the
         place of `store`; two places may have one URL. Raises the errors of reading a backup."""
 
 
-class Agents(Protocol):
+class AgentRuntime(Protocol):
     """The processes that copy, of all resources of a home."""
 
-    def seen(self, uid: str) -> AgentsSeen: ...
+    def observe(self, uid: str) -> ObservedAgents: ...
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None:
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None:
         """Run the agents as configured; None: run no agents. Returns before the change takes effect."""

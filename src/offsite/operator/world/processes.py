@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class ProcessLaunch:
     """A command to run: arguments, visible to every user of the machine, and the whole environment, visible to no other
     user."""
 
@@ -45,11 +45,19 @@ class Launch:
     environment: Mapping[str, str] = field(repr=False)
 
 
-def begin(launch: Launch, *, log: Path, note: Callable[[ProcessIdentity], None], told: Path | None = None) -> None:
+def begin(
+    launch: ProcessLaunch, *, log: Path, note: Callable[[ProcessIdentity], None], exit_code_file: Path | None = None
+) -> None:
     """Start a process in a session of its own; its output is appended to `log`. `note` is called before the process
     does anything. `exit_code_file`: holds the exit code after the process ended by itself. Raises `JobNotBegun`, and
     the errors of `note`."""
-    script = ["/bin/sh", "-c", _RUN if told is None else _RUN_AND_TELL, "offsite", *([str(told)] if told else [])]
+    script = [
+        "/bin/sh",
+        "-c",
+        _RUN if exit_code_file is None else _RUN_AND_TELL,
+        "offsite",
+        *([str(exit_code_file)] if exit_code_file else []),
+    ]
     try:
         process = _spawned([*script, *launch.argv], launch, log)
     except OSError as error:
@@ -63,7 +71,7 @@ def begin(launch: Launch, *, log: Path, note: Callable[[ProcessIdentity], None],
         go.write(b"go\n")
 
 
-def _spawned(command: Sequence[str], launch: Launch, log: Path) -> subprocess.Popen[bytes]:
+def _spawned(command: Sequence[str], launch: ProcessLaunch, log: Path) -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -82,19 +90,19 @@ def _spawned(command: Sequence[str], launch: Launch, log: Path) -> subprocess.Po
 def is_alive(identity: ProcessIdentity) -> bool:
     """Whether a process of the local machine still runs. False for a process of an earlier boot or of a former
     container."""
-    mine = ProcessIdentity.mine()
+    mine = ProcessIdentity.current()
     _reap()
     return is_here(identity) and not replace(identity, host=mine.host).is_gone(seen_from=mine)
 
 
 def is_here(identity: ProcessIdentity) -> bool:
     """Whether the process belongs to this boot and this container, under any name of the machine."""
-    mine = ProcessIdentity.mine()
+    mine = ProcessIdentity.current()
     is_told = bool(identity.boot) or identity.host == mine.host
     return is_told and (identity.boot, identity.namespace) == (mine.boot, mine.namespace)
 
 
-def tell_to_end(identity: ProcessIdentity) -> None:
+def terminate(identity: ProcessIdentity) -> None:
     """Send SIGTERM. The process ends its children."""
     if is_alive(identity):
         with suppress(ProcessLookupError):
@@ -144,4 +152,4 @@ def _tail(log: Path) -> list[str]:
 def _reap() -> None:
     """Reap ended children: an ended child remains a process until its parent polls."""
     with _lock:
-        _children[:] = [each for each in _children if each.poll() is None]
+        _children[:] = [process for process in _children if process.poll() is None]

@@ -29,35 +29,42 @@ from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.restore import (
     AHEAD_S,
-    Begin,
-    Cancel,
+    BeginAttempt,
+    CancelJob,
+    DesiredRestore,
     GiveTag,
-    GiveUp,
-    JobSeen,
-    RestoreSeen,
+    GiveUpJob,
+    ObservedJob,
+    ObservedRestore,
+    RecordEnd,
     RestoreStatus,
     RestoreStep,
-    RestoreWanted,
-    Tag,
+    TagAvailability,
     TakeTag,
-    Tell,
-    Withdraw,
+    WithdrawAttempt,
     check_restore,
     decide_restore,
-    leaving,
+    resolve_stopped_restore,
 )
 from offsite.operator.world.act import locked
-from offsite.operator.world.job_end import job_seen
-from offsite.operator.world.job_processes import BY, Jobs
-from offsite.operator.world.look import Eyes, history_of
+from offsite.operator.world.job_end import observe_job
+from offsite.operator.world.job_processes import BY, JobStarter
+from offsite.operator.world.look import Observer, read_history
 from offsite.operator.world.tags import TagHolder, TagName, Tags
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import owner_of
-from offsite.repository.declared.restore_log import End, NotNextError, Outcome, RestoreEntry, RestoreHistory, RestoreLog
+from offsite.repository.declared.restore_log import (
+    AttemptEnd,
+    AttemptOutcome,
+    RestoreEntry,
+    RestoreEntryRefusedError,
+    RestoreHistory,
+    RestoreLog,
+)
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.services.jobs.ask import JobRequest, cancel_job
-from offsite.services.jobs.give_up import job_of_word, withdraw_job
-from offsite.services.jobs.status import JobState, job_report
+from offsite.services.jobs.give_up import find_job_of_word, withdraw_job
+from offsite.services.jobs.status import JobState, read_job
 from offsite.stores.store import Store
 
 KIND = "restore"
@@ -67,131 +74,135 @@ GONE_MS = 3_600_000
 """A tag is taken from a restore that no operator here has known for so long, if no job of the restore runs."""
 
 
-InForce = Callable[[RestoreWanted], bool]
+IsRestoreInForce = Callable[[DesiredRestore], bool]
 """Whether the desired restore is still in force, so that an attempt may start."""
 
 
-def _always(wanted: RestoreWanted) -> bool:  # noqa: ARG001  # as `IsRestoreInForce`
+def _always(desired: DesiredRestore) -> bool:  # noqa: ARG001  # as `IsRestoreInForce`
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreHands:
+class RestoreExecutor:
     """The means to observe and execute a restore. `tags`: tags in the store that all operators of a home share.
     `namespace`: namespace of the tags. `in_force` is asked under the lock: the log of a restore does not show the
     deletion of the resource."""
 
-    jobs: Jobs
+    jobs: JobStarter
     tags: Tags
     namespace: str = ""
-    in_force: InForce = _always
+    in_force: IsRestoreInForce = _always
 
     @property
-    def eyes(self) -> Eyes:
-        return self.jobs.eyes
+    def observer(self) -> Observer:
+        return self.jobs.observer
 
-    def reconcile(self, wanted: RestoreWanted, *, known: Collection[str]) -> RestoreStatus:
+    def reconcile(self, desired: DesiredRestore, *, declared_uids: Collection[str]) -> RestoreStatus:
         """Execute the decided steps, and return the status. `declared_uids`: uids of all declared restores. Raises the
         errors of an observation: then nothing was decided."""
         problem = ""
         for _ in range(STEPS_MAX):
-            seen = self.look(wanted, known=known)
-            if (step := decide_restore(wanted, seen)) is None:
-                return check_restore(wanted, seen)
+            observed = self.look(desired, known=declared_uids)
+            if (step := decide_restore(desired, observed)) is None:
+                return check_restore(desired, observed)
             try:
-                self.carry_out(wanted, step, known=known)
+                self.carry_out(desired, step, declared_uids=declared_uids)
             except (RestoreRunning, TooManyJobs, JobNotBegun) as error:  # another operator acts, or no room is free
-                decided("restore_waits", why=error.message, uid=wanted.uid)
+                decided("restore_waits", why=error.message, uid=desired.uid)
                 break
             except OffsiteError as error:
                 problem = f"{error.id}: {error.message}{'; ' if error.hint else ''}{error.hint}"
                 break
-        return check_restore(wanted, self.look(wanted, known=known, problem=problem))
+        return check_restore(desired, self.look(desired, known=declared_uids, problem=problem))
 
-    def look(self, wanted: RestoreWanted, *, known: Collection[str] = (), problem: str = "") -> RestoreSeen:
+    def look(self, desired: DesiredRestore, *, known: Collection[str] = (), problem: str = "") -> ObservedRestore:
         """Observe a restore. Raises `DamagedObject`, and the errors of the store."""
-        store = self.eyes.open_store(wanted.place)
-        history = RestoreLog(store=store, layout=DeclaredLayout(uid=wanted.uid)).read()
-        tag, waits_for = self._tag_of(wanted, known)
-        return RestoreSeen(
+        store = self.observer.open_store(desired.place)
+        history = RestoreLog(store=store, layout=DeclaredLayout(uid=desired.uid)).read()
+        tag, waits_for = self._tag_of(desired, known)
+        return ObservedRestore(
             history=history,
             job=self._job(store, history),
             tag=tag,
             now_ms=store.now_ms(),
-            problem=problem or _wrong_source(store, wanted),
+            problem=problem or _wrong_source(store, desired),
             waits_for=waits_for,
             witness=_witness(store, history),
         )
 
-    def is_barred(self, wanted: RestoreWanted) -> bool:
+    def is_barred(self, desired: DesiredRestore) -> bool:
         """Whether no entry can follow in the log of a restore, and no job of the restore runs. Raises the errors of
         `look`."""
-        store, seen = self.eyes.open_store(wanted.place), self.look(wanted)
-        is_idle = seen.job is None or seen.job.state in _STOPPED
-        return is_idle and _is_barred(store, DeclaredLayout(uid=wanted.uid), seen.history)
+        store, observed = self.observer.open_store(desired.place), self.look(desired)
+        is_idle = observed.job is None or observed.job.state in _STOPPED
+        return is_idle and _is_barred(store, DeclaredLayout(uid=desired.uid), observed.history)
 
-    def free_tag(self, wanted: RestoreWanted) -> None:
+    def free_tag(self, desired: DesiredRestore) -> None:
         """Release the tag of a deleted restore that no operator can start any more."""
-        self.tags.give(self._tag(wanted), wanted.uid)
+        self.tags.give(self._tag(desired), desired.uid)
 
-    def carry_out(self, wanted: RestoreWanted, step: RestoreStep, *, known: Collection[str] = ()) -> None:
+    def carry_out(self, desired: DesiredRestore, step: RestoreStep, *, declared_uids: Collection[str] = ()) -> None:
         """Execute one step. Raises `RestoreRunning` while another operator holds the lock, or a process works on a job
         that is to be given up; `TooManyJobs`, `JobNotBegun`, `RequestRepeated`, `BadResource`, and the errors of the
         store."""
-        store, layout = self.eyes.open_store(wanted.place), DeclaredLayout(uid=wanted.uid)
-        with locked(store, layout, self.eyes) as fence:
-            seen = self.look(wanted, known=known)
-            if decide_restore(wanted, seen) != step:
+        store, layout = self.observer.open_store(desired.place), DeclaredLayout(uid=desired.uid)
+        with locked(store, layout, self.observer) as fence:
+            observed = self.look(desired, known=declared_uids)
+            if decide_restore(desired, observed) != step:
                 return  # another operator executed the step
-            if isinstance(step, Tell | Begin):
-                _check_fence(store, layout, seen.history)
+            if isinstance(step, RecordEnd | BeginAttempt):
+                _check_fence(store, layout, observed.history)
             match step:
-                case TakeTag() | Begin():
-                    self._forth(wanted, step, seen, fence)
+                case TakeTag() | BeginAttempt():
+                    self._advance(desired, step, observed, fence)
                 case GiveTag():
-                    self.tags.give(self._tag(wanted), wanted.uid)
-                case Withdraw():
-                    self._withdraw(store, wanted.uid, step.attempt)
-                case Cancel():
+                    self.tags.give(self._tag(desired), desired.uid)
+                case WithdrawAttempt():
+                    self._withdraw(store, desired.uid, step.attempt)
+                case CancelJob():
                     cancel_job(store, step.job, by=BY)
-                case GiveUp():
+                case GiveUpJob():
                     self.jobs.give_up(store, step.job)
-                case Tell():
-                    self._append(store, seen.history, fence, seen.history.attempt, step.end)
+                case RecordEnd():
+                    self._append(store, observed.history, fence, observed.history.attempt, step.end)
                 case _:
                     assert_never(step)
 
-    def _forth(self, wanted: RestoreWanted, step: TakeTag | Begin, seen: RestoreSeen, fence: int) -> None:
+    def _advance(
+        self, desired: DesiredRestore, step: TakeTag | BeginAttempt, observed: ObservedRestore, fence: int
+    ) -> None:
         """Take the tag or start the attempt, if the spec is still in force."""
-        if not self.in_force(wanted):
-            decided("not_any_more", why="it is being deleted, or another spec is in force", uid=wanted.uid)
+        if not self.in_force(desired):
+            decided("not_any_more", why="it is being deleted, or another spec is in force", uid=desired.uid)
             return
         # an unknown cluster or account is reported before a decision, and before other restores lose the tag
-        self.jobs.environment_of(wanted.place, wanted.cluster)
+        self.jobs.environment_of(desired.place, desired.cluster)
         if isinstance(step, TakeTag):
-            self.tags.take(self._tag(wanted), wanted.uid, wanted.place, name=wanted.name)
+            self.tags.take(self._tag(desired), desired.uid, desired.place, name=desired.name)
         else:
-            self._begin(wanted, seen, fence)
+            self._begin(desired, observed, fence)
 
-    def _begin(self, wanted: RestoreWanted, seen: RestoreSeen, fence: int) -> None:
-        store, history = self.eyes.open_store(wanted.place), seen.history
+    def _begin(self, desired: DesiredRestore, observed: ObservedRestore, fence: int) -> None:
+        store, history = self.observer.open_store(desired.place), observed.history
         if history.ended_ms - store.now_ms() > AHEAD_S * 1000:
             warned("not_yet", why="its log dates an end in the future: taken for past", uid=history.uid)
         if not history.is_under_way:
             with self.jobs.processes.room():  # a decided attempt that waits for hours would look like a running one
-                begun = self._append(store, history, fence, history.attempt + 1, None)
-            if begun is None:
+                started = self._append(store, history, fence, history.attempt + 1, None)
+            if started is None:
                 return
-            history = begun
-        request = JobRequest(kind=KIND, arguments=wanted.arguments, backup=wanted.backup, by=BY, cluster=wanted.cluster)
-        word = word_of(wanted.uid, history.attempt)
-        self.jobs.begin(wanted.place, request, word=word)
+            history = started
+        request = JobRequest(
+            kind=KIND, arguments=desired.arguments, backup=desired.backup, by=BY, cluster=desired.cluster
+        )
+        word = idempotency_word(desired.uid, history.attempt)
+        self.jobs.begin(desired.place, request, word=word)
 
     def _withdraw(self, store: Store, uid: str, attempt: int) -> None:
-        withdraw_job(store, kind=KIND, by=BY, word=word_of(uid, attempt), identity=self.eyes.identity)
+        withdraw_job(store, kind=KIND, by=BY, word=idempotency_word(uid, attempt), identity=self.observer.identity)
 
     def _append(
-        self, store: Store, history: RestoreHistory, fence: int, attempt: int, end: End | None
+        self, store: Store, history: RestoreHistory, fence: int, attempt: int, end: AttemptEnd | None
     ) -> RestoreHistory | None:
         entry = RestoreEntry(
             seq=history.seq + 1,
@@ -200,73 +211,73 @@ class RestoreHands:
             fence=fence,
             word=random_id(16),
             at_ms=store.now_ms(),
-            by=self.eyes.identity.text,
+            by=self.observer.identity.text,
             end=end,
         )
         try:
-            found = RestoreLog(store=store, layout=DeclaredLayout(uid=history.uid)).append(entry, to=history)
-        except NotNextError as error:
+            appended = RestoreLog(store=store, layout=DeclaredLayout(uid=history.uid)).append(entry, to=history)
+        except RestoreEntryRefusedError as error:
             decided("not_any_more", why=str(error), uid=history.uid, what="restore")
             return None
-        if found is not None:
+        if appended is not None:
             decided("restore", why=end.outcome.value if end else "begun", uid=history.uid, attempt=attempt, fence=fence)
-        return found
+        return appended
 
-    def _job(self, store: Store, history: RestoreHistory) -> JobSeen | None:
+    def _job(self, store: Store, history: RestoreHistory) -> ObservedJob | None:
         """Return the job of the attempt under way; None if the job is not requested yet, or its records were
         deleted."""
         if not history.is_under_way:
             return None
-        job = job_of_word(store, kind=KIND, by=BY, word=word_of(history.uid, history.attempt))
+        job = find_job_of_word(store, kind=KIND, by=BY, word=idempotency_word(history.uid, history.attempt))
         try:
-            return None if job is None else job_seen(job_report(store, job))
+            return None if job is None else observe_job(read_job(store, job))
         except JobNotFound:
             return None
 
     # -- the tag -------------------------------------------------------------------------------------------------------
 
-    def _tag_of(self, wanted: RestoreWanted, known: Collection[str]) -> tuple[Tag, str]:
+    def _tag_of(self, desired: DesiredRestore, declared_uids: Collection[str]) -> tuple[TagAvailability, str]:
         """Return who has the tag; and, if another restore has the tag, a text about that restore."""
-        if (holder := self.tags.holder(self._tag(wanted))) is None:
-            return Tag.FREE, ""
-        if holder.uid == wanted.uid:
-            return Tag.HELD, ""
+        if (holder := self.tags.holder(self._tag(desired))) is None:
+            return TagAvailability.FREE, ""
+        if holder.uid == desired.uid:
+            return TagAvailability.HELD, ""
         waits_for = f"restore {holder.name or holder.uid}"
         try:
-            is_over = self._is_over(wanted, holder, known)
+            is_over = self._is_over(desired, holder, declared_uids)
         except OffsiteError as error:
-            is_over = is_out_of_reach(error) and self._is_gone(wanted, holder, known)
+            is_over = is_unreachable(error) and self._is_gone(desired, holder, declared_uids)
             where = f"repository {holder.place.repository} cannot be opened"
-            what = where if is_out_of_reach(error) else "end is not known"
-            waits_for += f", whose {what} ({error.id}: {error.message})"
+            cause = where if is_unreachable(error) else "end is not known"
+            waits_for += f", whose {cause} ({error.id}: {error.message})"
         if not is_over:
-            return Tag.TAKEN, waits_for
-        self.tags.give(self._tag(wanted), holder.uid)  # the operator of that restore died before the release
-        return Tag.FREE, ""
+            return TagAvailability.TAKEN, waits_for
+        self.tags.give(self._tag(desired), holder.uid)  # the operator of that restore died before the release
+        return TagAvailability.FREE, ""
 
-    def _tag(self, wanted: RestoreWanted) -> TagName:
-        return TagName(cluster=wanted.cluster, tag=wanted.tag, namespace=self.namespace)
+    def _tag(self, desired: DesiredRestore) -> TagName:
+        return TagName(cluster=desired.cluster, tag=desired.tag, namespace=self.namespace)
 
-    def _is_gone(self, wanted: RestoreWanted, holder: TagHolder, known: Collection[str]) -> bool:
+    def _is_gone(self, desired: DesiredRestore, holder: TagHolder, declared_uids: Collection[str]) -> bool:
         """Whether no operator here has known the holder for long. Only asked for a declared restore."""
         is_long = self.tags.now_ms() - holder.since_ms > GONE_MS
-        return is_long and holder.uid not in known and wanted.uid in known
+        return is_long and holder.uid not in declared_uids and desired.uid in declared_uids
 
-    def _is_over(self, wanted: RestoreWanted, holder: TagHolder, known: Collection[str]) -> bool:
+    def _is_over(self, desired: DesiredRestore, holder: TagHolder, declared_uids: Collection[str]) -> bool:
         """Whether the restore with the tag is over. The restore of a deleted resource runs to its end. A job without a
         start, or a lost job, is withdrawn first. Hence no operator with old knowledge can start the job."""
-        store = self.eyes.open_store(holder.place)
+        store = self.observer.open_store(holder.place)
         log = RestoreLog(store=store, layout=DeclaredLayout(uid=holder.uid))
         if (history := log.read()).is_over:
             return True
         job = self._job(store, history)
-        if self._is_gone(wanted, holder, known) and (job is None or job.state in _STOPPED):
-            self._end(wanted, holder)
+        if self._is_gone(desired, holder, declared_uids) and (job is None or job.state in _STOPPED):
+            self._end(desired, holder)
         return log.read().is_over
 
-    def _end(self, wanted: RestoreWanted, holder: TagHolder) -> None:
+    def _end(self, desired: DesiredRestore, holder: TagHolder) -> None:
         """End a restore whose resource is deleted, as if the spec said `stopped`."""
-        gone = leaving(holder.uid, holder.place, cluster=wanted.cluster, tag=wanted.tag)
+        gone = resolve_stopped_restore(holder.uid, holder.place, cluster=desired.cluster, tag=desired.tag)
         for _ in range(STEPS_MAX):
             step = decide_restore(gone, self.look(gone))
             if step is None or isinstance(step, GiveTag):
@@ -277,12 +288,12 @@ class RestoreHands:
                 return
 
 
-def word_of(uid: str, attempt: int) -> str:
+def idempotency_word(uid: str, attempt: int) -> str:
     """The idempotency key of the job of an attempt."""
     return f"restore-{uid}-{attempt}"
 
 
-def is_out_of_reach(error: OffsiteError) -> bool:
+def is_unreachable(error: OffsiteError) -> bool:
     """Whether a repository cannot be opened because of a setting: waiting alone changes nothing."""
     return isinstance(error, UserError | NoRepository)
 
@@ -301,36 +312,39 @@ def _is_barred(store: Store, layout: DeclaredLayout, history: RestoreHistory) ->
     return bool(history.fence) and history.fence > LeaseTerms(store=store, lease=layout.lock).newest_term()
 
 
-def _witness(store: Store, history: RestoreHistory) -> JobSeen | None:
+def _witness(store: Store, history: RestoreHistory) -> ObservedJob | None:
     """Return the job that succeeded according to the log, found by its own records and by the idempotency key of the
     attempt."""
     end = history.end
-    if end is None or end.outcome is not Outcome.SUCCEEDED:
+    if end is None or end.outcome is not AttemptOutcome.SUCCEEDED:
         return None
-    if job_of_word(store, kind=KIND, by=BY, word=word_of(history.uid, history.attempt)) != end.job or not end.job:
+    if (
+        find_job_of_word(store, kind=KIND, by=BY, word=idempotency_word(history.uid, history.attempt)) != end.job
+        or not end.job
+    ):
         return None
     try:
-        report = job_report(store, end.job)
+        report = read_job(store, end.job)
     except (JobNotFound, BadName):
         return None
-    return job_seen(report) if report.state is JobState.SUCCEEDED else None
+    return observe_job(report) if report.state is JobState.SUCCEEDED else None
 
 
-def _wrong_source(store: Store, wanted: RestoreWanted) -> str:
+def _wrong_source(store: Store, desired: DesiredRestore) -> str:
     """Return why the backup is not a backup of the cluster of `timestamp`. Only a declared backup has a cluster
     name."""
-    if not wanted.source_cluster:
+    if not desired.source_cluster:
         return ""
     try:
-        owner = owner_of(store, wanted.backup)
-        history = None if owner is None else history_of(store, owner)
+        owner = owner_of(store, desired.backup)
+        history = None if owner is None else read_history(store, owner)
     except BadName:
         return ""
-    made = [each for each in history.backups if each.beginning.backup == wanted.backup] if history else []
-    clusters = {each.beginning.cluster for each in made}
-    if not clusters or wanted.source_cluster in clusters:
+    lows = [low for low in history.backups if low.beginning.backup == desired.backup] if history else []
+    clusters = {low.beginning.cluster for low in lows}
+    if not clusters or desired.source_cluster in clusters:
         return ""
-    return f"the backup {wanted.backup} is of {', '.join(sorted(clusters))}, not of {wanted.source_cluster}"
+    return f"the backup {desired.backup} is of {', '.join(sorted(clusters))}, not of {desired.source_cluster}"
 
 
 _STOPPED = {JobState.LOST, JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED, JobState.CANCELLED}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from offsite.model.errors import OffsiteError
 from offsite.model.time import format_time
-from offsite.operator.decide.schedule import DecisionKind, TimeDecided
-from offsite.operator.world.job_end import failure_of
-from offsite.operator.world.timeline import Recorded
+from offsite.operator.decide.schedule import DecisionKind, TimeDecision
+from offsite.operator.world.job_end import parse_failure
+from offsite.operator.world.timeline import RecordedDecision
 from offsite.services.jobs.status import JobReport, JobState
 
 FORGOTTEN_MS = 12 * 3_600_000
@@ -19,7 +19,7 @@ _ONGOING = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
 _BAD = frozenset({JobState.FAILED.value, JobState.LOST.value, JobState.PARTIAL.value, "missed"})
 _ENDED = _BAD | {JobState.SUCCEEDED.value, JobState.CANCELLED.value}
 
-JobOf = Callable[[Recorded], JobReport | None]
+JobOf = Callable[[RecordedDecision], JobReport | None]
 """Return the job of a fired time; None if the job is not requested yet, or its records were deleted. Raises
 `OffsiteError` if the repository cannot be read."""
 
@@ -38,32 +38,32 @@ class ScheduleRun:
         return self.state in _ONGOING
 
 
-def run_of(each: Recorded, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> ScheduleRun:
+def describe_run(recorded: RecordedDecision, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> ScheduleRun:
     """Describe the result of a decided time."""
-    decided, told = each.decided, _left_out(each.decided)
-    match decided.kind:
+    decision, left_out_note = recorded.decision, _left_out(recorded.decision)
+    match decision.kind:
         case DecisionKind.FIRED:
-            return _fired(each, job_of, deadline_ms=deadline_ms, now_ms=now_ms)
+            return _fired(recorded, job_of, deadline_ms=deadline_ms, now_ms=now_ms)
         case DecisionKind.SKIPPED:
-            why = decided.reason or "the run before was not over"
-            return ScheduleRun(time_ms=decided.time_ms, state="skipped", message=f"{why}{told}")
+            why = decision.reason or "the run before was not over"
+            return ScheduleRun(time_ms=decision.time_ms, state="skipped", message=f"{why}{left_out_note}")
         case DecisionKind.RESUMED:
-            times = "1 time" if decided.left_out == 1 else f"{decided.left_out} times"
+            times = "1 time" if decision.left_out == 1 else f"{decision.left_out} times"
             said = f"{times} left out: due since it was suspended, until an operator saw that it is not any more"
-            return ScheduleRun(time_ms=decided.time_ms, state="skipped", message=said)
+            return ScheduleRun(time_ms=decision.time_ms, state="skipped", message=said)
         case _:
-            said = f"it could not begin within its deadline{told}"
-            return ScheduleRun(time_ms=decided.time_ms, state="missed", message=said)
+            said = f"it could not begin within its deadline{left_out_note}"
+            return ScheduleRun(time_ms=decision.time_ms, state="missed", message=said)
 
 
-def is_told(decided: TimeDecided) -> bool:
+def is_shown(decided: TimeDecision) -> bool:
     """Whether a decision is shown among the runs."""
     return decided.kind.is_run or (decided.kind is DecisionKind.RESUMED and decided.left_out > 0)
 
 
 def last_failure(runs: Iterable[ScheduleRun]) -> str:
     """Return how the newest finished run failed; empty if the run succeeded. `runs`: newest first."""
-    newest = next((each for each in runs if each.state in _ENDED), None)
+    newest = next((run for run in runs if run.state in _ENDED), None)
     if newest is None or newest.state not in _BAD:
         return ""
     job = f" (offsite jobs show {newest.job})" if newest.job else ""
@@ -73,40 +73,42 @@ def last_failure(runs: Iterable[ScheduleRun]) -> str:
 _SAID = {"lost": "was lost", "partial": "was done in part", "missed": "was missed"}
 
 
-def _fired(each: Recorded, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> ScheduleRun:
-    time_ms, told = each.decided.time_ms, _left_out(each.decided).removeprefix("; ")
+def _fired(recorded: RecordedDecision, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> ScheduleRun:
+    time_ms, left_out_note = recorded.decision.time_ms, _left_out(recorded.decision).removeprefix("; ")
     try:
-        job = job_of(each)
+        job = job_of(recorded)
     except OffsiteError as error:
         said = f"its repository cannot be looked into: {error.id}: {error.message}"
         return ScheduleRun(time_ms=time_ms, state="unknown", message=said)
     if job is None:
         is_late = now_ms - time_ms > deadline_ms
-        return ScheduleRun(time_ms=time_ms, state="unknown" if is_late else "waiting", message=told)
+        return ScheduleRun(time_ms=time_ms, state="unknown" if is_late else "waiting", message=left_out_note)
     if job.state is JobState.CANCELLED and not job.arguments:  # withdrawn
         is_forgotten = job.asked_at_ms - time_ms > deadline_ms + FORGOTTEN_MS
         said = "" if is_forgotten else "it could not begin within its deadline"
         return ScheduleRun(time_ms=time_ms, state="unknown" if is_forgotten else "missed", message=said)
-    return ScheduleRun(time_ms=time_ms, state=job.state.value, job=job.id, message=_said(job) or told)
+    return ScheduleRun(time_ms=time_ms, state=job.state.value, job=job.id, message=_said(job) or left_out_note)
 
 
 def _said(job: JobReport) -> str:
     """Return the final error of the command, or the first problem in its result."""
-    if (failure := failure_of(job.said)) is not None:
+    if (failure := parse_failure(job.said)) is not None:
         return f"{failure.id}: {failure.message}"
     if job.problem:
         return job.problem
     result = job.result if isinstance(job.result, Mapping) else {}
-    told = (result.get("problem"), result.get("findings"), result.get("warnings"))
-    first = (each[0] if isinstance(each, list) and each else each for each in told)
-    if said := next((each for each in first if isinstance(each, str) and each), ""):
+    messages = (result.get("problem"), result.get("findings"), result.get("warnings"))
+    first = (message[0] if isinstance(message, list) and message else message for message in messages)
+    if said := next((message for message in first if isinstance(message, str) and message), ""):
         return said
     if job.state is JobState.LOST:
         return "its process vanished"
     return "its command did not say why" if job.state.value in _BAD else ""
 
 
-def _left_out(of: TimeDecided) -> str:
-    if not of.left_out:
+def _left_out(decision: TimeDecision) -> str:
+    if not decision.left_out:
         return ""
-    return f"; {of.left_out} earlier time{'s' if of.left_out > 1 else ''} left out, several were due at once"
+    return (
+        f"; {decision.left_out} earlier time{'s' if decision.left_out > 1 else ''} left out, several were due at once"
+    )

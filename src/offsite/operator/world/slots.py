@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from offsite.model.errors import DamagedObject
 from offsite.model.ids import random_id
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.decide.backup import Slot
+from offsite.operator.decide.backup import SlotAvailability
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.stores.numbered_log import NumberedLog, hash_of
 from offsite.stores.store import Store
@@ -25,12 +25,12 @@ _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlotsHeld:
+class SlotsState:
     """The state after entry `seq`: the uids that hold a slot."""
 
     seq: int = 0
     head: str = ""
-    held: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
 
 
 class Slots:
@@ -39,27 +39,27 @@ class Slots:
     def __init__(self, store: Store, *, limit: int, namespace: str = "") -> None:
         self._store, self._limit = store, limit
         self._prefix = f"{PREFIX_OF_NAMESPACES}{namespace}/" if namespace else PREFIX
-        self._known = SlotsHeld()
+        self._state = SlotsState()
 
-    def of(self, uid: str) -> Slot:
+    def availability(self, uid: str) -> SlotAvailability:
         """Return whether the slot of `uid` is held, free or taken. Raises `DamagedObject`, and the errors of the store,
         like all methods."""
-        held = self._read().held
-        if uid in held:
-            return Slot.HELD
-        return Slot.FREE if len(held) < self._limit else Slot.TAKEN
+        holders = self._read().holders
+        if uid in holders:
+            return SlotAvailability.HELD
+        return SlotAvailability.FREE if len(holders) < self._limit else SlotAvailability.TAKEN
 
-    def held(self) -> tuple[str, ...]:
+    def holders(self) -> tuple[str, ...]:
         """Return the uids that hold a slot."""
-        return self._read().held
+        return self._read().holders
 
     def take(self, uid: str) -> bool:
         """Take a slot; return whether `uid` holds a slot now."""
         for _ in range(_TRIES):
             now = self._read()
-            if uid in now.held:
+            if uid in now.holders:
                 return True
-            if len(now.held) >= self._limit:
+            if len(now.holders) >= self._limit:
                 return False
             self._append(now, "took", uid)
         return False
@@ -67,21 +67,21 @@ class Slots:
     def give(self, uid: str) -> None:
         for _ in range(_TRIES):
             now = self._read()
-            if uid not in now.held:
+            if uid not in now.holders:
                 return
             self._append(now, "gave", uid)
 
     def keep_only(self, uids: Collection[str]) -> None:
         """Free the slots of deleted resources."""
-        for uid in self._read().held:
+        for uid in self._read().holders:
             if uid not in uids:
                 self.give(uid)
 
-    def _read(self) -> SlotsHeld:
-        self._known = self._log.read(self._known, is_first=self._known.seq == 0)
-        return self._known
+    def _read(self) -> SlotsState:
+        self._state = self._log.read(self._state, is_first=self._state.seq == 0)
+        return self._state
 
-    def _append(self, now: SlotsHeld, kind: str, uid: str) -> None:
+    def _append(self, now: SlotsState, kind: str, uid: str) -> None:
         entry: dict[str, JsonValue] = {
             "format": FORMAT,
             "seq": now.seq + 1,
@@ -94,16 +94,16 @@ class Slots:
         self._log.append(encode_object(entry), to=now)
 
     @property
-    def _log(self) -> NumberedLog[SlotsHeld]:
+    def _log(self) -> NumberedLog[SlotsState]:
         return NumberedLog(store=self._store, prefix=self._prefix, after=_after)
 
 
-def _after(now: SlotsHeld, data: bytes, key: str) -> SlotsHeld:
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    kind, uid = item.text("kind"), item.text("uid")
-    follows = (item.count("seq"), item.text("previous")) == (now.seq + 1, now.head)
-    fits = {"took": uid not in now.held and len(now.held) < item.count("limit"), "gave": uid in now.held}
+def _after(now: SlotsState, data: bytes, key: str) -> SlotsState:
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    kind, uid = document.text("kind"), document.text("uid")
+    follows = (document.count("seq"), document.text("previous")) == (now.seq + 1, now.head)
+    fits = {"took": uid not in now.holders and len(now.holders) < document.count("limit"), "gave": uid in now.holders}
     if not follows or not fits.get(kind, False):
         raise DamagedObject(f"{key} does not follow what is before it", hint="all slots are free once these are gone")
-    held = (*now.held, uid) if kind == "took" else tuple(each for each in now.held if each != uid)
-    return replace(now, seq=now.seq + 1, head=hash_of(data), held=held)
+    holders = (*now.holders, uid) if kind == "took" else tuple(holder for holder in now.holders if holder != uid)
+    return replace(now, seq=now.seq + 1, head=hash_of(data), holders=holders)

@@ -20,7 +20,7 @@ from offsite.model.errors import DamagedObject
 from offsite.model.ids import random_id
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.decide.wanted import Place
+from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.stores.numbered_log import NumberedLog, hash_of
 from offsite.stores.store import Store
@@ -34,7 +34,7 @@ class TagHolder:
     people."""
 
     uid: str
-    place: Place
+    place: RepositoryPlace
     since_ms: int
     name: str = ""
 
@@ -67,7 +67,7 @@ class Tags:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[TagName, TagState] = {}
+        self._states: dict[TagName, TagState] = {}
 
     def now_ms(self) -> int:
         """The time, by the clock of the home's store."""
@@ -77,7 +77,7 @@ class Tags:
         """Return the holder. Raises `DamagedObject`, and the errors of the store, like all methods."""
         return self._read(tag).holder
 
-    def take(self, tag: TagName, uid: str, place: Place, *, name: str = "") -> bool:
+    def take(self, tag: TagName, uid: str, place: RepositoryPlace, *, name: str = "") -> bool:
         """Take the tag; return whether the restore has the tag now."""
         now = self._read(tag)
         if now.holder is not None:
@@ -91,14 +91,14 @@ class Tags:
             self._append(tag, now, "", now.holder.place)
 
     def _read(self, tag: TagName) -> TagState:
-        known = self._known.get(tag)
-        self._known[tag] = self._log(tag).read(known or TagState(), is_first=known is None)
-        return self._known[tag]
+        cached = self._states.get(tag)
+        self._states[tag] = self._log(tag).read(cached or TagState(), is_first=cached is None)
+        return self._states[tag]
 
     def _log(self, tag: TagName) -> NumberedLog[TagState]:
         return NumberedLog(store=self._store, prefix=tag.prefix, after=_after)
 
-    def _append(self, tag: TagName, now: TagState, uid: str, place: Place, name: str = "") -> bool:
+    def _append(self, tag: TagName, now: TagState, uid: str, place: RepositoryPlace, name: str = "") -> bool:
         entry: dict[str, JsonValue] = {
             "format": FORMAT,
             "seq": now.seq + 1,
@@ -114,13 +114,13 @@ class Tags:
 
 
 def _after(state: TagState, data: bytes, key: str) -> TagState:
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    if (item.count("seq"), item.text("previous")) != (state.seq + 1, state.head):
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    if (document.count("seq"), document.text("previous")) != (state.seq + 1, state.head):
         raise DamagedObject(f"{key} does not follow entry {state.seq}")
     holder = TagHolder(
-        uid=item.text("uid"),
-        place=Place(account=item.text("account"), repository=item.text("repository")),
-        since_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        name=item.optional_text("name") or "",
+        uid=document.text("uid"),
+        place=RepositoryPlace(account=document.text("account"), repository=document.text("repository")),
+        since_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        name=document.optional_text("name") or "",
     )
     return replace(state, seq=state.seq + 1, head=hash_of(data), holder=holder if holder.uid else None)

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
-from offsite.operator.decide.wanted import Place
-from offsite.operator.world.look import Eyes
+from offsite.operator.decide.wanted import RepositoryPlace
+from offsite.operator.world.look import Observer
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.told import DeclaredTold, put_told
+from offsite.repository.declared.told import DeclaredNote, put_note
 
-TOLD_MS = 60_000
+NOTE_EVERY_MS = 60_000
 """Time between two equal notes."""
-KEPT_MS = 600_000
+REMEMBERED_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saying:
+class ResourceNote:
     """Of one resource. `conditions`: (type, message); `member`: what names it among those that share a backup."""
 
     kind: str
@@ -31,36 +31,36 @@ class Saying:
 
 
 @dataclass(slots=True, kw_only=True)
-class Telling:
+class NoteWriter:
     """Writes notes. Notes are hints: a note that cannot be written is skipped."""
 
     clock: Clock
-    _said: dict[tuple[str, Place, str], tuple[Saying, int]] = field(default_factory=dict)
+    _written: dict[tuple[str, RepositoryPlace, str], tuple[ResourceNote, int]] = field(default_factory=dict)
 
-    def tell(self, eyes: Eyes, uid: str, place: Place, saying: Saying) -> None:
-        before, now_ms = self._said.get((uid, place, saying.member)), self.clock.now_ms()
-        if before is not None and before[0] == saying and 0 <= now_ms - before[1] < TOLD_MS:
+    def write(self, observer: Observer, uid: str, place: RepositoryPlace, note: ResourceNote) -> None:
+        before, now_ms = self._written.get((uid, place, note.member)), self.clock.now_ms()
+        if before is not None and before[0] == note and 0 <= now_ms - before[1] < NOTE_EVERY_MS:
             return
-        told = DeclaredTold(
-            name=saying.name,
-            kind=saying.kind,
+        declared_note = DeclaredNote(
+            name=note.name,
+            kind=note.kind,
             at_ms=now_ms,
-            by=eyes.identity.text,
-            conditions=tuple(saying.conditions),
-            facts=tuple(saying.facts.items()),
+            by=observer.identity.text,
+            conditions=tuple(note.conditions),
+            facts=tuple(note.facts.items()),
         )
         with suppress(OffsiteError):
-            put_told(eyes.open_store(place), DeclaredLayout(uid=uid), told, member=saying.member)
-            self._said[uid, place, saying.member] = (saying, now_ms)
+            put_note(observer.open_store(place), DeclaredLayout(uid=uid), declared_note, member=note.member)
+            self._written[uid, place, note.member] = (note, now_ms)
 
     def keep_only(self, uids: Collection[str]) -> None:
         """Forget deleted resources after a while: until then `forget` may be called."""
-        since_ms = self.clock.now_ms() - KEPT_MS
-        self._said = {key: said for key, said in self._said.items() if key[0] in uids or said[1] > since_ms}
+        since_ms = self.clock.now_ms() - REMEMBERED_MS
+        self._written = {key: said for key, said in self._written.items() if key[0] in uids or said[1] > since_ms}
 
-    def forget(self, eyes: Eyes, uid: str) -> None:
+    def forget(self, observer: Observer, uid: str) -> None:
         """Delete the notes of a deleted resource that left nothing else in repositories."""
-        for key in [each for each in self._said if each[0] == uid]:
+        for key in [written_key for written_key in self._written if written_key[0] == uid]:
             with suppress(OffsiteError):
-                eyes.open_store(key[1]).delete(DeclaredLayout(uid=uid).told_key(key[2]))
-            del self._said[key]
+                observer.open_store(key[1]).delete(DeclaredLayout(uid=uid).note_key(key[2]))
+            del self._written[key]

@@ -14,40 +14,40 @@ from offsite.model.errors import DamagedObject
 from offsite.model.ids import random_id
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.whole_number import whole_number
-from offsite.operator.decide.schedule import DecisionKind, TimeDecided
-from offsite.operator.decide.wanted import Place
+from offsite.operator.decide.schedule import DecisionKind, TimeDecision
+from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.stores.store import PutResult, Store
 
 PREFIX = "operator/schedules/"
-KEPT = 250
+KEPT_DECISIONS = 250
 """Decisions that are kept: more than a status ever shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class RunTarget:
     """The low-level backup of a run, and the name of the cluster that the command needs."""
 
-    place: Place
+    place: RepositoryPlace
     backup: str
     cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotNow:
+class SkipReason:
     """The reason for no run now. A due time is skipped."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedDecision:
     """Decision number `seq`. `target`: the subject of a fired time."""
 
     seq: int
-    decided: TimeDecided
-    target: Target | None = None
+    decision: TimeDecision
+    target: RunTarget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,24 +61,24 @@ class Timeline:
     def prefix(self) -> str:
         return f"{PREFIX}{DeclaredLayout(uid=self.uid).uid}/"
 
-    def newest_first(self) -> Iterator[Recorded]:
+    def newest_first(self) -> Iterator[RecordedDecision]:
         """Read the decisions, newest first. Raises `DamagedObject`, and the errors of the store, like all methods."""
         for seq in reversed(self._numbers()):
             if (data := self.store.get(self._key(seq))) is not None:
                 yield _recorded(data, self._key(seq))
 
-    def append(self, decided: TimeDecided, target: Target | None, *, behind: int) -> bool:
+    def append(self, decision: TimeDecision, target: RunTarget | None, *, behind: int) -> bool:
         """Append `decision` after decision number `behind` (0: none); return False if another operator was first."""
         seq = behind + 1
         data = encode_object(
             {
                 "format": FORMAT,
                 "seq": seq,
-                "time_ms": decided.time_ms,
-                "kind": decided.kind.value,
-                "left_out": decided.left_out,
-                "timetable": decided.timetable,
-                "reason": decided.reason,
+                "time_ms": decision.time_ms,
+                "kind": decision.kind.value,
+                "left_out": decision.left_out,
+                "timetable": decision.timetable,
+                "reason": decision.reason,
                 "account": target.place.account if target else "",
                 "repository": target.place.repository if target else "",
                 "backup": target.backup if target else "",
@@ -91,7 +91,7 @@ class Timeline:
 
     def prune(self, *, but: int) -> None:
         """Delete the oldest decisions, except number `but` and later ones."""
-        for seq in [each for each in self._numbers()[:-KEPT] if each < but]:
+        for seq in [number for number in self._numbers()[:-KEPT_DECISIONS] if number < but]:
             self.store.delete(self._key(seq))
 
     def _numbers(self) -> list[int]:
@@ -102,20 +102,20 @@ class Timeline:
         return f"{self.prefix}{seq:012d}.json"
 
 
-def _recorded(data: bytes, key: str) -> Recorded:
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    kind = item.member("kind", DecisionKind)
-    place = Place(account=item.text("account"), repository=item.text("repository"))
-    return Recorded(
-        seq=item.count("seq"),
-        decided=TimeDecided(
-            time_ms=item.integer("time_ms", least=0, most=MAX_COMMIT_TIME_MS),
+def _recorded(data: bytes, key: str) -> RecordedDecision:
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    kind = document.member("kind", DecisionKind)
+    place = RepositoryPlace(account=document.text("account"), repository=document.text("repository"))
+    return RecordedDecision(
+        seq=document.count("seq"),
+        decision=TimeDecision(
+            time_ms=document.integer("time_ms", least=0, most=MAX_COMMIT_TIME_MS),
             kind=kind,
-            left_out=item.count("left_out"),
-            timetable=item.optional_text("timetable") or "",
-            reason=item.optional_text("reason") or "",
+            left_out=document.count("left_out"),
+            timetable=document.optional_text("timetable") or "",
+            reason=document.optional_text("reason") or "",
         ),
-        target=Target(place=place, backup=item.text("backup"), cluster=item.text("cluster"))
+        target=RunTarget(place=place, backup=document.text("backup"), cluster=document.text("cluster"))
         if kind is DecisionKind.FIRED
         else None,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet
 from offsite.repository.catalogs.partition_table import state_from_json
-from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
+from offsite.repository.catalogs.segment_parts import CatalogPart, RowRange, StoredRows
 from offsite.repository.catalogs.segment_rows import whole_rows
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_json import position_from_json
@@ -30,26 +30,26 @@ def decode_state(data: bytes, *, key: str) -> BackupState:
     read = from_parquet(data, key)
     described = (read.schema.metadata or {}).get(_STATE, b"")
     table = whole_rows(read.replace_schema_metadata(None), key)
-    item = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
-    positions = map(position_from_json, item.children("positions"))
+    document = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
+    positions = map(position_from_json, document.children("positions"))
     return replace(
-        state_from_json(item),
-        positions=LayeredMap({found.partition_id: found for found in positions}),
-        segments=LayeredMap(_segment_lists(item, table)),
+        state_from_json(document),
+        positions=LayeredMap({position.partition_id: position for position in positions}),
+        segments=LayeredMap(_segment_lists(document, table)),
     )
 
 
-def _segment_lists(item: JsonObject, table: pa.Table) -> dict[PartitionId, SegmentList]:
+def _segment_lists(document: JsonObject, table: pa.Table) -> dict[PartitionId, SegmentList]:
     lists: dict[PartitionId, SegmentList] = {}
     whole = CatalogPart.of(table)
     low = 0
-    for part in item.children("partitions"):
-        known = PartitionId(
+    for part in document.children("partitions"):
+        partition = PartitionId(
             topic=part.text("topic"), topic_id=part.text("topic_id"), partition=part.integer("partition")
         )
         high = low + part.count("rows")
-        lists[known] = SegmentList(stored=StoredRows([Extent(whole, low, high)], end=part.integer("end")))
+        lists[partition] = SegmentList(stored=StoredRows([RowRange(whole, low, high)], end=part.integer("end")))
         low = high
     if low != table.num_rows:
-        raise item.damaged(f"{table.num_rows} rows for {low} segments")
-    return {known: found for known, found in lists.items() if found}
+        raise document.damaged(f"{table.num_rows} rows for {low} segments")
+    return {partition: segments for partition, segments in lists.items() if segments}

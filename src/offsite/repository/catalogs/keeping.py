@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from offsite.repository.catalogs.history_lines import encode_lines
 from offsite.repository.catalogs.partition_table import encode_partitions
 from offsite.repository.catalogs.parts_reader import PartsReader
-from offsite.repository.catalogs.seal import HistoryRef, Seal, encode_seal
-from offsite.repository.catalogs.segment_merge import Merged, merge
-from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
+from offsite.repository.catalogs.seal import CatalogSeal, HistoryRef, encode_seal
+from offsite.repository.catalogs.segment_merge import MergedParts, merge
+from offsite.repository.catalogs.segment_parts import CatalogPart, RowRange, StoredRows
 from offsite.repository.commit import PartitionId
-from offsite.repository.history import History, HistoryChunk
+from offsite.repository.history import CommitHistory, HistoryChunk
 from offsite.repository.layered_map import LayeredMapBuilder
 from offsite.repository.layout import BackupLayout
 from offsite.repository.part_ref import PartRef
@@ -24,28 +24,28 @@ _NAME_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class CatalogObjects:
     """Keys and bytes of the `objects`, the seal last, and the `state`, which refers to the objects."""
 
     objects: Sequence[tuple[str, bytes]]
     state: BackupState
 
     @classmethod
-    def of(cls, state: BackupState, reader: PartsReader) -> Keeping:
+    def of(cls, state: BackupState, reader: PartsReader) -> CatalogObjects:
         """The catalog of `state`. Raises `DamagedObject` if a part that must be merged is unreadable."""
         layout, objects = reader.log.layout, dict[str, bytes]()
         merged = merge(state.segments)
-        parts = list(merged.kept)
-        if merged.moved:
+        parts = list(merged.reused)
+        if merged.rewritten:
             parts.append(reader.part(_put(objects, merged.data, merged.rows, state.seq, layout)))
         history = tuple(_history_ref(chunk, objects, state.seq, layout) for chunk in state.history.chunks)
         stored = replace(
             state,
-            segments=_moved(state.segments, merged, parts[-1], reader) if merged.moved else state.segments,
-            history=History(state.history.tail, chunks=_chunks(state.history, history, reader)),
+            segments=_moved(state.segments, merged, parts[-1], reader) if merged.rewritten else state.segments,
+            history=CommitHistory(state.history.tail, chunks=_chunks(state.history, history, reader)),
         )
         partitions, tail = encode_partitions(stored, parts), encode_lines(state.history.tail)
-        seal = Seal(
+        seal = CatalogSeal(
             partitions=content_hash(partitions),
             tail=content_hash(tail),
             segments=tuple(part.ref for part in parts if part.ref is not None),
@@ -61,10 +61,10 @@ class Keeping:
 
 
 def _put(objects: dict[str, bytes], data: bytes, rows: int, seq: int, layout: BackupLayout) -> PartRef:
-    found = content_hash(data)
-    key = layout.part_key(seq, found.removeprefix(f"{HASH_NAME}:")[:_NAME_DIGITS])
+    digest = content_hash(data)
+    key = layout.part_key(seq, digest.removeprefix(f"{HASH_NAME}:")[:_NAME_DIGITS])
     objects[key] = data
-    return PartRef(key=key, hash=found, rows=rows)
+    return PartRef(key=key, hash=digest, rows=rows)
 
 
 def _history_ref(chunk: HistoryChunk, objects: dict[str, bytes], seq: int, layout: BackupLayout) -> HistoryRef:
@@ -72,23 +72,23 @@ def _history_ref(chunk: HistoryChunk, objects: dict[str, bytes], seq: int, layou
     return HistoryRef(ref=ref, first=chunk.first, last=chunk.last)
 
 
-def _chunks(history: History, named: Sequence[HistoryRef], reader: PartsReader) -> Sequence[HistoryChunk]:
+def _chunks(history: CommitHistory, named: Sequence[HistoryRef], reader: PartsReader) -> Sequence[HistoryChunk]:
     """The chunks, readable from their objects: a chunk held only in memory becomes a stored chunk."""
     pairs = zip(history.chunks, named, strict=True)
-    return [chunk if chunk.ref is not None else reader.chunk(each) for chunk, each in pairs]
+    return [chunk if chunk.ref is not None else reader.chunk(ref) for chunk, ref in pairs]
 
 
 def _moved(
-    segments: Mapping[PartitionId, SegmentList], merged: Merged, part: CatalogPart, reader: PartsReader
+    segments: Mapping[PartitionId, SegmentList], merged: MergedParts, part: CatalogPart, reader: PartsReader
 ) -> Mapping[PartitionId, SegmentList]:
     """`segments`, with the rewritten partitions referring to the new part."""
     building = LayeredMapBuilder(segments)
     low = 0
-    for each in merged.moved:
-        extents = (*each.kept, Extent(part, low, low + len(each)))
-        end = segments[each.partition_id].end
-        building[each.partition_id] = SegmentList(
-            stored=StoredRows(extents, end=end, again=reader.again(each.partition_id))
+    for partition in merged.rewritten:
+        extents = (*partition.reused, RowRange(part, low, low + len(partition)))
+        end = segments[partition.partition_id].end
+        building[partition.partition_id] = SegmentList(
+            stored=StoredRows(extents, end=end, recover=reader.recovery(partition.partition_id))
         )
-        low += len(each)
-    return building.built()
+        low += len(partition)
+    return building.build()

@@ -21,7 +21,7 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import is_topic_name
 from offsite.repository.branches import Branch
 from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet, integers_of
-from offsite.repository.catalogs.segment_parts import Again, CatalogPart, Extent, StoredRows
+from offsite.repository.catalogs.segment_parts import CatalogPart, RecoverSegments, RowRange, StoredRows
 from offsite.repository.commit import CompactedRange, ExpiredRange, PartitionId, Position, SnapshotRef, TopicShape
 from offsite.repository.commit_json import (
     checkpoint_from_json,
@@ -45,7 +45,7 @@ from offsite.repository.commit_json import (
     topic_from_json,
     topic_to_json,
 )
-from offsite.repository.expiry import Spans, joined
+from offsite.repository.expiry import Spans, join_spans
 from offsite.repository.json_form import (
     FORMAT,
     FORMAT_PACKS,
@@ -57,7 +57,7 @@ from offsite.repository.json_form import (
 from offsite.repository.layered_map import LayeredMap
 from offsite.repository.segments.part import part_from_json, part_of, part_to_json
 from offsite.repository.segments.segment import Segment, SegmentList, segment_from_json, segment_to_json
-from offsite.repository.state import FIRST_SEQ, BackupState, KnownCut
+from offsite.repository.state import FIRST_SEQ, BackupState, CutSpan
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -90,7 +90,7 @@ def encode_partitions(state: BackupState, parts: Sequence[CatalogPart]) -> bytes
 
 
 def decode_partitions(
-    data: bytes, *, key: str, parts: Sequence[CatalogPart], again: Callable[[PartitionId], Again | None]
+    data: bytes, *, key: str, parts: Sequence[CatalogPart], recovery_of: Callable[[PartitionId], RecoverSegments | None]
 ) -> BackupState:
     """Read the object `key` of a state whose segments are in `parts`. `recovery_of` gives, per partition, a function
     that reads the segments from the commits if a part is damaged. Raises `DamagedObject`."""
@@ -98,31 +98,31 @@ def decode_partitions(
     if not table.schema.equals(_schema()):
         raise damaged_catalog(f"{key}: its columns are not those of partitions")
     described = (table.schema.metadata or {}).get(_STATE, b"")
-    item = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
+    document = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
     try:
         texts = [table.column(name).to_pylist() for name in _TEXTS]
         *numbers, ends = (integers_of(table.column(name), key) for name in _NUMBERS)
         positions = [_position(row) for row in zip(*texts, *numbers, strict=True)]
-        found = zip(positions, ends, _extents(table, key, parts), strict=True)
+        rows = zip(positions, ends, _extents(table, key, parts), strict=True)
         segments = {
-            at.partition_id: SegmentList(stored=StoredRows(extents, end=end, again=again(at.partition_id)))
-            for at, end, extents in found
+            at.partition_id: SegmentList(stored=StoredRows(extents, end=end, recover=recovery_of(at.partition_id)))
+            for at, end, extents in rows
             if extents
         }
     except (ValueError, TypeError, IndexError, OffsiteError) as error:
         raise damaged_catalog(f"{key}: a row is no partition: {error}") from error
-    state = state_from_json(item)
+    state = state_from_json(document)
     return replace(
         state,
         accounted=state.accounted or any(position.is_exact for position in positions),  # one version added both
-        positions=LayeredMap({each.partition_id: each for each in positions}),
+        positions=LayeredMap({position.partition_id: position for position in positions}),
         segments=LayeredMap(segments),
     )
 
 
 def state_to_json(state: BackupState) -> dict[str, JsonValue]:
     """The fields of the state without a column."""
-    known: dict[str, JsonValue] = {
+    fields: dict[str, JsonValue] = {
         "format": _format_of(state),
         "backup": state.backup,
         "seq": state.seq,
@@ -130,11 +130,11 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "committed_at_ms": state.committed_at_ms,
         "topics": [_topic_to_json(shape, state) for shape in state.topics.values()],
         "holes": [hole_to_json(hole) for hole in state.holes],
-        "left_behind": [left_behind_to_json(each) for each in state.left_behind],
+        "left_behind": [left_behind_to_json(partition) for partition in state.left_behind],
         **({"incomplete": True} if state.incomplete else {}),
         **({"progress": progress_to_json(state.progress)} if state.progress else {}),
         **({"completed_at_ms": state.completed_at_ms} if state.completed_at_ms != _usually_completed(state) else {}),
-        "checkpoints": [checkpoint_to_json(taken) for taken in state.checkpoints],
+        "checkpoints": [checkpoint_to_json(checkpoint) for checkpoint in state.checkpoints],
         "groups": state.groups,
         "metadata": ref_to_json(state.metadata),
         **({"cut": ref_to_json(state.cut)} if state.cut else {}),
@@ -143,14 +143,14 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
     }
     more: dict[str, JsonValue] = {
         "branches": list(map(_branch_to_json, state.branches)),
-        "expired": [expired_to_json(each) for each in _ranges(state.expired, ExpiredRange)],
+        "expired": [expired_to_json(expired) for expired in _ranges(state.expired, ExpiredRange)],
         "compacted": [
-            compacted_to_json(replace(each, until_ms=state.compacted_until.get(each.partition_id, -1)))
-            for each in _ranges(state.compacted, CompactedRange)
+            compacted_to_json(replace(compacted, until_ms=state.compacted_until.get(compacted.partition_id, -1)))
+            for compacted in _ranges(state.compacted, CompactedRange)
         ],
         "pins": list(map(pin_to_json, state.pins)),
     }
-    return known | {name: part for name, part in more.items() if part}
+    return fields | {name: part for name, part in more.items() if part}
 
 
 def _topic_to_json(shape: TopicShape, state: BackupState) -> dict[str, JsonValue]:
@@ -169,83 +169,85 @@ def _format_of(state: BackupState) -> int:
     return FORMAT_PACKS if state.branches else FORMAT
 
 
-def _ranges(found: Mapping[PartitionId, Spans], kind: Callable[..., RangeT]) -> Iterator[RangeT]:
+def _ranges(spans_by_partition: Mapping[PartitionId, Spans], kind: Callable[..., RangeT]) -> Iterator[RangeT]:
     """`spans_by_partition` as ranges of that `kind`."""
-    for known, spans in found.items():
+    for partition, spans in spans_by_partition.items():
         for start, end in spans:
-            yield kind(partition_id=known, start=start, end=end)
+            yield kind(partition_id=partition, start=start, end=end)
 
 
 def _spans(ranges: Iterable[ExpiredRange | CompactedRange]) -> Mapping[PartitionId, Spans]:
-    found: dict[PartitionId, list[Span]] = {}
-    for each in ranges:
-        found.setdefault(each.partition_id, []).append((each.start, each.end))
-    return {known: joined(spans) for known, spans in found.items()}
+    grouped: dict[PartitionId, list[Span]] = {}
+    for stretch in ranges:
+        grouped.setdefault(stretch.partition_id, []).append((stretch.start, stretch.end))
+    return {partition: join_spans(spans) for partition, spans in grouped.items()}
 
 
 def _latest_times(compacted: Iterable[CompactedRange]) -> Mapping[PartitionId, int]:
-    found: dict[PartitionId, int] = {}
-    for each in compacted:
-        found[each.partition_id] = max(each.until_ms, found.get(each.partition_id, -1))
-    return found
+    latest: dict[PartitionId, int] = {}
+    for stretch in compacted:
+        latest[stretch.partition_id] = max(stretch.until_ms, latest.get(stretch.partition_id, -1))
+    return latest
 
 
-def state_from_json(item: JsonObject) -> BackupState:
+def state_from_json(document: JsonObject) -> BackupState:
     """The state, without the fields in columns."""
-    is_incomplete, seq = item.optional_flag("incomplete"), item.integer("seq")
-    topics = [(topic_from_json(each), each.integer_or("configs_since", seq)) for each in item.children("topics")]
-    compacted = list(map(compacted_from_json, item.children("compacted")))
-    completed_at_ms = item.integer_or("completed_at_ms", 0 if is_incomplete else item.integer("committed_at_ms"))
-    cut = ref_from_json(item.optional_child("cut"))
+    is_incomplete, seq = document.optional_flag("incomplete"), document.integer("seq")
+    topics = [(topic_from_json(topic), topic.integer_or("configs_since", seq)) for topic in document.children("topics")]
+    compacted = list(map(compacted_from_json, document.children("compacted")))
+    completed_at_ms = document.integer_or(
+        "completed_at_ms", 0 if is_incomplete else document.integer("committed_at_ms")
+    )
+    cut = ref_from_json(document.optional_child("cut"))
     return BackupState(
-        backup=item.text("backup"),
+        backup=document.text("backup"),
         seq=seq,
-        head_hash=item.text("head_hash"),
-        committed_at_ms=item.integer("committed_at_ms"),
+        head_hash=document.text("head_hash"),
+        committed_at_ms=document.integer("committed_at_ms"),
         topics=LayeredMap({shape.incarnation: shape for shape, _ in topics}),
         configs_since=LayeredMap({shape.incarnation: since for shape, since in topics}),
-        holes=tuple(map(hole_from_json, item.children("holes"))),
-        left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
+        holes=tuple(map(hole_from_json, document.children("holes"))),
+        left_behind=tuple(map(left_behind_from_json, document.children("left_behind"))),
         incomplete=is_incomplete,
-        progress=progress_from_json(item.optional_child("progress")),
+        progress=progress_from_json(document.optional_child("progress")),
         completed_at_ms=completed_at_ms,
-        checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
-        groups=item.optional_text("groups"),
-        metadata=ref_from_json(item.optional_child("metadata")),
+        checkpoints=tuple(map(checkpoint_from_json, document.children("checkpoints"))),
+        groups=document.optional_text("groups"),
+        metadata=ref_from_json(document.optional_child("metadata")),
         cut=cut,
-        cuts=tuple(map(_cut_from_json, item.children("cuts"))) or _lone_cut(cut, seq, completed_at_ms),
-        branches=tuple(map(_branch_from_json, item.children("branches"))),
-        expired=_spans(map(expired_from_json, item.children("expired"))),
+        cuts=tuple(map(_cut_from_json, document.children("cuts"))) or _lone_cut(cut, seq, completed_at_ms),
+        branches=tuple(map(_branch_from_json, document.children("branches"))),
+        expired=_spans(map(expired_from_json, document.children("expired"))),
         compacted=_spans(compacted),
         compacted_until=_latest_times(compacted),
-        pins=tuple(map(pin_from_json, item.children("pins"))),
-        accounted=item.optional_flag("accounted"),
+        pins=tuple(map(pin_from_json, document.children("pins"))),
+        accounted=document.optional_flag("accounted"),
     )
 
 
-def _cut_to_json(known: KnownCut) -> JsonValue:
+def _cut_to_json(cut: CutSpan) -> JsonValue:
     return {
-        "first": known.first,
-        "last": known.last,
-        "completed_at_ms": known.completed_at_ms,
-        "key": known.ref.key,
-        "hash": known.ref.hash,
+        "first": cut.first,
+        "last": cut.last,
+        "completed_at_ms": cut.completed_at_ms,
+        "key": cut.ref.key,
+        "hash": cut.ref.hash,
     }
 
 
-def _cut_from_json(item: JsonObject) -> KnownCut:
-    first = item.integer("first", least=FIRST_SEQ)
-    return KnownCut(
+def _cut_from_json(document: JsonObject) -> CutSpan:
+    first = document.integer("first", least=FIRST_SEQ)
+    return CutSpan(
         first=first,
-        last=item.integer("last", least=first),
-        completed_at_ms=item.integer("completed_at_ms"),
-        ref=SnapshotRef(key=item.text("key"), hash=item.text("hash")),
+        last=document.integer("last", least=first),
+        completed_at_ms=document.integer("completed_at_ms"),
+        ref=SnapshotRef(key=document.text("key"), hash=document.text("hash")),
     )
 
 
-def _lone_cut(cut: SnapshotRef | None, seq: int, completed_at_ms: int) -> tuple[KnownCut, ...]:
+def _lone_cut(cut: SnapshotRef | None, seq: int, completed_at_ms: int) -> tuple[CutSpan, ...]:
     """The cuts in a catalog of an earlier version: only the cut of its own commit."""
-    return () if cut is None else (KnownCut(first=seq, last=seq, completed_at_ms=completed_at_ms, ref=cut),)
+    return () if cut is None else (CutSpan(first=seq, last=seq, completed_at_ms=completed_at_ms, ref=cut),)
 
 
 def _branch_to_json(branch: Branch) -> dict[str, JsonValue]:
@@ -257,28 +259,29 @@ def _branch_to_json(branch: Branch) -> dict[str, JsonValue]:
         "end": branch.end,
         "commit": branch.commit,
         "segments": [
-            {**segment_to_json(each.as_written), "part": part_to_json(part_of(each))} for each in branch.segments
+            {**segment_to_json(segment.as_written), "part": part_to_json(part_of(segment))}
+            for segment in branch.segments
         ],
         **({"expired": [list(span) for span in branch.expired]} if branch.expired else {}),
     }
 
 
-def _branch_from_json(item: JsonObject) -> Branch:
+def _branch_from_json(document: JsonObject) -> Branch:
     return Branch(
-        partition_id=partition_from_json(item),
-        number=item.count("number"),
-        at=item.count("at"),
-        end=item.count("end"),
-        commit=item.count("commit"),
-        segments=SegmentList(map(_closed_segment, item.children("segments"))),
-        expired=joined((low, high) for low, high in item.integer_rows("expired", width=2))
-        if "expired" in item.fields
+        partition_id=partition_from_json(document),
+        number=document.count("number"),
+        at=document.count("at"),
+        end=document.count("end"),
+        commit=document.count("commit"),
+        segments=SegmentList(map(_closed_segment, document.children("segments"))),
+        expired=join_spans((low, high) for low, high in document.integer_rows("expired", width=2))
+        if "expired" in document.fields
         else (),
     )
 
 
-def _closed_segment(item: JsonObject) -> Segment:
-    segment, part = segment_from_json(item), part_from_json(item.optional_child("part"))
+def _closed_segment(document: JsonObject) -> Segment:
+    segment, part = segment_from_json(document), part_from_json(document.optional_child("part"))
     return segment if part is None else part.of(segment)
 
 
@@ -293,22 +296,22 @@ def _schema() -> pa.Schema:
 def _rows(state: BackupState, parts: Sequence[CatalogPart]) -> Iterator[tuple[object, ...]]:
     numbers = {part: number for number, part in enumerate(parts)}
     segments = dict(state.segments)
-    for known, position in state.positions.items():
-        last, found = position.last_batch, segments.get(known)
-        extents = found.stored.extents if found is not None and isinstance(found.stored, StoredRows) else ()
+    for partition, position in state.positions.items():
+        last, listed = position.last_batch, segments.get(partition)
+        extents = listed.stored.extents if listed is not None and isinstance(listed.stored, StoredRows) else ()
         yield (
-            known.topic,
-            known.topic_id,
-            known.partition,
+            partition.topic,
+            partition.topic_id,
+            partition.partition,
             position.log_start,
             position.end,
             position.leader_epoch,
             _NO_BATCH if last is None else last.last_offset,
             _NO_BATCH if last is None else last.crc,
-            0 if found is None else found.end,
-            [numbers[each.part] for each in extents],
-            [each.low for each in extents],
-            [each.high for each in extents],
+            0 if listed is None else listed.end,
+            [numbers[extent.part] for extent in extents],
+            [extent.low for extent in extents],
+            [extent.high for extent in extents],
         )
 
 
@@ -325,20 +328,20 @@ def _position(row: Sequence[Any]) -> Position:
     )
 
 
-def _extents(table: pa.Table, key: str, parts: Sequence[CatalogPart]) -> Iterator[list[Extent]]:
+def _extents(table: pa.Table, key: str, parts: Sequence[CatalogPart]) -> Iterator[list[RowRange]]:
     """The row ranges of each partition."""
     import pyarrow as pa
 
     lists = [table.column(name).combine_chunks() for name in _LISTS]
-    counts, *others = (each.value_lengths() for each in lists)
-    if not all(counts.equals(other) for other in others):
+    counts, *other_counts = (column.value_lengths() for column in lists)
+    if not all(counts.equals(other) for other in other_counts):
         raise damaged_catalog(f"{key}: its slices lack a part or a border")
-    flat = zip(*(integers_of(pa.chunked_array([each.flatten()]), key) for each in lists), strict=True)
+    flat = zip(*(integers_of(pa.chunked_array([column.flatten()]), key) for column in lists), strict=True)
     for count in counts.to_pylist():
         yield [_extent(parts, *row) for row in islice(flat, count)]
 
 
-def _extent(parts: Sequence[CatalogPart], number: int, low: int, high: int) -> Extent:
+def _extent(parts: Sequence[CatalogPart], number: int, low: int, high: int) -> RowRange:
     if not (0 <= number < len(parts) and 0 <= low < high <= len(parts[number])):
         raise ValueError(f"rows {low} to {high} of part {number}")
-    return Extent(parts[number], low, high)
+    return RowRange(parts[number], low, high)

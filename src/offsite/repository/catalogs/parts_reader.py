@@ -11,7 +11,7 @@ from offsite.model.journal import warned
 from offsite.repository.catalogs.history_lines import decode_lines
 from offsite.repository.catalogs.parquet_form import damaged_catalog
 from offsite.repository.catalogs.seal import HistoryRef
-from offsite.repository.catalogs.segment_parts import Again, CatalogPart
+from offsite.repository.catalogs.segment_parts import CatalogPart, RecoverSegments
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.fold import fold
@@ -46,18 +46,18 @@ class PartsReader:
     _folded: BackupState | None = field(default=None, init=False)
 
     def parts(self, refs: Iterable[PartRef]) -> tuple[CatalogPart, ...]:
-        known = {} if self.shared is None else self.shared.segments
-        found = {ref: known.get(ref) or self.part(ref) for ref in refs}
+        read_before = {} if self.shared is None else self.shared.segments
+        parts = {ref: read_before.get(ref) or self.part(ref) for ref in refs}
         if self.shared is not None:
-            self.shared.segments = found
-        return tuple(found.values())
+            self.shared.segments = parts
+        return tuple(parts.values())
 
     def chunks(self, named: Iterable[HistoryRef]) -> tuple[HistoryChunk, ...]:
-        known = {} if self.shared is None else self.shared.chunks
-        found = {each: known.get(each) or self.chunk(each) for each in named}
+        read_before = {} if self.shared is None else self.shared.chunks
+        chunks = {ref: read_before.get(ref) or self.chunk(ref) for ref in named}
         if self.shared is not None:
-            self.shared.chunks = found
-        return tuple(found.values())
+            self.shared.chunks = chunks
+        return tuple(chunks.values())
 
     def part(self, ref: PartRef) -> CatalogPart:
         load = partial(self.get, ref.key, content=ref.hash)
@@ -66,9 +66,9 @@ class PartsReader:
     def chunk(self, named: HistoryRef) -> HistoryChunk:
         return HistoryChunk(self._lines, ref=named.ref, first=named.first, last=named.last)
 
-    def again(self, known: PartitionId) -> Again | None:
+    def recovery(self, partition: PartitionId) -> RecoverSegments | None:
         """Reads the segments of a partition from the commits; None if `is_strict`."""
-        return None if self.is_strict else partial(self._segments, known)
+        return None if self.is_strict else partial(self._segments, partition)
 
     def get(self, key: str, *, content: str | None = None) -> bytes:
         """The object `key`, checked against the hash `content` if given. Raises `DamagedObject`."""
@@ -101,8 +101,8 @@ class PartsReader:
             raise damaged_catalog(f"{chunk.ref.key} does not hold the lines that its catalog says")
         return columns
 
-    def _segments(self, known: PartitionId, why: Damaged) -> tuple[Segment, ...]:
-        return tuple(self._refolded(why).segments.get(known, ()))
+    def _segments(self, partition: PartitionId, why: Damaged) -> tuple[Segment, ...]:
+        return tuple(self._refolded(why).segments.get(partition, ()))
 
     def _refolded(self, why: Damaged) -> BackupState:
         """Raises `DamagedCommit`."""

@@ -22,7 +22,7 @@ class HistoryRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
+class CatalogSeal:
     """Hashes of the partition table and of the history's tail, and the parts, each kind in order."""
 
     partitions: str
@@ -32,37 +32,38 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstSeal:
+class FirstFormSeal:
     """The seal of a catalog without parts, as written by earlier versions."""
 
     segments: str
     history: str
 
 
-def encode_seal(seal: Seal) -> bytes:
+def encode_seal(seal: CatalogSeal) -> bytes:
     return encode_object(
         {
             "format": FORMAT,
             "partitions": seal.partitions,
             "tail": seal.tail,
-            "segments": [_ref_to_json(each) for each in seal.segments],
+            "segments": [_ref_to_json(part) for part in seal.segments],
             "history": [
-                {**_ref_to_json(each.ref), "first": list(each.first), "last": list(each.last)} for each in seal.history
+                {**_ref_to_json(chunk.ref), "first": list(chunk.first), "last": list(chunk.last)}
+                for chunk in seal.history
             ],
         }
     )
 
 
-def decode_seal(data: bytes, *, key: str, layout: BackupLayout) -> Seal | FirstSeal:
+def decode_seal(data: bytes, *, key: str, layout: BackupLayout) -> CatalogSeal | FirstFormSeal:
     """Read the seal `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    item = parse_json_object(data, source=key, damaged=damaged_catalog)
-    if isinstance(item.fields.get("segments"), str):
-        return FirstSeal(segments=item.text("segments"), history=item.text("history"))
-    return Seal(
-        partitions=item.text("partitions"),
-        tail=item.text("tail"),
-        segments=tuple(_ref(each, layout) for each in item.children("segments")),
-        history=tuple(_chunk(each, layout) for each in item.children("history")),
+    document = parse_json_object(data, source=key, damaged=damaged_catalog)
+    if isinstance(document.fields.get("segments"), str):
+        return FirstFormSeal(segments=document.text("segments"), history=document.text("history"))
+    return CatalogSeal(
+        partitions=document.text("partitions"),
+        tail=document.text("tail"),
+        segments=tuple(_ref(part, layout) for part in document.children("segments")),
+        history=tuple(_chunk(chunk, layout) for chunk in document.children("history")),
     )
 
 
@@ -70,23 +71,23 @@ def _ref_to_json(ref: PartRef) -> dict[str, JsonValue]:
     return {"key": ref.key, "hash": ref.hash, "rows": ref.rows}
 
 
-def _ref(item: JsonObject, layout: BackupLayout) -> PartRef:
-    ref = PartRef(key=item.text("key"), hash=item.text("hash"), rows=item.count("rows"))
+def _ref(document: JsonObject, layout: BackupLayout) -> PartRef:
+    ref = PartRef(key=document.text("key"), hash=document.text("hash"), rows=document.count("rows"))
     if not layout.is_part(ref.key) or not ref.rows:
-        raise item.wrong("key", "that of a part with rows of this backup")
+        raise document.wrong("key", "that of a part with rows of this backup")
     return ref
 
 
-def _chunk(item: JsonObject, layout: BackupLayout) -> HistoryRef:
+def _chunk(document: JsonObject, layout: BackupLayout) -> HistoryRef:
     """The number of lines is bounded here, because a list of the lines is allocated before they are read."""
-    found = HistoryRef(ref=_ref(item, layout), first=_pair(item, "first"), last=_pair(item, "last"))
-    if not found.ref.rows <= min(LINES_PER_CHUNK, found.last[0] - found.first[0] + 1):
-        raise item.wrong("rows", "a number of lines that its commits have")
-    return found
+    history_ref = HistoryRef(ref=_ref(document, layout), first=_pair(document, "first"), last=_pair(document, "last"))
+    if not history_ref.ref.rows <= min(LINES_PER_CHUNK, history_ref.last[0] - history_ref.first[0] + 1):
+        raise document.wrong("rows", "a number of lines that its commits have")
+    return history_ref
 
 
-def _pair(item: JsonObject, name: str) -> tuple[int, int]:
-    numbers = item.integers(name)
+def _pair(document: JsonObject, name: str) -> tuple[int, int]:
+    numbers = document.integers(name)
     if len(numbers) != 2:
-        raise item.wrong(name, "a number and a time")
+        raise document.wrong(name, "a number and a time")
     return numbers[0], numbers[1]

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from offsite.model.check import check
-from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
+from offsite.repository.catalogs.segment_parts import CatalogPart, RowRange, StoredRows
 from offsite.repository.catalogs.segment_rows import (
     COUNTED,
     REPEATED,
@@ -36,24 +36,24 @@ MAX_PART_ROWS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class RewrittenPartition:
     """The rows of one partition in the new part: `old` slices of parts that are not reused, then `fresh` segments. The
     slices in `reused` parts come before them."""
 
     partition_id: PartitionId
-    kept: tuple[Extent, ...]
-    old: tuple[Extent, ...]
+    reused: tuple[RowRange, ...]
+    old: tuple[RowRange, ...]
     fresh: tuple[Segment, ...]
 
     @classmethod
-    def of(cls, known: PartitionId, segments: SegmentList, kept: frozenset[CatalogPart]) -> Moved:
+    def of(cls, partition: PartitionId, segments: SegmentList, reused: frozenset[CatalogPart]) -> RewrittenPartition:
         stored = _extents(segments)
-        is_kept = [each.part in kept for each in stored]
-        check(is_kept == sorted(is_kept, reverse=True), f"the order of the parts of {known}")
+        is_reused = [extent.part in reused for extent in stored]
+        check(is_reused == sorted(is_reused, reverse=True), f"the order of the parts of {partition}")
         return cls(
-            partition_id=known,
-            kept=tuple(each for each in stored if each.part in kept),
-            old=tuple(each for each in stored if each.part not in kept),
+            partition_id=partition,
+            reused=tuple(extent for extent in stored if extent.part in reused),
+            old=tuple(extent for extent in stored if extent.part not in reused),
             fresh=segments.tail if stored or not segments.stored else tuple(segments),
         )
 
@@ -62,62 +62,62 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
+class MergedParts:
     """`reused` parts, and the object with all other segments: `rows` rows, in the order of the `rewritten` partitions.
     Empty without rewritten partitions."""
 
-    kept: tuple[CatalogPart, ...]
-    moved: tuple[Moved, ...]
+    reused: tuple[CatalogPart, ...]
+    rewritten: tuple[RewrittenPartition, ...]
     rows: int
     data: bytes
 
 
-def merge(segments: Mapping[PartitionId, SegmentList]) -> Merged:
+def merge(segments: Mapping[PartitionId, SegmentList]) -> MergedParts:
     """The parts for a catalog of `segments`. Raises `DamagedObject`."""
     # 1. Count the rows still live in each part, and the segments in no part.
     live = Counter[CatalogPart]()
     fresh = 0
-    for found in segments.values():
-        fresh += len(found)
-        for extent in _extents(found):
+    for segment_list in segments.values():
+        fresh += len(segment_list)
+        for extent in _extents(segment_list):
             live[extent.part] += len(extent)
     fresh -= live.total()
     # 2. Choose the parts to reuse: the first ones, up to the first that is due for a merge.
     parts = sorted(live, key=lambda part: part.ref.key if part.ref is not None else "")
-    kept = frozenset(parts[: _kept(parts, live, fresh)])
+    reused = frozenset(parts[: _kept(parts, live, fresh)])
     # 3. Rewrite the partitions with any segment outside of the reused parts.
-    changed = sorted(known for known, found in segments.items() if not _is_kept(found, kept))
-    moved = tuple(Moved.of(known, segments[known], kept) for known in changed)
-    return Merged(
-        kept=tuple(part for part in parts if part in kept),
-        moved=moved,
-        rows=sum(map(len, moved)),
-        data=_encoded(moved) if moved else b"",
+    changed = sorted(partition for partition, segment_list in segments.items() if not _is_kept(segment_list, reused))
+    rewritten = tuple(RewrittenPartition.of(partition, segments[partition], reused) for partition in changed)
+    return MergedParts(
+        reused=tuple(part for part in parts if part in reused),
+        rewritten=rewritten,
+        rows=sum(map(len, rewritten)),
+        data=_encoded(rewritten) if rewritten else b"",
     )
 
 
-def _is_kept(segments: SegmentList, kept: frozenset[CatalogPart]) -> bool:
+def _is_kept(segments: SegmentList, reused: frozenset[CatalogPart]) -> bool:
     """Whether all segments lie in reused parts."""
     stored = segments.stored
-    in_parts = isinstance(stored, StoredRows) and all(each.part in kept for each in stored.extents)
+    in_parts = isinstance(stored, StoredRows) and all(extent.part in reused for extent in stored.extents)
     return in_parts and stored is not None and len(stored) == len(segments)
 
 
 def _kept(parts: Sequence[CatalogPart], live: Mapping[CatalogPart, int], fresh: int) -> int:
     """How many of the first parts are reused."""
     for number, part in enumerate(parts):
-        behind = fresh + sum(live[each] for each in parts[number + 1 :])
+        behind = fresh + sum(live[later_part] for later_part in parts[number + 1 :])
         is_near = live[part] <= 2 * behind and live[part] + behind <= MAX_PART_ROWS
         if part.ref is None or is_near or 2 * live[part] < len(part):
             return number
     return len(parts)
 
 
-def _extents(segments: SegmentList) -> tuple[Extent, ...]:
+def _extents(segments: SegmentList) -> tuple[RowRange, ...]:
     return segments.stored.extents if isinstance(segments.stored, StoredRows) else ()
 
 
-def _encoded(lists: Sequence[Moved]) -> bytes:
+def _encoded(lists: Sequence[RewrittenPartition]) -> bytes:
     """Written in batches, because the parts may exceed the memory."""
     from pyarrow import parquet
 
@@ -130,7 +130,7 @@ def _encoded(lists: Sequence[Moved]) -> bytes:
         written,
         compression="zstd",
         use_dictionary=[name for name in REPEATED if name in names],
-        column_encoding={name: each for name, each in encodings.items() if name in names},
+        column_encoding={name: encoding for name, encoding in encodings.items() if name in names},
         write_statistics=False,
         write_page_checksum=True,
     ) as writer:
@@ -139,21 +139,25 @@ def _encoded(lists: Sequence[Moved]) -> bytes:
     return sink.getvalue()
 
 
-def _may_be_packed(moved: Moved) -> bool:
-    return any(each.pack is not None for each in moved.fresh) or any(each.part.has("pack") for each in moved.old)
+def _may_be_packed(partition: RewrittenPartition) -> bool:
+    return any(segment.pack is not None for segment in partition.fresh) or any(
+        extent.part.has("pack") for extent in partition.old
+    )
 
 
-def _may_be_parted(moved: Moved) -> bool:
-    return any(each.whole is not None for each in moved.fresh) or any(each.part.has("whole") for each in moved.old)
+def _may_be_parted(partition: RewrittenPartition) -> bool:
+    return any(segment.whole is not None for segment in partition.fresh) or any(
+        extent.part.has("whole") for extent in partition.old
+    )
 
 
-def _batches(lists: Sequence[Moved]) -> Iterator[Sequence[Moved]]:
+def _batches(lists: Sequence[RewrittenPartition]) -> Iterator[Sequence[RewrittenPartition]]:
     """Partitions in order, in batches with about as many rows as a row group."""
-    batch: list[Moved] = []
+    batch: list[RewrittenPartition] = []
     rows = 0
-    for each in lists:
-        batch.append(each)
-        rows += len(each)
+    for partition in lists:
+        batch.append(partition)
+        rows += len(partition)
         if rows >= _ROWS_PER_GROUP:
             yield batch
             batch, rows = [], 0
@@ -161,13 +165,13 @@ def _batches(lists: Sequence[Moved]) -> Iterator[Sequence[Moved]]:
         yield batch
 
 
-def _gathered(batch: Sequence[Moved]) -> pa.Table:
+def _gathered(batch: Sequence[RewrittenPartition]) -> pa.Table:
     """The rows of a batch, partition by partition. Reads one stretch of each part, from the first slice to the last:
     parts have the same order of partitions."""
     import pyarrow as pa
 
     stretches: dict[CatalogPart, tuple[int, int]] = {}
-    for extent in chain.from_iterable(each.old for each in batch):
+    for extent in chain.from_iterable(partition.old for partition in batch):
         low, high = stretches.get(extent.part, (extent.low, extent.high))
         stretches[extent.part] = min(low, extent.low), max(high, extent.high)
     begins: dict[CatalogPart, int] = {}
@@ -175,12 +179,12 @@ def _gathered(batch: Sequence[Moved]) -> pa.Table:
     for part, (low, high) in stretches.items():
         begins[part] = rows - low
         rows += high - low
-    fresh = table_of(tuple(chain.from_iterable(each.fresh for each in batch)))
-    wanted = array("q")
-    for each in batch:
-        for extent in each.old:
-            wanted.extend(range(begins[extent.part] + extent.low, begins[extent.part] + extent.high))
-        wanted.extend(range(rows, rows + len(each.fresh)))
-        rows += len(each.fresh)
+    fresh = table_of(tuple(chain.from_iterable(partition.fresh for partition in batch)))
+    indices = array("q")
+    for partition in batch:
+        for extent in partition.old:
+            indices.extend(range(begins[extent.part] + extent.low, begins[extent.part] + extent.high))
+        indices.extend(range(rows, rows + len(partition.fresh)))
+        rows += len(partition.fresh)
     tables = [part.rows(low, high) for part, (low, high) in stretches.items()]
-    return pa.concat_tables([*tables, fresh]).take(pa.array(memoryview(wanted), type=pa.int64()))
+    return pa.concat_tables([*tables, fresh]).take(pa.array(memoryview(indices), type=pa.int64()))

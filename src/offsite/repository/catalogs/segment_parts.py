@@ -26,7 +26,7 @@ from offsite.repository.snapshots.parquet_object import ParquetGroups
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-Again: TypeAlias = "Callable[[Damaged], tuple[Segment, ...]]"
+RecoverSegments: TypeAlias = "Callable[[Damaged], tuple[Segment, ...]]"
 """Reads the segments of a partition from the commits, because of an error in a part."""
 
 KeptT = TypeVar("KeptT")
@@ -59,9 +59,9 @@ class CatalogPart:
     @classmethod
     def of(cls, table: pa.Table) -> CatalogPart:
         """A part in memory."""
-        made = cls(ref=None)
-        made._whole = table
-        return made
+        part = cls(ref=None)
+        part._whole = table
+        return part
 
     def __len__(self) -> int:
         return self.ref.rows if self.ref is not None else self._whole.num_rows if self._whole is not None else 0
@@ -76,8 +76,8 @@ class CatalogPart:
             return schema().empty_table()
         self._open()
         first, last = bisect_right(self._starts, low) - 1, bisect_left(self._starts, high)
-        found = pa.concat_tables([self._group(number) for number in range(first, last)])
-        return found.slice(low - self._starts[first], high - low)
+        joined_groups = pa.concat_tables([self._group(number) for number in range(first, last)])
+        return joined_groups.slice(low - self._starts[first], high - low)
 
     def segments(self, low: int, high: int) -> tuple[Segment, ...]:
         """The segments in rows `[low, high)`. Raises `DamagedObject`."""
@@ -102,8 +102,8 @@ class CatalogPart:
         """The figures of rows `[low, high)`; reads only the figure columns. Raises `DamagedObject`."""
         self._open()
         groups = range(bisect_right(self._starts, low) - 1, bisect_left(self._starts, high))
-        found = ((self._starts[number], self._group_figures(number)) for number in groups)
-        return SegmentFigures.of(columns.between(low - begins, high - begins) for begins, columns in found)
+        figures_by_start = ((self._starts[number], self._group_figures(number)) for number in groups)
+        return SegmentFigures.of(columns.between(low - begins, high - begins) for begins, columns in figures_by_start)
 
     def start(self, row: int) -> int:
         """The start offset of the segment in `row`; reads only the figure columns. Raises `DamagedObject`."""
@@ -145,21 +145,21 @@ class CatalogPart:
         return damaged_catalog(f"{self._key}: {problem}")
 
 
-def _recent(kept: OrderedDict[int, KeptT], number: int, read: Callable[[], KeptT]) -> KeptT:
+def _recent(cache: OrderedDict[int, KeptT], number: int, read: Callable[[], KeptT]) -> KeptT:
     """The row group of that number, cached as the most recently used. Safe for concurrent callers."""
-    found = kept.get(number)
-    if found is None:
-        found = read()
-        while len(kept) >= _GROUPS_KEPT:
-            kept.popitem(last=False)
-    kept[number] = found
+    group = cache.get(number)
+    if group is None:
+        group = read()
+        while len(cache) >= _GROUPS_KEPT:
+            cache.popitem(last=False)
+    cache[number] = group
     with suppress(KeyError):
-        kept.move_to_end(number)
-    return found
+        cache.move_to_end(number)
+    return group
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class RowRange:
     """Rows `[low, high)` of a part."""
 
     part: CatalogPart
@@ -174,13 +174,13 @@ class StoredRows:
     """The segments of one partition in a catalog. `recover` reads the segments from the commits if a part is damaged;
     without `recover` damage is an error."""
 
-    __slots__ = ("_again", "_rows", "end", "extents")
+    __slots__ = ("_recover", "_rows", "end", "extents")
 
-    def __init__(self, extents: Sequence[Extent], *, end: int, again: Again | None = None) -> None:
+    def __init__(self, extents: Sequence[RowRange], *, end: int, recover: RecoverSegments | None = None) -> None:
         self.extents = tuple(extents)
-        self._rows = sum([each.high - each.low for each in self.extents])
+        self._rows = sum([extent.high - extent.low for extent in self.extents])
         self.end = end
-        self._again = again
+        self._recover = recover
 
     def __len__(self) -> int:
         return self._rows
@@ -188,32 +188,34 @@ class StoredRows:
     def start(self) -> int:
         """Raises `DamagedObject`."""
         first = self.extents[0]
-        return self._told(lambda: first.part.start(first.low), lambda found: found[0].start)
+        return self._read_or_recover(lambda: first.part.start(first.low), lambda segments: segments[0].start)
 
     def last(self) -> Segment:
         """Raises `DamagedObject`."""
-        *_, found = self._read(self.extents[-1:], slice(-1, None))
-        return found
+        *_, segment = self._read(self.extents[-1:], slice(-1, None))
+        return segment
 
     def figures(self) -> SegmentFigures:
         """Raises `DamagedObject`."""
-        each_of = (each.part.figures(each.low, each.high) for each in self.extents)
-        return self._told(lambda: SegmentFigures.of(each_of), SegmentFigures.of)
+        figures_by_extent = (extent.part.figures(extent.low, extent.high) for extent in self.extents)
+        return self._read_or_recover(lambda: SegmentFigures.of(figures_by_extent), SegmentFigures.of)
 
     def load(self) -> tuple[Segment, ...]:
         """Raises `DamagedObject`."""
         return self._read(self.extents, slice(None))
 
-    def _read(self, extents: Sequence[Extent], wanted: slice) -> tuple[Segment, ...]:
-        cut = (each.part.segments(each.high - 1 if wanted.start else each.low, each.high) for each in extents)
-        return self._told(lambda: tuple(chain.from_iterable(cut)), lambda found: found[wanted])
+    def _read(self, extents: Sequence[RowRange], selection: slice) -> tuple[Segment, ...]:
+        cut = (
+            extent.part.segments(extent.high - 1 if selection.start else extent.low, extent.high) for extent in extents
+        )
+        return self._read_or_recover(lambda: tuple(chain.from_iterable(cut)), lambda segments: segments[selection])
 
-    def _told(self, read: Callable[[], ToldT], by_commits: Callable[[tuple[Segment, ...]], ToldT]) -> ToldT:
+    def _read_or_recover(self, read: Callable[[], ToldT], by_commits: Callable[[tuple[Segment, ...]], ToldT]) -> ToldT:
         """The result of `read` on the parts; if a part is damaged, the result of `by_commits` on the segments recovered
         from the commits."""
         try:
             return read()
         except Damaged as error:
-            if self._again is None:
+            if self._recover is None:
                 raise
-            return by_commits(self._again(error))
+            return by_commits(self._recover(error))

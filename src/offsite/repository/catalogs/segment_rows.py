@@ -54,7 +54,9 @@ def table_of(segments: Sequence[Segment]) -> pa.Table:
     import pyarrow as pa
 
     columns = (
-        zip(*((*_CELLS(each), _whole(each)) for each in segments), strict=True) if segments else ([],) * len(_FIELDS)
+        zip(*((*_CELLS(segment), _whole(segment)) for segment in segments), strict=True)
+        if segments
+        else ([],) * len(_FIELDS)
     )
     return pa.table(dict(zip(_FIELDS, map(list, columns), strict=True)), schema=schema())
 
@@ -69,17 +71,17 @@ def whole_rows(table: pa.Table, key: str) -> pa.Table:
     """A table read from the object `key`, with the omitted columns added. Raises `DamagedObject`."""
     import pyarrow as pa
 
-    wanted = schema()
+    expected = schema()
     for columns in (_PACKED, _PARTED):
         if not set(columns).isdisjoint(table.column_names):
             continue
         for name, nothing in columns.items():
-            kind, rows = wanted.field(name).type, table.num_rows
+            kind, rows = expected.field(name).type, table.num_rows
             column = pa.nulls(rows, kind) if nothing is None else pa.repeat(pa.scalar(nothing, kind), rows)
-            table = table.append_column(wanted.field(name), column)
-    if set(table.column_names) == set(wanted.names):
-        table = table.select(wanted.names)
-    if not table.schema.equals(wanted):
+            table = table.append_column(expected.field(name), column)
+    if set(table.column_names) == set(expected.names):
+        table = table.select(expected.names)
+    if not table.schema.equals(expected):
         raise damaged_catalog(f"{key}: its columns are not those of segments")
     return table
 
@@ -100,6 +102,6 @@ def _segment(values: Sequence[Any]) -> Segment:
         cells[name] = tuple(cells[name])
     if (whole := cells["whole"]) is not None:
         source = f"a part of {cells['key']}"
-        item = parse_part(whole.encode(), source=source, damaged=damaged_catalog, newest=NEWEST_FORMAT)
-        cells["whole"] = segment_from_json(item)
+        document = parse_part(whole.encode(), source=source, damaged=damaged_catalog, newest=NEWEST_FORMAT)
+        cells["whole"] = segment_from_json(document)
     return Segment(**cells)

@@ -30,7 +30,7 @@ REASON_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldCheckpoint:
+class CheckpointNote:
     """A note about checkpoint `id`, made at `at_ms` (store's clock, epoch ms) `by` somebody, for people. `writer`:
     random, belongs to the process. `reason`: why the checkpoint failed or was deleted; else empty. `participants`:
     names of required participants. `stamping`: how a requested checkpoint is opened to applications."""
@@ -67,7 +67,7 @@ class TakenCheckpoint:
     continues, so that any other pass with a commit behind it has passed the checkpoint. `sick` partitions let the
     checkpoint fail. `participants`: participants that have saved a state for the checkpoint."""
 
-    told: ToldCheckpoint
+    note: CheckpointNote
     cluster_id: str
     base: int
     ends: tuple[TakenEnd, ...]
@@ -76,80 +76,87 @@ class TakenCheckpoint:
 
     @property
     def id(self) -> int:
-        return self.told.id
+        return self.note.id
 
     def carried(self) -> Checkpoint:
         """The content of the commit that completes the checkpoint."""
-        ends = tuple((each.partition_id, each.end) for each in self.ends)
-        return Checkpoint(id=self.id, taken_at_ms=self.told.at_ms, ends=ends)
+        ends = tuple((taken_end.partition_id, taken_end.end) for taken_end in self.ends)
+        return Checkpoint(id=self.id, taken_at_ms=self.note.at_ms, ends=ends)
 
 
-def encode_told(told: ToldCheckpoint) -> bytes:
-    return encode_object({"format": FORMAT, **_told_fields(told)})
+def encode_note(note: CheckpointNote) -> bytes:
+    return encode_object({"format": FORMAT, **_note_fields(note)})
 
 
-def decode_told(data: bytes, *, key: str) -> ToldCheckpoint:
+def decode_note(data: bytes, *, key: str) -> CheckpointNote:
     """Decode the note at `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    return _told(parse_json_object(data, source=key, damaged=_damaged))
+    return _decode_note(parse_json_object(data, source=key, damaged=_damaged))
 
 
-def encode_taken(taken: TakenCheckpoint) -> bytes:
+def encode_taken(checkpoint: TakenCheckpoint) -> bytes:
     return encode_object(
         {
             "format": FORMAT,
-            **_told_fields(taken.told),
-            "cluster_id": taken.cluster_id,
-            "base": taken.base,
-            "ends": [{**partition_to_json(each.partition_id), "end": each.end} for each in taken.ends],
-            "sick": [{"topic": each.topic, "partition": each.partition, "error": each.error} for each in taken.sick],
-            **participants_to_json(taken.participants),
+            **_note_fields(checkpoint.note),
+            "cluster_id": checkpoint.cluster_id,
+            "base": checkpoint.base,
+            "ends": [
+                {**partition_to_json(taken_end.partition_id), "end": taken_end.end} for taken_end in checkpoint.ends
+            ],
+            "sick": [
+                {"topic": sick_end.topic, "partition": sick_end.partition, "error": sick_end.error}
+                for sick_end in checkpoint.sick
+            ],
+            **participants_to_json(checkpoint.participants),
         }
     )
 
 
 def decode_taken(data: bytes, *, key: str) -> TakenCheckpoint:
     """Decode the taken checkpoint at `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    item = parse_json_object(data, source=key, damaged=_damaged)
+    document = parse_json_object(data, source=key, damaged=_damaged)
     ends = tuple(
-        TakenEnd(partition_id=partition_from_json(each), end=each.count("end")) for each in item.children("ends")
+        TakenEnd(partition_id=partition_from_json(child), end=child.count("end")) for child in document.children("ends")
     )
-    if len({each.partition_id for each in ends}) != len(ends):
-        raise item.wrong("ends", "one end for each partition")
-    sick = item.children("sick")
+    if len({taken_end.partition_id for taken_end in ends}) != len(ends):
+        raise document.wrong("ends", "one end for each partition")
+    sick = document.children("sick")
     return TakenCheckpoint(
-        told=_told(item),
-        cluster_id=item.text("cluster_id"),
-        base=item.count("base"),
+        note=_decode_note(document),
+        cluster_id=document.text("cluster_id"),
+        base=document.count("base"),
         ends=ends,
-        sick=tuple(SickEnd(topic=one.topic(), partition=one.partition(), error=one.text("error")) for one in sick),
-        participants=participants_from_json(item),
+        sick=tuple(
+            SickEnd(topic=child.topic(), partition=child.partition(), error=child.text("error")) for child in sick
+        ),
+        participants=participants_from_json(document),
     )
 
 
-def _told_fields(told: ToldCheckpoint) -> dict[str, JsonValue]:
-    names: list[JsonValue] = [*told.participants, *([STAMPS] if told.stamping else [])]
+def _note_fields(note: CheckpointNote) -> dict[str, JsonValue]:
+    names: list[JsonValue] = [*note.participants, *([STAMPS] if note.stamping else [])]
     needed: dict[str, JsonValue] = {"needs": names} if names else {}
     return {
         **needed,
-        **stamping_to_json(told.stamping),
-        "id": told.id,
-        "at_ms": told.at_ms,
-        "by": told.by,
-        "writer": told.writer,
-        "reason": told.reason[:REASON_MAX],
+        **stamping_to_json(note.stamping),
+        "id": note.id,
+        "at_ms": note.at_ms,
+        "by": note.by,
+        "writer": note.writer,
+        "reason": note.reason[:REASON_MAX],
     }
 
 
-def _told(item: JsonObject) -> ToldCheckpoint:
-    names = item.texts("needs") if "needs" in item.fields else ()
-    return ToldCheckpoint(
-        id=item.count("id"),
-        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        by=item.text("by"),
-        writer=item.text("writer"),
-        reason=item.text("reason"),
-        participants=tuple(each for each in names if each != STAMPS),
-        stamping=stamping_from_json(item),
+def _decode_note(document: JsonObject) -> CheckpointNote:
+    names = document.texts("needs") if "needs" in document.fields else ()
+    return CheckpointNote(
+        id=document.count("id"),
+        at_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        by=document.text("by"),
+        writer=document.text("writer"),
+        reason=document.text("reason"),
+        participants=tuple(name for name in names if name != STAMPS),
+        stamping=stamping_from_json(document),
     )
 
 

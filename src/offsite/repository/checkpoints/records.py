@@ -10,19 +10,19 @@ from typing import Self
 from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import (
+    CheckpointNote,
     TakenCheckpoint,
-    ToldCheckpoint,
+    decode_note,
     decode_taken,
-    decode_told,
+    encode_note,
     encode_taken,
-    encode_told,
 )
-from offsite.repository.layout import BackupLayout, own, parse_checkpoint_key
+from offsite.repository.layout import BackupLayout, own_objects, parse_checkpoint_key
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.stores.store import PutResult, Store
 
 
-class Told(StrEnum):
+class CheckpointEvent(StrEnum):
     """The kinds of notes about a checkpoint, an object each."""
 
     REQUESTED = "requested"
@@ -48,51 +48,53 @@ class CheckpointRecords:
     def lease(self) -> LeaseLayout:
         """The lease of the process that takes checkpoints."""
         return LeaseLayout(
-            prefix=self.layout.checkpoint_taker_prefix, what=f"taking checkpoints of backup {self.layout.backup}"
+            prefix=self.layout.checkpoint_taker_prefix, resource=f"taking checkpoints of backup {self.layout.backup}"
         )
 
-    def known(self, *, after: int = -1) -> Mapping[int, frozenset[Told]]:
+    def events(self, *, after: int = -1) -> Mapping[int, frozenset[CheckpointEvent]]:
         """The events of every checkpoint with an id above `after`, by rising id: a single listing of keys."""
         start = "" if after < 0 else self.layout.checkpoint_key(after, "zz")  # behind all of its notes
-        found: dict[int, set[Told]] = {}
-        for info in own(self.store.list(self.layout.checkpoints_prefix, start_after=start)):
+        events: dict[int, set[CheckpointEvent]] = {}
+        for info in own_objects(self.store.list(self.layout.checkpoints_prefix, start_after=start)):
             parsed = parse_checkpoint_key(info.key)
-            if parsed is not None and parsed[1] in set(Told):
-                found.setdefault(parsed[0], set()).add(Told(parsed[1]))
-        return {checkpoint: frozenset(told) for checkpoint, told in found.items()}
+            if parsed is not None and parsed[1] in set(CheckpointEvent):
+                events.setdefault(parsed[0], set()).add(CheckpointEvent(parsed[1]))
+        return {checkpoint: frozenset(id_events) for checkpoint, id_events in events.items()}
 
-    def of_id(self, checkpoint: int) -> frozenset[Told]:
+    def events_of(self, checkpoint: int) -> frozenset[CheckpointEvent]:
         """The events of an id."""
-        return frozenset(each for each in Told if self.store.head(self.layout.checkpoint_key(checkpoint, each)))
+        return frozenset(
+            event for event in CheckpointEvent if self.store.head(self.layout.checkpoint_key(checkpoint, event))
+        )
 
     def taken(self, checkpoint: int) -> TakenCheckpoint | None:
         """Read a taken checkpoint. Raises `DamagedObject`, `FormatTooNew`."""
-        key = self.layout.checkpoint_key(checkpoint, Told.TAKEN)
+        key = self.layout.checkpoint_key(checkpoint, CheckpointEvent.TAKEN)
         data = self.store.get(key)
-        found = None if data is None else decode_taken(data, key=key)
-        _check_is(checkpoint, found.told if found else None, key)
-        return found
+        taken_checkpoint = None if data is None else decode_taken(data, key=key)
+        _check_is(checkpoint, taken_checkpoint.note if taken_checkpoint else None, key)
+        return taken_checkpoint
 
-    def told(self, checkpoint: int, what: Told) -> ToldCheckpoint | None:
+    def note(self, checkpoint: int, event: CheckpointEvent) -> CheckpointNote | None:
         """Read a note. Raises `DamagedObject`, `FormatTooNew`."""
-        key = self.layout.checkpoint_key(checkpoint, what)
+        key = self.layout.checkpoint_key(checkpoint, event)
         data = self.store.get(key)
-        found = None if data is None else decode_told(data, key=key)
-        _check_is(checkpoint, found, key)
-        return found
+        note = None if data is None else decode_note(data, key=key)
+        _check_is(checkpoint, note, key)
+        return note
 
-    def put_taken(self, taken: TakenCheckpoint) -> bool:
+    def put_taken(self, checkpoint: TakenCheckpoint) -> bool:
         """Take an id. Returns whether the record is ours: of any number of racing writers exactly one takes an id.
         Durable on return."""
-        key = self.layout.checkpoint_key(taken.id, Told.TAKEN)
-        return self.store.put_if_absent(key, encode_taken(taken)) is not PutResult.OTHER
+        key = self.layout.checkpoint_key(checkpoint.id, CheckpointEvent.TAKEN)
+        return self.store.put_if_absent(key, encode_taken(checkpoint)) is not PutResult.OTHER
 
-    def put(self, told: ToldCheckpoint, what: Told) -> bool:
+    def put(self, note: CheckpointNote, event: CheckpointEvent) -> bool:
         """Put a note. Returns whether the stored note is ours. Durable on return."""
-        key = self.layout.checkpoint_key(told.id, what)
-        return self.store.put_if_absent(key, encode_told(told)) is not PutResult.OTHER
+        key = self.layout.checkpoint_key(note.id, event)
+        return self.store.put_if_absent(key, encode_note(note)) is not PutResult.OTHER
 
 
-def _check_is(checkpoint: int, told: ToldCheckpoint | None, key: str) -> None:
-    if told is not None and told.id != checkpoint:
-        raise DamagedObject(f"{key} tells of checkpoint {told.id}")
+def _check_is(checkpoint: int, note: CheckpointNote | None, key: str) -> None:
+    if note is not None and note.id != checkpoint:
+        raise DamagedObject(f"{key} tells of checkpoint {note.id}")

@@ -32,17 +32,17 @@ def stamping_from_json(request: JsonObject) -> Stamping | None:
     """Decode the field; None without the field. Raises the error of `request` for a damaged field."""
     if "stamps" not in request.fields:
         return None
-    item = request.child("stamps")
-    topics, control_topic = item.texts("topics"), item.text("control_topic")
+    document = request.child("stamps")
+    topics, control_topic = document.texts("topics"), document.text("control_topic")
     if not topics or not all(map(is_readable, topics)):
-        raise item.wrong("topics", "patterns of topics")
+        raise document.wrong("topics", "patterns of topics")
     if not is_topic_name(control_topic):
-        raise item.wrong("control_topic", "the name of a topic")
-    return Stamping(form=_form(item), topics=topics, control_topic=control_topic)
+        raise document.wrong("control_topic", "the name of a topic")
+    return Stamping(form=_form(document), topics=topics, control_topic=control_topic)
 
 
-def _form(item: JsonObject) -> StampForm:
-    form = item.text("form")
+def _form(document: JsonObject) -> StampForm:
+    form = document.text("form")
     if form not in set(StampForm):
-        raise item.wrong("form", " or ".join(StampForm))
+        raise document.wrong("form", " or ".join(StampForm))
     return StampForm(form)

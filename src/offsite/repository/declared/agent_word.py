@@ -21,7 +21,7 @@ _BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentWord:
+class AgentReport:
     """`number`: number of the low-level backup. `term`: term of the agent lease at the time of the report. `well_ms`:
     time of the last successful round or commit, by the store's clock; 0: none yet. `why`: error that the agent has
     waited out since `well_ms`; empty: none. `missing`: declared topics that the source does not have."""
@@ -33,7 +33,7 @@ class AgentWord:
     missing: str = ""
 
 
-def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> None:
+def put_agent_report(store: Store, layout: DeclaredLayout, word: AgentReport) -> None:
     """Overwrite the report. Raises the errors of the store."""
     fields = {
         "format": FORMAT,
@@ -43,19 +43,19 @@ def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> Non
         "why": word.why[:WHY_MAX],
         "missing": word.missing[:WHY_MAX],
     }
-    store.put_overwrite(layout.agent_word_key, encode_object(fields))  # type: ignore[arg-type]  # texts and numbers
+    store.put_overwrite(layout.agent_report_key, encode_object(fields))  # type: ignore[arg-type]  # texts and numbers
 
 
-def get_agent_word(store: Store, layout: DeclaredLayout) -> AgentWord | None:
+def get_agent_report(store: Store, layout: DeclaredLayout) -> AgentReport | None:
     """Return the report; None if no report exists or the report cannot be read. Raises the errors of the store."""
-    return get_hint(store, layout.agent_word_key, _word, bytes_max=_BYTES_MAX, uid=layout.uid)
+    return get_hint(store, layout.agent_report_key, _report, bytes_max=_BYTES_MAX, uid=layout.uid)
 
 
-def _word(item: JsonObject) -> AgentWord:
-    return AgentWord(
-        number=item.count("number"),
-        term=item.count("term"),
-        well_ms=item.integer("well_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        why=item.text("why")[:WHY_MAX],
-        missing=item.text("missing")[:WHY_MAX],
+def _report(document: JsonObject) -> AgentReport:
+    return AgentReport(
+        number=document.count("number"),
+        term=document.count("term"),
+        well_ms=document.integer("well_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        why=document.text("why")[:WHY_MAX],
+        missing=document.text("missing")[:WHY_MAX],
     )

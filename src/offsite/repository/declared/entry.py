@@ -22,7 +22,7 @@ NAME_MAX = 200
 _MEMBER_ID = re.compile(r"[0-9a-f]{32}")
 
 
-class Kind(StrEnum):
+class DeclaredEntryKind(StrEnum):
     """The decision of an entry. An entry is one object, so a decision exists completely or not at all."""
 
     STARTED = "started"
@@ -52,12 +52,12 @@ class Kind(StrEnum):
     gone."""
 
 
-class NotAllowedError(Exception):
+class EntryRefusedError(Exception):
     """The state before an entry does not allow the entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class MemberStatement:
     """The statement of a resource with a shared backup. `id`: hash of the uid of the resource. `proof`: the uid, a
     secret of the resource: without the uid no party can report that the resource leaves. `name`: for people.
     `generation`: generation of the resource. `fields`: hash of every part of the spec that must be equal in all
@@ -72,7 +72,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class BackupSettings:
     """Settings that may change while a backup runs: checkpoint interval, and options of `offsite backup run`."""
 
     snapshot_duration: str
@@ -80,7 +80,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class BackupStart:
     """The values with which a low-level backup starts and which the backup keeps. `backup`: name of the backup in the
     repository. `path`: the name without its timestamp. `cluster`: name of the source. Only the patterns in `topics` and
     `exclude` can change in place."""
@@ -131,7 +131,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class DeclaredEntry:
     """One entry. `generation`: generation of the resource that led to the decision. `fence`: term of the lock of the
     deciding operator. `word`: random value. `at_ms`: time by the store's clock. `number`: number of the low-level
     backup, from 1. `by`: the deciding process, for people. `origin`: for `started`; None in entries of earlier
@@ -140,23 +140,23 @@ class Entry:
 
     seq: int
     previous: str
-    kind: Kind
+    kind: DeclaredEntryKind
     generation: int
     fence: int
     word: str
     at_ms: int
     number: int
     by: str = ""
-    beginning: Beginning | None = None
-    settings: Settings | None = None
+    beginning: BackupStart | None = None
+    settings: BackupSettings | None = None
     origin: Origin | None = None
     release: Release | None = None
     topics: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    member: Membership | None = None
+    member: MemberStatement | None = None
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: DeclaredEntry) -> bytes:
     fields: dict[str, JsonValue] = {
         "format": FORMAT,
         "seq": entry.seq,
@@ -169,14 +169,14 @@ def encode_entry(entry: Entry) -> bytes:
         "number": entry.number,
         "by": entry.by,
     }
-    if (begun := entry.beginning) is not None:
+    if (beginning := entry.beginning) is not None:
         fields["beginning"] = {
-            "backup": begun.backup,
-            "path": begun.path,
-            "tag": begun.tag,
-            "cluster": begun.cluster,
-            "topics": list(begun.topics),
-            "exclude": list(begun.exclude),
+            "backup": beginning.backup,
+            "path": beginning.path,
+            "tag": beginning.tag,
+            "cluster": beginning.cluster,
+            "topics": list(beginning.topics),
+            "exclude": list(beginning.exclude),
         }
     if entry.settings is not None:
         fields["settings"] = {
@@ -187,8 +187,8 @@ def encode_entry(entry: Entry) -> bytes:
         fields["origin"] = {
             "last": _last_fields(entry.origin.last),
             "predecessors": [
-                {"backup": each.backup, "word": each.word, "last": _last_fields(each.last)}
-                for each in entry.origin.predecessors
+                {"backup": predecessor.backup, "word": predecessor.word, "last": _last_fields(predecessor.last)}
+                for predecessor in entry.origin.predecessors
             ],
         }
     if entry.release is not None:
@@ -207,23 +207,23 @@ def encode_entry(entry: Entry) -> bytes:
     return encode_object(fields)
 
 
-def decode_entry(data: bytes, *, key: str) -> Entry:
+def decode_entry(data: bytes, *, key: str) -> DeclaredEntry:
     """Decode the entry `data` of the object `key`. Raises `DamagedObject`, `FormatTooNew`, `BadName`."""
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    begun, settings = item.optional_child("beginning"), item.optional_child("settings")
-    origin, release = item.optional_child("origin"), item.optional_child("release")
-    chosen, member = item.optional_child("chosen"), item.optional_child("member")
-    return Entry(
-        seq=item.count("seq"),
-        previous=item.text("previous"),
-        kind=item.member("kind", Kind),
-        generation=item.count("generation"),
-        fence=item.count("fence"),
-        word=item.text("word"),
-        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        number=item.count("number"),
-        by=item.text("by"),
-        beginning=None if begun is None else _beginning(begun),
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    beginning, settings = document.optional_child("beginning"), document.optional_child("settings")
+    origin, release = document.optional_child("origin"), document.optional_child("release")
+    chosen, member = document.optional_child("chosen"), document.optional_child("member")
+    return DeclaredEntry(
+        seq=document.count("seq"),
+        previous=document.text("previous"),
+        kind=document.member("kind", DeclaredEntryKind),
+        generation=document.count("generation"),
+        fence=document.count("fence"),
+        word=document.text("word"),
+        at_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        number=document.count("number"),
+        by=document.text("by"),
+        beginning=None if beginning is None else _beginning(beginning),
         settings=None if settings is None else _settings(settings),
         origin=None if origin is None else _origin(origin),
         release=None
@@ -245,18 +245,18 @@ def decode_owner(data: bytes, *, key: str) -> str:
     return parse_json_object(data, source=key, damaged=DamagedObject).text("uid")
 
 
-def settings_of(snapshot_duration: str, parameters: Mapping[str, str]) -> Settings:
-    return Settings(snapshot_duration=snapshot_duration, parameters=tuple(sorted(parameters.items())))
+def make_settings(snapshot_duration: str, parameters: Mapping[str, str]) -> BackupSettings:
+    return BackupSettings(snapshot_duration=snapshot_duration, parameters=tuple(sorted(parameters.items())))
 
 
-def _member(item: JsonObject) -> Membership:
-    return Membership(
-        id=_member_id(item.text("id")),
-        name=printable(item.text("name")[:NAME_MAX]),
-        generation=item.count("generation"),
-        fields=item.text_map("fields"),
-        proof=item.text("proof"),
-        reason=item.text("reason")[:REASON_MAX],
+def _member(document: JsonObject) -> MemberStatement:
+    return MemberStatement(
+        id=_member_id(document.text("id")),
+        name=printable(document.text("name")[:NAME_MAX]),
+        generation=document.count("generation"),
+        fields=document.text_map("fields"),
+        proof=document.text("proof"),
+        reason=document.text("reason")[:REASON_MAX],
     )
 
 
@@ -266,36 +266,38 @@ def _member_id(text: str) -> str:
     return text if _MEMBER_ID.fullmatch(text) else hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _beginning(item: JsonObject) -> Beginning:
-    if not item.texts("topics"):
-        raise item.wrong("topics", "a list with a pattern of topics")
-    return Beginning(
-        backup=check_backup_name(item.text("backup")),
-        path=item.text("path"),
-        tag=item.text("tag"),
-        cluster=item.text("cluster"),
-        topics=patterns_of(item, "topics"),
-        exclude=patterns_of(item, "exclude"),
+def _beginning(document: JsonObject) -> BackupStart:
+    if not document.texts("topics"):
+        raise document.wrong("topics", "a list with a pattern of topics")
+    return BackupStart(
+        backup=check_backup_name(document.text("backup")),
+        path=document.text("path"),
+        tag=document.text("tag"),
+        cluster=document.text("cluster"),
+        topics=patterns_of(document, "topics"),
+        exclude=patterns_of(document, "exclude"),
     )
 
 
-def _settings(item: JsonObject) -> Settings:
-    return Settings(snapshot_duration=item.text("snapshot_duration"), parameters=item.text_map("parameters"))
+def _settings(document: JsonObject) -> BackupSettings:
+    return BackupSettings(
+        snapshot_duration=document.text("snapshot_duration"), parameters=document.text_map("parameters")
+    )
 
 
-def _origin(item: JsonObject) -> Origin:
+def _origin(document: JsonObject) -> Origin:
     predecessors = (
         Predecessor(
             backup=check_backup_name(child.text("backup")), word=child.text("word"), last=_last(child.child("last"))
         )
-        for child in item.children("predecessors")
+        for child in document.children("predecessors")
     )
-    return Origin(last=_last(item.child("last")), predecessors=tuple(predecessors))
+    return Origin(last=_last(document.child("last")), predecessors=tuple(predecessors))
 
 
 def _last_fields(last: LastCommit) -> dict[str, JsonValue]:
     return {"commit": last.commit, "hash": last.hash}
 
 
-def _last(item: JsonObject) -> LastCommit:
-    return LastCommit(commit=item.count("commit"), hash=item.text("hash"))
+def _last(document: JsonObject) -> LastCommit:
+    return LastCommit(commit=document.count("commit"), hash=document.text("hash"))

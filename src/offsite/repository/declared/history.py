@@ -11,12 +11,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from offsite.repository.declared.entry import Beginning, Entry, Kind, NotAllowedError, Origin, Release, Settings
-from offsite.repository.declared.members import Member, members_after
-from offsite.stores.numbered_log import LedgerWord
+from offsite.repository.declared.entry import (
+    BackupSettings,
+    BackupStart,
+    DeclaredEntry,
+    DeclaredEntryKind,
+    EntryRefusedError,
+    Origin,
+    Release,
+)
+from offsite.repository.declared.members import BackupMember, members_after
+from offsite.stores.numbered_log import LedgerEntryInfo
 
 
-class Phase(StrEnum):
+class BackupPhase(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     STOPPED = "stopped"
@@ -26,20 +34,20 @@ class Phase(StrEnum):
     @property
     def is_live(self) -> bool:
         """Whether commits may be added to the backup, now or after a resume."""
-        return self in {Phase.RUNNING, Phase.PAUSED}
+        return self in {BackupPhase.RUNNING, BackupPhase.PAUSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LowLevel:
+class LowLevelBackup:
     """One low-level backup. Times: epoch ms by the store's clock, 0: never. `running_ms`: time of the last start or
     resume. `chosen_ms`: time of the last change of topics. `is_sealed`: no process can add a commit to the stopped
     backup. `word`: random value of the `started` entry. `origin`: history before the backup; None if an earlier version
     started the backup. `release`: a person's permission to delete the backup, given by the entry `released`."""
 
     number: int
-    beginning: Beginning
-    settings: Settings
-    phase: Phase
+    beginning: BackupStart
+    settings: BackupSettings
+    phase: BackupPhase
     started_ms: int
     running_ms: int = 0
     chosen_ms: int = 0
@@ -49,11 +57,11 @@ class LowLevel:
     word: str = ""
     origin: Origin | None = None
     release: Release | None = None
-    released: LedgerWord | None = None
+    released: LedgerEntryInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class DeclaredHistory:
     """The state after entry `seq`, whose hash is `head`. `generation` and `fence` are the highest values so far.
     `members`: the resources that share the backup, in the ledger of an identity; in such a ledger `generation` counts
     the statements of members."""
@@ -63,126 +71,129 @@ class History:
     head: str = ""
     generation: int = 0
     fence: int = 0
-    backups: tuple[LowLevel, ...] = ()
-    members: tuple[Member, ...] = ()
+    backups: tuple[LowLevelBackup, ...] = ()
+    members: tuple[BackupMember, ...] = ()
 
     @property
-    def live(self) -> LowLevel | None:
+    def live(self) -> LowLevelBackup | None:
         """The low-level backup that runs or is paused."""
-        return next((each for each in self.backups if each.phase.is_live), None)
+        return next((backup for backup in self.backups if backup.phase.is_live), None)
 
     @property
-    def there(self) -> tuple[LowLevel, ...]:
+    def remaining(self) -> tuple[LowLevelBackup, ...]:
         """The low-level backups with objects left, oldest first."""
-        return tuple(each for each in self.backups if each.phase is not Phase.REMOVED)
+        return tuple(backup for backup in self.backups if backup.phase is not BackupPhase.REMOVED)
 
 
-def after(history: History, entry: Entry, *, head: str) -> History:
+def apply_entry(history: DeclaredHistory, entry: DeclaredEntry, *, head: str) -> DeclaredHistory:
     """Return the state after an entry whose hash is `head`. Raises `EntryRefusedError`."""
     if (entry.seq, entry.previous) != (history.seq + 1, history.head):
-        raise NotAllowedError(f"entry {entry.seq} does not follow entry {history.seq}")
+        raise EntryRefusedError(f"entry {entry.seq} does not follow entry {history.seq}")
     if entry.fence < history.fence:
-        raise NotAllowedError(f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed")
+        raise EntryRefusedError(f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed")
     if entry.generation < history.generation:
-        raise NotAllowedError(f"entry {entry.seq} is by generation {entry.generation}, not by {history.generation}")
-    word = LedgerWord(hash=head, by=entry.by, at_ms=entry.at_ms)
+        raise EntryRefusedError(f"entry {entry.seq} is by generation {entry.generation}, not by {history.generation}")
+    word = LedgerEntryInfo(hash=head, by=entry.by, at_ms=entry.at_ms)
     if (history.members or entry.member is not None) and entry.generation > history.generation + 1:
-        raise NotAllowedError(f"entry {entry.seq} is by word {entry.generation}, and there were {history.generation}")
-    if entry.kind in {Kind.JOINED, Kind.DECLARED, Kind.LEFT}:
+        raise EntryRefusedError(f"entry {entry.seq} is by word {entry.generation}, and there were {history.generation}")
+    if entry.kind in {DeclaredEntryKind.JOINED, DeclaredEntryKind.DECLARED, DeclaredEntryKind.LEFT}:
         if history.backups and not history.members:
-            raise NotAllowedError("it is the ledger of a resource that shares it with nobody")
+            raise EntryRefusedError("it is the ledger of a resource that shares it with nobody")
         changed = replace(history, members=members_after(history.members, entry, word, uid=history.uid))
     else:
         changed = _APPLIED[entry.kind](history, entry)
-    if entry.kind is Kind.RELEASED:
-        changed = _with(changed, replace(_found(changed, entry), released=word))
+    if entry.kind is DeclaredEntryKind.RELEASED:
+        changed = _with(changed, replace(_named_backup(changed, entry), released=word))
     return replace(changed, seq=entry.seq, head=head, generation=entry.generation, fence=entry.fence)
 
 
-def _started(history: History, entry: Entry) -> History:
+def _started(history: DeclaredHistory, entry: DeclaredEntry) -> DeclaredHistory:
     if history.live is not None:
-        raise NotAllowedError("a backup begins while another one runs")
+        raise EntryRefusedError("a backup begins while another one runs")
     if entry.beginning is None or entry.settings is None or entry.number != len(history.backups) + 1:
-        raise NotAllowedError("a backup begins without its name and settings, or under another number")
-    if any(each.beginning.backup == entry.beginning.backup and each.phase is Phase.REMOVING for each in history.there):
-        raise NotAllowedError("a backup begins where one is being deleted")
-    begun = LowLevel(
+        raise EntryRefusedError("a backup begins without its name and settings, or under another number")
+    if any(
+        low.beginning.backup == entry.beginning.backup and low.phase is BackupPhase.REMOVING
+        for low in history.remaining
+    ):
+        raise EntryRefusedError("a backup begins where one is being deleted")
+    backup = LowLevelBackup(
         number=entry.number,
         beginning=entry.beginning,
         settings=entry.settings,
-        phase=Phase.RUNNING,
+        phase=BackupPhase.RUNNING,
         started_ms=entry.at_ms,
         running_ms=entry.at_ms,
         word=entry.word,
         origin=entry.origin,
     )
-    return replace(history, backups=(*history.backups, begun))
+    return replace(history, backups=(*history.backups, backup))
 
 
-def _turned(before: Phase, then: Phase) -> Callable[[History, Entry], History]:
-    def apply(history: History, entry: Entry) -> History:
-        found = _found(history, entry)
-        if found.phase is not before:
-            raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be {then}")
-        running_ms = entry.at_ms if then is Phase.RUNNING else found.running_ms
-        removed_ms = entry.at_ms if then is Phase.REMOVED else 0
-        return _with(history, replace(found, phase=then, running_ms=running_ms, removed_ms=removed_ms))
+def _turned(before: BackupPhase, then: BackupPhase) -> Callable[[DeclaredHistory, DeclaredEntry], DeclaredHistory]:
+    def apply(history: DeclaredHistory, entry: DeclaredEntry) -> DeclaredHistory:
+        backup = _named_backup(history, entry)
+        if backup.phase is not before:
+            raise EntryRefusedError(f"backup {entry.number} is {backup.phase}, and cannot be {then}")
+        running_ms = entry.at_ms if then is BackupPhase.RUNNING else backup.running_ms
+        removed_ms = entry.at_ms if then is BackupPhase.REMOVED else 0
+        return _with(history, replace(backup, phase=then, running_ms=running_ms, removed_ms=removed_ms))
 
     return apply
 
 
-def _modified(history: History, entry: Entry) -> History:
-    found = _found(history, entry)
-    if not found.phase.is_live or entry.settings is None:
-        raise NotAllowedError(f"backup {entry.number} is {found.phase}, and gets no settings")
-    changed = replace(found, settings=entry.settings)
+def _modified(history: DeclaredHistory, entry: DeclaredEntry) -> DeclaredHistory:
+    backup = _named_backup(history, entry)
+    if not backup.phase.is_live or entry.settings is None:
+        raise EntryRefusedError(f"backup {entry.number} is {backup.phase}, and gets no settings")
+    changed = replace(backup, settings=entry.settings)
     if entry.topics:
-        beginning = replace(found.beginning, topics=entry.topics, exclude=entry.exclude)
+        beginning = replace(backup.beginning, topics=entry.topics, exclude=entry.exclude)
         changed = replace(changed, beginning=beginning, chosen_ms=entry.at_ms)
     return _with(history, changed)
 
 
-def _stopped(history: History, entry: Entry) -> History:
-    found = _found(history, entry)
-    if not found.phase.is_live:
-        raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be stopped")
-    return _with(history, replace(found, phase=Phase.STOPPED, stopped_ms=entry.at_ms))
+def _stopped(history: DeclaredHistory, entry: DeclaredEntry) -> DeclaredHistory:
+    backup = _named_backup(history, entry)
+    if not backup.phase.is_live:
+        raise EntryRefusedError(f"backup {entry.number} is {backup.phase}, and cannot be stopped")
+    return _with(history, replace(backup, phase=BackupPhase.STOPPED, stopped_ms=entry.at_ms))
 
 
-def _sealed(history: History, entry: Entry) -> History:
-    found = _found(history, entry)
-    if found.phase is not Phase.STOPPED:
-        raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be sealed")
-    return _with(history, replace(found, is_sealed=True))
+def _sealed(history: DeclaredHistory, entry: DeclaredEntry) -> DeclaredHistory:
+    backup = _named_backup(history, entry)
+    if backup.phase is not BackupPhase.STOPPED:
+        raise EntryRefusedError(f"backup {entry.number} is {backup.phase}, and cannot be sealed")
+    return _with(history, replace(backup, is_sealed=True))
 
 
-def _released(history: History, entry: Entry) -> History:
-    found = _found(history, entry)
-    if found.phase is not Phase.STOPPED or entry.release is None:
-        raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be released")
-    return _with(history, replace(found, release=entry.release))
+def _released(history: DeclaredHistory, entry: DeclaredEntry) -> DeclaredHistory:
+    backup = _named_backup(history, entry)
+    if backup.phase is not BackupPhase.STOPPED or entry.release is None:
+        raise EntryRefusedError(f"backup {entry.number} is {backup.phase}, and cannot be released")
+    return _with(history, replace(backup, release=entry.release))
 
 
-def _found(history: History, entry: Entry) -> LowLevel:
+def _named_backup(history: DeclaredHistory, entry: DeclaredEntry) -> LowLevelBackup:
     if not 1 <= entry.number <= len(history.backups):
-        raise NotAllowedError(f"there is no backup {entry.number}")
+        raise EntryRefusedError(f"there is no backup {entry.number}")
     return history.backups[entry.number - 1]
 
 
-def _with(history: History, changed: LowLevel) -> History:
-    rest = list(history.backups)
-    rest[changed.number - 1] = changed
-    return replace(history, backups=tuple(rest))
+def _with(history: DeclaredHistory, changed: LowLevelBackup) -> DeclaredHistory:
+    backups = list(history.backups)
+    backups[changed.number - 1] = changed
+    return replace(history, backups=tuple(backups))
 
 
-_APPLIED: Mapping[Kind, Callable[[History, Entry], History]] = {
-    Kind.STARTED: _started,
-    Kind.PAUSED: _turned(Phase.RUNNING, Phase.PAUSED),
-    Kind.RESUMED: _turned(Phase.PAUSED, Phase.RUNNING),
-    Kind.MODIFIED: _modified,
-    Kind.STOPPED: _stopped,
-    Kind.SEALED: _sealed,
-    Kind.REMOVING: _turned(Phase.STOPPED, Phase.REMOVING),
-    Kind.REMOVED: _turned(Phase.REMOVING, Phase.REMOVED),
-    Kind.RELEASED: _released,
+_APPLIED: Mapping[DeclaredEntryKind, Callable[[DeclaredHistory, DeclaredEntry], DeclaredHistory]] = {
+    DeclaredEntryKind.STARTED: _started,
+    DeclaredEntryKind.PAUSED: _turned(BackupPhase.RUNNING, BackupPhase.PAUSED),
+    DeclaredEntryKind.RESUMED: _turned(BackupPhase.PAUSED, BackupPhase.RUNNING),
+    DeclaredEntryKind.MODIFIED: _modified,
+    DeclaredEntryKind.STOPPED: _stopped,
+    DeclaredEntryKind.SEALED: _sealed,
+    DeclaredEntryKind.REMOVING: _turned(BackupPhase.STOPPED, BackupPhase.REMOVING),
+    DeclaredEntryKind.REMOVED: _turned(BackupPhase.REMOVING, BackupPhase.REMOVED),
+    DeclaredEntryKind.RELEASED: _released,
 }

@@ -29,22 +29,22 @@ class KeptBackup:
         return f"{self.backup}: {self.reason}"
 
 
-def put_kept(store: Store, layout: DeclaredLayout, kept: Sequence[KeptBackup]) -> None:
+def put_kept_backups(store: Store, layout: DeclaredLayout, backups: Sequence[KeptBackup]) -> None:
     """Overwrite the list. Raises the errors of the store."""
     lines = [
-        {"backup": line.backup, "repository": line.repository, "reason": line.reason[:REASON_MAX]} for line in kept
+        {"backup": line.backup, "repository": line.repository, "reason": line.reason[:REASON_MAX]} for line in backups
     ]
     store.put_overwrite(layout.kept_key, encode_object({"format": FORMAT, "kept": lines}))
 
 
-def get_kept(store: Store, layout: DeclaredLayout) -> tuple[KeptBackup, ...]:
+def get_kept_backups(store: Store, layout: DeclaredLayout) -> tuple[KeptBackup, ...]:
     """Return the list; empty if the last job kept nothing, no job ended yet, or the list cannot be read. Raises the
     errors of the store."""
     return get_hint(store, layout.kept_key, _kept, bytes_max=_BYTES_MAX, uid=layout.uid) or ()
 
 
-def _kept(item: JsonObject) -> tuple[KeptBackup, ...]:
+def _kept(document: JsonObject) -> tuple[KeptBackup, ...]:
     return tuple(
         KeptBackup(backup=line.text("backup"), repository=line.text("repository"), reason=line.text("reason"))
-        for line in item.children("kept")
+        for line in document.children("kept")
     )

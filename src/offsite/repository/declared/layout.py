@@ -51,7 +51,7 @@ class DeclaredLayout:
     def audit_key(self, seq: int, attempt: str) -> str:
         return f"{self.audit_prefix}{seq:020d}-{attempt}.jsonl"
 
-    def told_key(self, member: str = "") -> str:
+    def note_key(self, member: str = "") -> str:
         return f"{DECLARED_PREFIX}{self.uid}/told{'/' if member else ''}{member}.json"
 
     def probe_key(self, word: str) -> str:
@@ -66,7 +66,7 @@ class DeclaredLayout:
         return f"{DECLARED_PREFIX}{self.uid}/read/{number:08d}/"
 
     @property
-    def agent_word_key(self) -> str:
+    def agent_report_key(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/agent-word.json"
 
     @property
@@ -75,15 +75,15 @@ class DeclaredLayout:
 
     @property
     def lock(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/lock/", what=f"the lock of {self.uid}")
+        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/lock/", resource=f"the lock of {self.uid}")
 
     @property
     def agent(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/agent/", what=f"the backup of {self.uid}")
+        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/agent/", resource=f"the backup of {self.uid}")
 
     @property
     def expiry(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/expiry/", what=f"the expiry of {self.uid}")
+        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/expiry/", resource=f"the expiry of {self.uid}")
 
 
 def owner_key(backup: str) -> str:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from offsite.model.errors import BadName, DamagedObject
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.declared.entry import (
-    Entry,
-    NotAllowedError,
+    DeclaredEntry,
+    EntryRefusedError,
     decode_entry,
     decode_owner,
     encode_entry,
     encode_owner,
 )
-from offsite.repository.declared.history import History, Phase, after
+from offsite.repository.declared.history import BackupPhase, DeclaredHistory, apply_entry
 from offsite.repository.declared.layout import (
     DECLARED_PREFIX,
     DeclaredLayout,
@@ -27,8 +27,8 @@ from offsite.repository.declared.layout import (
     owner_key,
 )
 from offsite.repository.descriptor import decode_backup
-from offsite.repository.generations.removal import free_name
-from offsite.repository.layout import BackupLayout, folders_below, own
+from offsite.repository.generations.removal import is_name_free
+from offsite.repository.layout import BackupLayout, folders_below, own_objects
 from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
 from offsite.stores.store import Store
 
@@ -38,27 +38,27 @@ class DeclaredLedger:
     store: Store
     layout: DeclaredLayout
 
-    def read(self, history: History | None = None) -> History:
+    def read(self, history: DeclaredHistory | None = None) -> DeclaredHistory:
         """Return the newest state, read on from `history` or from the first entry. Raises `DamagedObject` for an entry
         that is missing, unreadable, or not allowed; `FormatTooNew`."""
-        return self._log.read(history or History(uid=self.layout.uid), is_first=history is None)
+        return self._log.read(history or DeclaredHistory(uid=self.layout.uid), is_first=history is None)
 
-    def append(self, entry: Entry, *, to: History) -> History | None:
+    def append(self, entry: DeclaredEntry, *, to: DeclaredHistory) -> DeclaredHistory | None:
         """Return the state with `entry` after `to`; None if another process was first: read on and decide again. Raises
         `EntryRefusedError` for an entry that `to` does not allow, and the errors of the store."""
         data = encode_entry(entry)
-        state = after(to, entry, head=hash_of(data))
+        state = apply_entry(to, entry, head=hash_of(data))
         return state if self._log.append(data, to=to) else None
 
     @property
-    def _log(self) -> NumberedLog[History]:
+    def _log(self) -> NumberedLog[DeclaredHistory]:
         return NumberedLog(store=self.store, prefix=self.layout.ledger_prefix, after=_after)
 
 
-def _after(history: History, data: bytes, key: str) -> History:
+def _after(history: DeclaredHistory, data: bytes, key: str) -> DeclaredHistory:
     try:
-        return after(history, decode_entry(data, key=key), head=hash_of(data))
-    except (NotAllowedError, BadName) as error:
+        return apply_entry(history, decode_entry(data, key=key), head=hash_of(data))
+    except (EntryRefusedError, BadName) as error:
         raise DamagedObject(f"{key}: {error}", hint=HINT) from error
 
 
@@ -106,11 +106,15 @@ def _is_given_up(store: Store, backup: str, owner: str) -> bool:
     layout = BackupLayout(backup=backup)
     lows = DeclaredLedger(store=store, layout=DeclaredLayout(uid=owner)).read().backups
     phases = {low.phase for low in lows if low.beginning.backup == backup}
-    return phases == {Phase.REMOVED} and free_name(store, layout) and next(own(store.list(layout.prefix)), None) is None
+    return (
+        phases == {BackupPhase.REMOVED}
+        and is_name_free(store, layout)
+        and next(own_objects(store.list(layout.prefix)), None) is None
+    )
 
 
 def _newest_claim(store: Store, backup: str) -> str:
-    keys = [info.key for info in own(store.list(later_owners(backup)))]
+    keys = [info.key for info in own_objects(store.list(later_owners(backup)))]
     return max((key for key in keys if _number_of(key, backup)), default=owner_key(backup))
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from offsite.model.untrusted.printable import printable
-from offsite.repository.declared.entry import Entry, Kind, Membership, NotAllowedError
-from offsite.stores.numbered_log import LedgerWord
+from offsite.repository.declared.entry import DeclaredEntry, DeclaredEntryKind, EntryRefusedError, MemberStatement
+from offsite.stores.numbered_log import LedgerEntryInfo
 
 Fields = tuple[tuple[str, str], ...]
 """A hash of each part of a spec that all have to declare alike."""
@@ -29,7 +29,7 @@ _ID_TOLD = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class BackupMember:
     """One resource. `by`: the process that entered its newest word, at `at_ms` by the store's clock; `said`: all its
     specs, each with its generation, in the order in which they were entered; `joined`, `declared`: numbers of entries,
     0 for what it never changed. `is_gone`: it let go, and showed it; `dismissed`: a person said that it is gone."""
@@ -42,7 +42,7 @@ class Member:
     joined: int
     declared: int = 0
     is_gone: bool = False
-    dismissed: LedgerWord | None = None
+    dismissed: LedgerEntryInfo | None = None
     reason: str = ""
 
     @property
@@ -81,32 +81,34 @@ def member_id(ledger: str, uid: str) -> str:
     return hashlib.sha256(f"{ledger} {uid}".encode()).hexdigest()[:32]
 
 
-def member_of(members: Sequence[Member], wanted: str) -> Member | None:
+def find_member(members: Sequence[BackupMember], wanted_id: str) -> BackupMember | None:
     """Return the member with that id."""
-    return next((member for member in members if member.id == wanted), None)
+    return next((member for member in members if member.id == wanted_id), None)
 
 
-def in_force(members: Sequence[Member]) -> Member | None:
+def member_in_force(members: Sequence[BackupMember]) -> BackupMember | None:
     """Return the member whose statement is in force: the member with the last change, among members that may be in
     force; without any change, the first member that joined. None: no such member."""
     speaking = [member for member in members if member.has_word]
     return max(speaking, key=lambda member: (member.declared, -member.joined), default=None)
 
 
-def members_after(members: tuple[Member, ...], entry: Entry, word: LedgerWord, *, uid: str) -> tuple[Member, ...]:
+def members_after(
+    members: tuple[BackupMember, ...], entry: DeclaredEntry, word: LedgerEntryInfo, *, uid: str
+) -> tuple[BackupMember, ...]:
     """Return the members after an entry of one member. Raises `EntryRefusedError`."""
     said = entry.member
     if said is None:
-        raise NotAllowedError(f"entry {entry.seq} does not say whose word it is")
-    before = member_of(members, said.id)
-    if entry.kind is Kind.JOINED:
+        raise EntryRefusedError(f"entry {entry.seq} does not say whose word it is")
+    before = find_member(members, said.id)
+    if entry.kind is DeclaredEntryKind.JOINED:
         return _joined(members, before, entry, said)
     if before is None or before.is_gone:
-        raise NotAllowedError(f"entry {entry.seq} is of a resource that does not share the backup")
+        raise EntryRefusedError(f"entry {entry.seq} is of a resource that does not share the backup")
     after = replace(before, by=entry.by, at_ms=entry.at_ms)
-    if entry.kind is Kind.DECLARED:
+    if entry.kind is DeclaredEntryKind.DECLARED:
         if not before.has_word or not before.is_news(said.generation, said.fields):
-            raise NotAllowedError(f"entry {entry.seq} says what its resource said before")
+            raise EntryRefusedError(f"entry {entry.seq} says what its resource said before")
         after = replace(after, said=(*before.said, (said.generation, said.fields)), declared=entry.seq)
     elif said.proof and hmac.compare_digest(member_id(uid, said.proof), said.id):
         after = replace(after, is_gone=True)
@@ -115,11 +117,13 @@ def members_after(members: tuple[Member, ...], entry: Entry, word: LedgerWord, *
     return tuple(after if member is before else member for member in members)
 
 
-def _joined(members: tuple[Member, ...], before: Member | None, entry: Entry, said: Membership) -> tuple[Member, ...]:
+def _joined(
+    members: tuple[BackupMember, ...], before: BackupMember | None, entry: DeclaredEntry, said: MemberStatement
+) -> tuple[BackupMember, ...]:
     """Add the member. A member that a person dismissed by mistake may join again."""
     if before is not None and (before.is_gone or before.dismissed is None):
-        raise NotAllowedError(f"entry {entry.seq} is of a resource that joined before")
-    new = Member(
+        raise EntryRefusedError(f"entry {entry.seq} is of a resource that joined before")
+    new = BackupMember(
         id=said.id,
         name=said.name,
         by=entry.by,

@@ -23,7 +23,7 @@ TEXT_MAX = 4000
 """Characters of an error text that are stored."""
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     """The outcome of an attempt."""
 
     SUCCEEDED = "succeeded"
@@ -46,11 +46,11 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class AttemptEnd:
     """The end of an attempt. `job`: id of the job; empty: no job started. `verified`: whether all written records were
     read back and are equal; None: not compared."""
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     job: str = ""
     verified: bool | None = None
     failure: Failure | None = None
@@ -68,7 +68,7 @@ class RestoreEntry:
     word: str
     at_ms: int
     by: str = ""
-    end: End | None = None
+    end: AttemptEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +82,20 @@ class RestoreHistory:
     fence: int = 0
     attempt: int = 0
     begun_ms: int = 0
-    end: End | None = None
+    end: AttemptEnd | None = None
     ended_ms: int = 0
 
     @property
     def is_over(self) -> bool:
         """Whether the restore is finished: no attempt starts any more."""
-        return self.end is not None and self.end.outcome is not Outcome.LOST
+        return self.end is not None and self.end.outcome is not AttemptOutcome.LOST
 
     @property
     def is_under_way(self) -> bool:
         return self.attempt > 0 and self.end is None
 
 
-class NotNextError(Exception):
+class RestoreEntryRefusedError(Exception):
     """The state before an entry does not allow the entry."""
 
 
@@ -113,7 +113,7 @@ class RestoreLog:
         """Return the state with `entry` after `to`; None if another process was first. Raises
         `RestoreEntryRefusedError`."""
         data = encode_restore_entry(entry)
-        state = after(to, entry, head=hash_of(data))
+        state = apply_restore_entry(to, entry, head=hash_of(data))
         return state if self._log.append(data, to=to) else None
 
     @property
@@ -121,28 +121,30 @@ class RestoreLog:
         return NumberedLog(store=self.store, prefix=self.layout.restore_prefix, after=_after)
 
 
-def after(history: RestoreHistory, entry: RestoreEntry, *, head: str) -> RestoreHistory:
+def apply_restore_entry(history: RestoreHistory, entry: RestoreEntry, *, head: str) -> RestoreHistory:
     """Return the state after an entry whose hash is `head`. Raises `RestoreEntryRefusedError`."""
     if (entry.seq, entry.previous) != (history.seq + 1, history.head):
-        raise NotNextError(f"entry {entry.seq} does not follow entry {history.seq}")
+        raise RestoreEntryRefusedError(f"entry {entry.seq} does not follow entry {history.seq}")
     if entry.fence < history.fence:
-        raise NotNextError(f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed")
+        raise RestoreEntryRefusedError(
+            f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed"
+        )
     if history.is_over:
-        raise NotNextError(f"entry {entry.seq} is about a restore that is over")
+        raise RestoreEntryRefusedError(f"entry {entry.seq} is about a restore that is over")
     changed = _begun(history, entry) if entry.end is None else _ended(history, entry)
     return replace(changed, seq=entry.seq, head=head, fence=entry.fence)
 
 
 def _begun(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
     if history.is_under_way or entry.attempt != history.attempt + 1:
-        raise NotNextError(f"attempt {entry.attempt} begins behind attempt {history.attempt}")
+        raise RestoreEntryRefusedError(f"attempt {entry.attempt} begins behind attempt {history.attempt}")
     return replace(history, attempt=entry.attempt, begun_ms=entry.at_ms, end=None, ended_ms=0)
 
 
 def _ended(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
-    is_lost = entry.end is not None and entry.end.outcome is Outcome.LOST
+    is_lost = entry.end is not None and entry.end.outcome is AttemptOutcome.LOST
     if entry.attempt != history.attempt or (is_lost and not history.is_under_way):
-        raise NotNextError(f"attempt {entry.attempt} ends behind attempt {history.attempt}")
+        raise RestoreEntryRefusedError(f"attempt {entry.attempt} ends behind attempt {history.attempt}")
     return replace(history, end=entry.end, ended_ms=entry.at_ms)
 
 
@@ -162,21 +164,21 @@ def encode_restore_entry(entry: RestoreEntry) -> bytes:
 
 def decode_restore_entry(data: bytes, *, key: str) -> RestoreEntry:
     """Decode the entry `data` of the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    end = item.optional_child("end")
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    end = document.optional_child("end")
     return RestoreEntry(
-        seq=item.count("seq"),
-        previous=item.text("previous"),
-        attempt=item.count("attempt"),
-        fence=item.count("fence"),
-        word=item.text("word"),
-        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        by=item.text("by"),
+        seq=document.count("seq"),
+        previous=document.text("previous"),
+        attempt=document.count("attempt"),
+        fence=document.count("fence"),
+        word=document.text("word"),
+        at_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        by=document.text("by"),
         end=None if end is None else _end(end),
     )
 
 
-def _end_fields(end: End) -> Mapping[str, JsonValue]:
+def _end_fields(end: AttemptEnd) -> Mapping[str, JsonValue]:
     verified = "" if end.verified is None else "yes" if end.verified else "no"
     fields: dict[str, JsonValue] = {"outcome": end.outcome.value, "job": end.job, "verified": verified}
     if (failure := end.failure) is not None:
@@ -188,12 +190,12 @@ def _end_fields(end: End) -> Mapping[str, JsonValue]:
     return fields
 
 
-def _end(item: JsonObject) -> End:
-    failure = item.optional_child("failure")
-    return End(
-        outcome=item.member("outcome", Outcome),
-        job=item.text("job"),
-        verified={"yes": True, "no": False}.get(item.text("verified")),
+def _end(document: JsonObject) -> AttemptEnd:
+    failure = document.optional_child("failure")
+    return AttemptEnd(
+        outcome=document.member("outcome", AttemptOutcome),
+        job=document.text("job"),
+        verified={"yes": True, "no": False}.get(document.text("verified")),
         failure=None
         if failure is None
         else Failure(id=failure.text("id"), message=failure.text("message"), hint=failure.text("hint")),
@@ -202,6 +204,6 @@ def _end(item: JsonObject) -> End:
 
 def _after(history: RestoreHistory, data: bytes, key: str) -> RestoreHistory:
     try:
-        return after(history, decode_restore_entry(data, key=key), head=hash_of(data))
-    except NotNextError as error:
+        return apply_restore_entry(history, decode_restore_entry(data, key=key), head=hash_of(data))
+    except RestoreEntryRefusedError as error:
         raise DamagedObject(f"{key}: {error}", hint=HINT) from error

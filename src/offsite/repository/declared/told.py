@@ -16,7 +16,7 @@ _BYTES_MAX = MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredTold:
+class DeclaredNote:
     """`name`: name of the resource. `conditions`: (type, message) of every difference from the spec. `queue`: position
     in the expiry queue, from 1; 0: not queued. `at_ms`: time of the note, by the store's clock. `by`: the operator.
     `facts`: other fields of the status, as text."""
@@ -30,33 +30,33 @@ class DeclaredTold:
     queue: int = 0
 
 
-def put_told(store: Store, layout: DeclaredLayout, told: DeclaredTold, *, member: str = "") -> None:
+def put_note(store: Store, layout: DeclaredLayout, note: DeclaredNote, *, member: str = "") -> None:
     """`member`: of which resource, where several share a backup. Raises what the store raises."""
     fields = {
         "format": FORMAT,
-        "name": told.name,
-        "kind": told.kind,
-        "facts": dict(told.facts),
-        "at_ms": told.at_ms,
-        "by": told.by,
-        "conditions": dict(told.conditions),
-        "queue": told.queue,
+        "name": note.name,
+        "kind": note.kind,
+        "facts": dict(note.facts),
+        "at_ms": note.at_ms,
+        "by": note.by,
+        "conditions": dict(note.conditions),
+        "queue": note.queue,
     }
-    store.put_overwrite(layout.told_key(member), encode_object(fields))  # type: ignore[arg-type]  # texts and numbers alone
+    store.put_overwrite(layout.note_key(member), encode_object(fields))  # type: ignore[arg-type]  # texts and numbers alone
 
 
-def get_told(store: Store, layout: DeclaredLayout, *, member: str = "") -> DeclaredTold | None:
+def get_note(store: Store, layout: DeclaredLayout, *, member: str = "") -> DeclaredNote | None:
     """Return the note; None if no note exists or the note cannot be read. Raises the errors of the store."""
-    return get_hint(store, layout.told_key(member), _told, bytes_max=_BYTES_MAX, uid=layout.uid)
+    return get_hint(store, layout.note_key(member), _note, bytes_max=_BYTES_MAX, uid=layout.uid)
 
 
-def _told(item: JsonObject) -> DeclaredTold:
-    return DeclaredTold(
-        name=item.text("name"),
-        kind=item.optional_text("kind") or "Backup",
-        facts=item.text_map("facts") if "facts" in item.fields else (),
-        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        by=item.text("by"),
-        conditions=item.text_map("conditions"),
-        queue=item.count("queue"),
+def _note(document: JsonObject) -> DeclaredNote:
+    return DeclaredNote(
+        name=document.text("name"),
+        kind=document.optional_text("kind") or "Backup",
+        facts=document.text_map("facts") if "facts" in document.fields else (),
+        at_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        by=document.text("by"),
+        conditions=document.text_map("conditions"),
+        queue=document.count("queue"),
     )

@@ -25,7 +25,7 @@ class Instance(StrEnum):
         return Instance.B if self is Instance.A else Instance.A
 
 
-class Kind(StrEnum):
+class GenerationEntryKind(StrEnum):
     """The decision of an entry. An entry is a single object, so a decision is complete or absent."""
 
     FOUNDED = "founded"
@@ -64,13 +64,13 @@ class Founding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class GenerationEntry:
     """An entry. `word`: random, belongs to the writing process. `at_ms`: the store's time. `partitions`: the number of
     partition numbers with a due message. `commit`: the newest commit of the generation's backup."""
 
     seq: int
     previous: str
-    kind: Kind
+    kind: GenerationEntryKind
     instance: Instance
     word: str
     at_ms: int
@@ -85,11 +85,11 @@ class Entry:
 class StoredEntry:
     """An entry with the hash of its bytes, which the next entry names."""
 
-    entry: Entry
+    entry: GenerationEntry
     hash: str
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: GenerationEntry) -> bytes:
     fields: dict[str, JsonValue] = {
         "format": FORMAT,
         "seq": entry.seq,
@@ -110,19 +110,19 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(data: bytes, *, key: str) -> StoredEntry:
     """Decode the entry in `data`, stored at `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    founding = item.optional_child("founding")
-    entry = Entry(
-        seq=item.count("seq"),
-        previous=item.text("previous"),
-        kind=item.member("kind", Kind),
-        instance=item.member("instance", Instance),
-        word=item.text("word"),
-        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        generation=item.count("generation"),
-        partitions=item.integer("partitions", least=0, most=MAX_PARTITIONS),
-        commit=item.count("commit"),
-        by=item.text("by"),
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    founding = document.optional_child("founding")
+    entry = GenerationEntry(
+        seq=document.count("seq"),
+        previous=document.text("previous"),
+        kind=document.member("kind", GenerationEntryKind),
+        instance=document.member("instance", Instance),
+        word=document.text("word"),
+        at_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        generation=document.count("generation"),
+        partitions=document.integer("partitions", least=0, most=MAX_PARTITIONS),
+        commit=document.count("commit"),
+        by=document.text("by"),
         founding=None if founding is None else _founding(founding),
     )
     return StoredEntry(entry=entry, hash=entry_hash(data))
@@ -144,22 +144,22 @@ def _founding_fields(founding: Founding) -> Mapping[str, JsonValue]:
     }
 
 
-def _founding(item: JsonObject) -> Founding:
-    if not item.texts("include"):
-        raise item.wrong("include", "a list with a pattern of topics: a set without one is never founded")
+def _founding(document: JsonObject) -> Founding:
+    if not document.texts("include"):
+        raise document.wrong("include", "a list with a pattern of topics: a set without one is never founded")
     return Founding(
-        cluster_id=item.text("cluster_id"),
-        include=patterns_of(item, "include"),
-        exclude=patterns_of(item, "exclude"),
-        internal=item.flag("internal"),
-        target=item.text("target"),
-        place=_place(item),
+        cluster_id=document.text("cluster_id"),
+        include=patterns_of(document, "include"),
+        exclude=patterns_of(document, "exclude"),
+        internal=document.flag("internal"),
+        target=document.text("target"),
+        place=_place(document),
     )
 
 
-def _place(item: JsonObject) -> str:
+def _place(document: JsonObject) -> str:
     try:
-        urlsplit(place := item.text("place"))
+        urlsplit(place := document.text("place"))
     except ValueError as error:  # `s3://[`
-        raise item.wrong("place", "a folder or a URL") from error
+        raise document.wrong("place", "a folder or a URL") from error
     return place

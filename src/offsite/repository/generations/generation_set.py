@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, StoredEntry
-from offsite.stores.numbered_log import LedgerWord
+from offsite.repository.generations.entry import Founding, GenerationEntry, GenerationEntryKind, Instance, StoredEntry
+from offsite.stores.numbered_log import LedgerEntryInfo
 
 
-class NotAllowedError(Exception):
+class GenerationEntryNotAllowedError(Exception):
     """An entry that the state before it does not allow."""
 
 
-class Phase(StrEnum):
+class GenerationPhase(StrEnum):
     """The progress of a generation, in order. From `complete` on, the generation held all of the topics at some moment,
     and exists as a whole until `removing`."""
 
@@ -39,13 +39,13 @@ class Generation:
 
     number: int
     instance: Instance
-    phase: Phase
+    phase: GenerationPhase
     began_ms: int
     complete_ms: int = 0
     switch_partitions: int = 0
     retired_ms: int = 0
     removed_ms: int = 0
-    released: LedgerWord | None = None
+    released: LedgerEntryInfo | None = None
 
     @property
     def is_released(self) -> bool:
@@ -55,7 +55,7 @@ class Generation:
     @property
     def is_whole(self) -> bool:
         """Whether a restore is possible: the generation was complete once, and nothing was removed."""
-        return self.phase in {Phase.COMPLETE, Phase.RETIRED, Phase.SEALED}
+        return self.phase in {GenerationPhase.COMPLETE, GenerationPhase.RETIRED, GenerationPhase.SEALED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,48 +91,50 @@ class GenerationSet:
     @property
     def predecessor(self) -> Generation | None:
         """The previously active generation, unless removed."""
-        found = self.generation(self.active - 1)
-        return found if found is not None and found.phase is not Phase.REMOVED else None
+        previous = self.generation(self.active - 1)
+        return previous if previous is not None and previous.phase is not GenerationPhase.REMOVED else None
 
     @property
     def restorable(self) -> Generation | None:
         """The generation to restore from: the newest that is whole."""
-        return next((each for each in reversed(self.generations) if each.is_whole), None)
+        return next((generation for generation in reversed(self.generations) if generation.is_whole), None)
 
 
-def after(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
+def apply_entry(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
     """The state behind an entry. Raises `GenerationEntryNotAllowedError`."""
     entry = stored.entry
     if (entry.seq, entry.previous) != (state.seq + 1, state.head):
-        raise NotAllowedError(f"entry {entry.seq} does not follow entry {state.seq}")
+        raise GenerationEntryNotAllowedError(f"entry {entry.seq} does not follow entry {state.seq}")
     if entry.kind not in _SPOKEN_BY_ANYBODY and state.holders.get(entry.instance) != entry.word:
-        raise NotAllowedError(f"entry {entry.seq} is by a process that does not run instance {entry.instance}")
+        raise GenerationEntryNotAllowedError(
+            f"entry {entry.seq} is by a process that does not run instance {entry.instance}"
+        )
     changed = _APPLIED[entry.kind](state, entry)
-    if entry.kind is Kind.RELEASED and (found := changed.generation(entry.generation)) is not None:
-        word = LedgerWord(hash=stored.hash, by=entry.by, at_ms=entry.at_ms)
-        changed = _with(changed, replace(found, released=word))
+    if entry.kind is GenerationEntryKind.RELEASED and (generation := changed.generation(entry.generation)) is not None:
+        word = LedgerEntryInfo(hash=stored.hash, by=entry.by, at_ms=entry.at_ms)
+        changed = _with(changed, replace(generation, released=word))
     return replace(changed, seq=entry.seq, head=stored.hash)
 
 
-def folded(name: str, entries: Iterable[StoredEntry]) -> GenerationSet:
+def fold_entries(name: str, entries: Iterable[StoredEntry]) -> GenerationSet:
     """The state behind all of `entries`. Raises `GenerationEntryNotAllowedError`."""
     state = GenerationSet(name=name)
-    for each in entries:
-        state = after(state, each)
+    for entry in entries:
+        state = apply_entry(state, entry)
     return state
 
 
-def _need(condition: object, what: str) -> None:
+def _need(condition: object, rule: str) -> None:
     if not condition:
-        raise NotAllowedError(what)
+        raise GenerationEntryNotAllowedError(rule)
 
 
-def _founded(state: GenerationSet, entry: Entry) -> GenerationSet:
+def _founded(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     _need(state.founding is None and entry.founding is not None, "a set is founded once")
     return replace(state, founding=entry.founding)
 
 
-def _joined(state: GenerationSet, entry: Entry) -> GenerationSet:
+def _joined(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     _need(state.founding is not None, "nobody joins a set before it is founded")
     return replace(
         state,
@@ -141,16 +143,21 @@ def _joined(state: GenerationSet, entry: Entry) -> GenerationSet:
     )
 
 
-def _begun(state: GenerationSet, entry: Entry) -> GenerationSet:
+def _begun(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     _need(entry.generation == len(state.generations) + 1, "generations are numbered in turn")
     _need(state.next_generation is None, "one generation at a time is read to follow the active one")
     active = state.active_generation
     if active is not None:
         _need(state.asked_ms, "the next generation begins when the active one has asked for it")
         _need(active.instance is not entry.instance, "the other instance reads the next generation")
-    own = [each for each in state.generations if each.instance is entry.instance]
-    _need(all(each.phase is Phase.REMOVED for each in own), "an instance removes its last generation first")
-    new = Generation(number=entry.generation, instance=entry.instance, phase=Phase.FILLING, began_ms=entry.at_ms)
+    own_generations = [generation for generation in state.generations if generation.instance is entry.instance]
+    _need(
+        all(generation.phase is GenerationPhase.REMOVED for generation in own_generations),
+        "an instance removes its last generation first",
+    )
+    new = Generation(
+        number=entry.generation, instance=entry.instance, phase=GenerationPhase.FILLING, began_ms=entry.at_ms
+    )
     return replace(
         state,
         generations=(*state.generations, new),
@@ -160,82 +167,84 @@ def _begun(state: GenerationSet, entry: Entry) -> GenerationSet:
     )
 
 
-def _completed(state: GenerationSet, entry: Entry) -> GenerationSet:
-    found = _of(state, entry, Phase.FILLING)
-    _need(found.number == state.active, "a later generation is complete by the switch to it")
-    return _with(state, replace(found, phase=Phase.COMPLETE, complete_ms=entry.at_ms))
+def _completed(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
+    generation = _of(state, entry, GenerationPhase.FILLING)
+    _need(generation.number == state.active, "a later generation is complete by the switch to it")
+    return _with(state, replace(generation, phase=GenerationPhase.COMPLETE, complete_ms=entry.at_ms))
 
 
-def _asked(state: GenerationSet, entry: Entry) -> GenerationSet:
-    found = _of(state, entry, Phase.COMPLETE)
-    _need(found.number == state.active, "only the active generation asks for the next")
+def _asked(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
+    generation = _of(state, entry, GenerationPhase.COMPLETE)
+    _need(generation.number == state.active, "only the active generation asks for the next")
     _need(not state.asked_ms and state.next_generation is None, "the next generation is asked for once")
     _need(entry.at_ms > 0 and entry.partitions > 0, "what is asked for has a time and partitions")
     return replace(state, asked_ms=entry.at_ms, asked_partitions=entry.partitions)
 
 
-def _switched(state: GenerationSet, entry: Entry) -> GenerationSet:
-    new, old = _of(state, entry, Phase.FILLING), state.active_generation
+def _switched(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
+    new, old = _of(state, entry, GenerationPhase.FILLING), state.active_generation
     if old is None or new.number != state.active + 1 or not entry.partitions:
-        raise NotAllowedError("a switch is to the next generation, and told to some partitions")
-    state = _with(state, replace(old, phase=Phase.RETIRED, retired_ms=entry.at_ms))
-    new = replace(new, phase=Phase.COMPLETE, complete_ms=entry.at_ms, switch_partitions=entry.partitions)
+        raise GenerationEntryNotAllowedError("a switch is to the next generation, and told to some partitions")
+    state = _with(state, replace(old, phase=GenerationPhase.RETIRED, retired_ms=entry.at_ms))
+    new = replace(new, phase=GenerationPhase.COMPLETE, complete_ms=entry.at_ms, switch_partitions=entry.partitions)
     return replace(_with(state, new), active=new.number)
 
 
-def _sealed(state: GenerationSet, entry: Entry) -> GenerationSet:
-    old = _any(state, entry, Phase.RETIRED)
+def _sealed(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
+    old = _any(state, entry, GenerationPhase.RETIRED)
     active = state.active_generation
     _need(active is not None and active.instance is entry.instance, "the active instance seals the generation before")
-    return _with(state, replace(old, phase=Phase.SEALED))
+    return _with(state, replace(old, phase=GenerationPhase.SEALED))
 
 
-def _released(state: GenerationSet, entry: Entry) -> GenerationSet:
-    found = state.generation(entry.generation)
-    is_followed = found is not None and found.number == state.active and state.next_generation is not None
-    if found is None or not (is_followed or found.phase in {Phase.RETIRED, Phase.SEALED}):
-        raise NotAllowedError("only what another generation replaced, or is read to replace, is released")
+def _released(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
+    generation = state.generation(entry.generation)
+    is_followed = generation is not None and generation.number == state.active and state.next_generation is not None
+    if generation is None or not (is_followed or generation.phase in {GenerationPhase.RETIRED, GenerationPhase.SEALED}):
+        raise GenerationEntryNotAllowedError(
+            "only what another generation replaced, or is read to replace, is released"
+        )
     return state
 
 
-def _removing(state: GenerationSet, entry: Entry) -> GenerationSet:
-    return _with(state, replace(_of(state, entry, Phase.SEALED), phase=Phase.REMOVING))
+def _removing(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
+    return _with(state, replace(_of(state, entry, GenerationPhase.SEALED), phase=GenerationPhase.REMOVING))
 
 
-def _removed(state: GenerationSet, entry: Entry) -> GenerationSet:
-    found = _of(state, entry, Phase.REMOVING)
-    return _with(state, replace(found, phase=Phase.REMOVED, removed_ms=entry.at_ms))
+def _removed(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
+    generation = _of(state, entry, GenerationPhase.REMOVING)
+    return _with(state, replace(generation, phase=GenerationPhase.REMOVED, removed_ms=entry.at_ms))
 
 
-_SPOKEN_BY_ANYBODY = frozenset({Kind.FOUNDED, Kind.JOINED, Kind.RELEASED})
-_APPLIED: Mapping[Kind, Callable[[GenerationSet, Entry], GenerationSet]] = {
-    Kind.FOUNDED: _founded,
-    Kind.JOINED: _joined,
-    Kind.BEGUN: _begun,
-    Kind.COMPLETED: _completed,
-    Kind.ASKED: _asked,
-    Kind.SWITCHED: _switched,
-    Kind.SEALED: _sealed,
-    Kind.RELEASED: _released,
-    Kind.REMOVING: _removing,
-    Kind.REMOVED: _removed,
+_SPOKEN_BY_ANYBODY = frozenset({GenerationEntryKind.FOUNDED, GenerationEntryKind.JOINED, GenerationEntryKind.RELEASED})
+_APPLIED: Mapping[GenerationEntryKind, Callable[[GenerationSet, GenerationEntry], GenerationSet]] = {
+    GenerationEntryKind.FOUNDED: _founded,
+    GenerationEntryKind.JOINED: _joined,
+    GenerationEntryKind.BEGUN: _begun,
+    GenerationEntryKind.COMPLETED: _completed,
+    GenerationEntryKind.ASKED: _asked,
+    GenerationEntryKind.SWITCHED: _switched,
+    GenerationEntryKind.SEALED: _sealed,
+    GenerationEntryKind.RELEASED: _released,
+    GenerationEntryKind.REMOVING: _removing,
+    GenerationEntryKind.REMOVED: _removed,
 }
 
 
-def _of(state: GenerationSet, entry: Entry, phase: Phase) -> Generation:
+def _of(state: GenerationSet, entry: GenerationEntry, phase: GenerationPhase) -> Generation:
     """The generation of the entry, which must belong to its instance."""
-    found = _any(state, entry, phase)
-    _need(found.instance is entry.instance, f"generation {entry.generation} is of the other instance")
-    return found
+    generation = _any(state, entry, phase)
+    _need(generation.instance is entry.instance, f"generation {entry.generation} is of the other instance")
+    return generation
 
 
-def _any(state: GenerationSet, entry: Entry, phase: Phase) -> Generation:
-    found = state.generation(entry.generation)
-    if found is None or found.phase is not phase:
-        raise NotAllowedError(f"generation {entry.generation} is not {phase}")
-    return found
+def _any(state: GenerationSet, entry: GenerationEntry, phase: GenerationPhase) -> Generation:
+    generation = state.generation(entry.generation)
+    if generation is None or generation.phase is not phase:
+        raise GenerationEntryNotAllowedError(f"generation {entry.generation} is not {phase}")
+    return generation
 
 
 def _with(state: GenerationSet, changed: Generation) -> GenerationSet:
-    numbers = (changed if each.number == changed.number else each for each in state.generations)
+    numbers = (changed if generation.number == changed.number else generation for generation in state.generations)
     return replace(state, generations=tuple(numbers))

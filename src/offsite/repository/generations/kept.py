@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.journal import noted
-from offsite.repository.generations.generation_set import Generation, Phase
+from offsite.repository.generations.generation_set import Generation, GenerationPhase
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -30,10 +30,10 @@ class KeptGeneration:
         return self.generation == generation.number and bool(self.why) and is_same
 
 
-def put_kept(store: Store, layout: SetLayout, kept: KeptGeneration) -> None:
+def put_kept(store: Store, layout: SetLayout, kept_generation: KeptGeneration) -> None:
     """Leave a hint. Nothing depends on the hint, so an error fails nothing."""
     try:
-        store.put_overwrite(layout.kept_key, encode_object({"format": FORMAT, **asdict(kept)}))
+        store.put_overwrite(layout.kept_key, encode_object({"format": FORMAT, **asdict(kept_generation)}))
     except OffsiteError as error:
         noted("no_note", what="why a generation stays", why=error.message)
 
@@ -43,12 +43,12 @@ def get_kept(store: Store, layout: SetLayout) -> KeptGeneration | None:
     try:
         if (data := store.get(layout.kept_key)) is None:
             return None
-        item = parse_json_object(data, source=layout.kept_key, damaged=DamagedObject)
+        document = parse_json_object(data, source=layout.kept_key, damaged=DamagedObject)
         return KeptGeneration(
-            generation=item.count("generation"),
-            successor=item.count("successor"),
-            why=item.text("why"),
-            release=item.optional_text("release") or "",
+            generation=document.count("generation"),
+            successor=document.count("successor"),
+            why=document.text("why"),
+            release=document.optional_text("release") or "",
         )
     except OffsiteError as error:
         noted("hint_unusable", what=layout.kept_key, why=error.message)
@@ -58,10 +58,14 @@ def get_kept(store: Store, layout: SetLayout) -> KeptGeneration | None:
 def why_kept(store: Store, layout: SetLayout, *, successor: int) -> str:
     """Records of the predecessor missing in generation `successor`, for which the predecessor stays; empty where
     nothing is missing, where the predecessor is gone, or where the difference was accepted. Raises `DamagedObject`."""
-    kept = get_kept(store, layout)
-    if kept is None or not kept.why or kept.successor != successor:
+    kept_generation = get_kept(store, layout)
+    if kept_generation is None or not kept_generation.why or kept_generation.successor != successor:
         return ""
-    found = Ledger(store=store, layout=layout).read().generation(kept.generation)
-    if found is None or not kept.stays(found) or found.phase in {Phase.REMOVING, Phase.REMOVED}:
+    generation = Ledger(store=store, layout=layout).read().generation(kept_generation.generation)
+    if (
+        generation is None
+        or not kept_generation.stays(generation)
+        or generation.phase in {GenerationPhase.REMOVING, GenerationPhase.REMOVED}
+    ):
         return ""
-    return f"{kept.why}; generation {kept.generation} stays"
+    return f"{kept_generation.why}; generation {kept_generation.generation} stays"

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from offsite.model.errors import BadName, DamagedObject
-from offsite.repository.generations.entry import Entry, StoredEntry, decode_entry, encode_entry, entry_hash
-from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, after
+from offsite.repository.generations.entry import GenerationEntry, StoredEntry, decode_entry, encode_entry, entry_hash
+from offsite.repository.generations.generation_set import GenerationEntryNotAllowedError, GenerationSet, apply_entry
 from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key
-from offsite.repository.layout import folders_below, own
+from offsite.repository.layout import folders_below, own_objects
 from offsite.stores.numbered_log import HINT, NumberedLog
 from offsite.stores.store import Store
 
@@ -27,12 +27,12 @@ class Ledger:
         unreadable or forbidden entry; `FormatTooNew`."""
         return self._log.read(self._read_many() if state is None else state, is_first=state is None)
 
-    def append(self, entry: Entry, *, to: GenerationSet) -> GenerationSet | None:
+    def append(self, entry: GenerationEntry, *, to: GenerationSet) -> GenerationSet | None:
         """The state with `entry` behind `to`; None when another process was first: read on and decide again. Raises
         `GenerationEntryNotAllowedError` for a forbidden entry, and the errors of the store: after `PutOutcomeUnknown`,
         reading on tells the outcome."""
         data = encode_entry(entry)
-        state = after(to, StoredEntry(entry=entry, hash=entry_hash(data)))
+        state = apply_entry(to, StoredEntry(entry=entry, hash=entry_hash(data)))
         return state if self._log.append(data, to=to) else None
 
     @property
@@ -42,7 +42,7 @@ class Ledger:
     def _read_many(self) -> GenerationSet:
         """Read the entries shown by a listing; a few are left to be read in sequence."""
         state = GenerationSet(name=self.layout.name)
-        keys = [info.key for info in own(self.store.list(self.layout.ledger_prefix))]
+        keys = [info.key for info in own_objects(self.store.list(self.layout.ledger_prefix))]
         if len(keys) <= _FEW:
             return state
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="ledger") as pool:
@@ -55,8 +55,8 @@ class Ledger:
 
 def _after(state: GenerationSet, data: bytes, key: str) -> GenerationSet:
     try:
-        return after(state, decode_entry(data, key=key))
-    except NotAllowedError as error:
+        return apply_entry(state, decode_entry(data, key=key))
+    except GenerationEntryNotAllowedError as error:
         raise DamagedObject(f"{key}: {error}", hint=HINT) from error
 
 
@@ -70,4 +70,4 @@ def _is_set(store: Store, name: str) -> bool:
         layout = SetLayout(name=name)
     except BadName:
         return False
-    return any(parse_entry_key(info.key) is not None for info in own(store.list(layout.ledger_prefix)))
+    return any(parse_entry_key(info.key) is not None for info in own_objects(store.list(layout.ledger_prefix)))

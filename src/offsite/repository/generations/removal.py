@@ -27,7 +27,7 @@ from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.stores.store import ObjectInfo, Store, is_key
 
 Announce = Callable[[int], None]
@@ -125,7 +125,7 @@ def sweep(
     """Delete objects that came back into a backup removed at `removed_ms`, and its mark once old and alone. Nothing is
     deleted once a descriptor exists. `fence` is called before every few deletes, and raises when the caller may not go
     on."""
-    returned = returned_into(store, layout)
+    returned = find_returned(store, layout)
     if not _may_go(store, layout, fence):
         return
     _announced(returned, announce)
@@ -144,7 +144,7 @@ def is_removed(store: Store, layout: BackupLayout) -> bool:
     return store.head(layout.descriptor_key) is None and store.head(layout.removed_key) is not None
 
 
-def free_name(store: Store, layout: BackupLayout) -> bool:
+def is_name_free(store: Store, layout: BackupLayout) -> bool:
     """Whether a backup may begin under the name, as far as a removed backup goes. Objects returning into the removed
     backup would be taken for objects of the new backup, and a sweep under way for them has looked already. An old mark
     without other objects is deleted, because perhaps nobody has swept since."""
@@ -159,11 +159,11 @@ def free_name(store: Store, layout: BackupLayout) -> bool:
     return True
 
 
-def returned_into(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
+def find_returned(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
     """Objects that came back into a removed backup, once all are at least `SETTLED_MS` old: none belongs to a backup
     being begun, imported or brought back now, which may take days."""
-    before_ms, found = store.now_ms() - SETTLED_MS, _below(store, layout)
-    return found if all(info.modified_ms < before_ms for info in found) else ()
+    before_ms, objects = store.now_ms() - SETTLED_MS, _below(store, layout)
+    return objects if all(info.modified_ms < before_ms for info in objects) else ()
 
 
 def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:
@@ -177,7 +177,7 @@ def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:
 def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
     """Catalogs, followed by commits, newest first."""
     for prefix in (layout.catalog_prefix, layout.parts_prefix, layout.commits_prefix):
-        yield from sorted((info.key for info in own(store.list(prefix))), reverse=True)
+        yield from sorted((info.key for info in own_objects(store.list(prefix))), reverse=True)
 
 
 def _keys_below(store: Store, layout: BackupLayout) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _keys_below(store: Store, layout: BackupLayout) -> Iterator[str]:
 
 
 def _below(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
-    return tuple(info for info in own(store.list(layout.prefix)) if info.key != layout.removed_key)
+    return tuple(info for info in own_objects(store.list(layout.prefix)) if info.key != layout.removed_key)
 
 
 def _batches(objects: Sequence[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:
@@ -207,7 +207,7 @@ def _delete(store: Store, layout: BackupLayout, keys: Iterator[str]) -> int:
     return deleted
 
 
-def unopened(store: Store, layout: BackupLayout) -> Backup:
+def unopened_backup(store: Store, layout: BackupLayout) -> Backup:
     """The backup as far as its place tells: its descriptor may be gone already."""
     descriptor = BackupDescriptor(
         name=layout.backup,

@@ -71,7 +71,7 @@ class JobLayout:
     @property
     def lease(self) -> LeaseLayout:
         """The lease of the process that works on the job."""
-        return LeaseLayout(prefix=f"{self.prefix}worker/", what=f"job {self.job}")
+        return LeaseLayout(prefix=f"{self.prefix}worker/", resource=f"job {self.job}")
 
 
 def job_of(key: str) -> str | None:

@@ -16,7 +16,7 @@ SAID_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedJob:
+class StoredJobRequest:
     """A requested job. `at_ms`: time of the request (store's clock, epoch ms). `by`: the requester, for people.
     `arguments`: the command line, without repository and cluster; shown, never executed, because a writer of the
     repository must not be able to start anything. `cluster`: name of the cluster that the job changes, as coordinators
@@ -35,7 +35,7 @@ class AskedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelledJob:
+class JobCancellation:
     """A request to end a job."""
 
     id: str
@@ -44,7 +44,7 @@ class CancelledJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedJob:
+class JobEnd:
     """The end of a job. `exit_code`: exit code of the command. `result`: the JSON output as text (empty: none, or
     stored separately, see `JobRecords.read_result`). `said`: the end of stderr."""
 
@@ -74,73 +74,73 @@ def seal_of(secret: str) -> str:
     return hashlib.sha256(f"offsite job {secret}".encode()).hexdigest()
 
 
-def encode_asked(asked: AskedJob) -> bytes:
-    sealed: Mapping[str, JsonValue] = {"seal": asked.seal} if asked.seal else {}
+def encode_request(request: StoredJobRequest) -> bytes:
+    sealed: Mapping[str, JsonValue] = {"seal": request.seal} if request.seal else {}
     return _encoded(
         **sealed,
-        id=asked.id,
-        kind=asked.kind,
-        arguments=list(asked.arguments),
-        backup=asked.backup,
-        at_ms=asked.at_ms,
-        by=asked.by,
-        word=asked.word,
-        cluster=asked.cluster,
+        id=request.id,
+        kind=request.kind,
+        arguments=list(request.arguments),
+        backup=request.backup,
+        at_ms=request.at_ms,
+        by=request.by,
+        word=request.word,
+        cluster=request.cluster,
     )
 
 
-def decode_asked(data: bytes, *, key: str) -> AskedJob:
+def decode_request(data: bytes, *, key: str) -> StoredJobRequest:
     """Raises `DamagedObject`, `FormatTooNew`, like all decoders here."""
-    item = _parsed(data, key)
-    return AskedJob(
-        id=item.text("id"),
-        kind=item.text("kind"),
-        arguments=item.texts("arguments"),
-        backup=item.text("backup"),
-        at_ms=_time(item),
-        by=item.text("by"),
-        word=item.text("word"),
-        cluster=item.optional_text("cluster") or "",
-        seal=item.optional_text("seal") or "",
+    document = _parsed(data, key)
+    return StoredJobRequest(
+        id=document.text("id"),
+        kind=document.text("kind"),
+        arguments=document.texts("arguments"),
+        backup=document.text("backup"),
+        at_ms=_time(document),
+        by=document.text("by"),
+        word=document.text("word"),
+        cluster=document.optional_text("cluster") or "",
+        seal=document.optional_text("seal") or "",
     )
 
 
-def encode_cancelled(cancelled: CancelledJob) -> bytes:
-    return _encoded(id=cancelled.id, at_ms=cancelled.at_ms, by=cancelled.by)
+def encode_cancellation(cancellation: JobCancellation) -> bytes:
+    return _encoded(id=cancellation.id, at_ms=cancellation.at_ms, by=cancellation.by)
 
 
-def decode_cancelled(data: bytes, *, key: str) -> CancelledJob:
-    item = _parsed(data, key)
-    return CancelledJob(id=item.text("id"), at_ms=_time(item), by=item.text("by"))
+def decode_cancellation(data: bytes, *, key: str) -> JobCancellation:
+    document = _parsed(data, key)
+    return JobCancellation(id=document.text("id"), at_ms=_time(document), by=document.text("by"))
 
 
-def encode_wish(job: str, cancelled: CancelledJob | None) -> bytes:
+def encode_wish(job: str, cancellation: JobCancellation | None) -> bytes:
     """Encode that a job is to continue, or that the job was cancelled."""
-    by: Mapping[str, JsonValue] = {"at_ms": cancelled.at_ms, "by": cancelled.by} if cancelled else {}
-    return _encoded(id=job, cancelled=cancelled is not None, **by)
+    by: Mapping[str, JsonValue] = {"at_ms": cancellation.at_ms, "by": cancellation.by} if cancellation else {}
+    return _encoded(id=job, cancelled=cancellation is not None, **by)
 
 
-def decode_wish(data: bytes, *, key: str) -> tuple[str, CancelledJob | None]:
+def decode_wish(data: bytes, *, key: str) -> tuple[str, JobCancellation | None]:
     """Return the job, and its cancellation, if any."""
-    item = _parsed(data, key)
-    job = item.text("id")
-    return job, CancelledJob(id=job, at_ms=_time(item), by=item.text("by")) if item.flag("cancelled") else None
+    document = _parsed(data, key)
+    job = document.text("id")
+    return job, JobCancellation(id=job, at_ms=_time(document), by=document.text("by")) if document.flag(
+        "cancelled"
+    ) else None
 
 
-def encode_ended(ended: EndedJob) -> bytes:
-    return _encoded(
-        id=ended.id, at_ms=ended.at_ms, exit_code=ended.exit_code, result=ended.result, said=ended.said[-SAID_MAX:]
-    )
+def encode_end(end: JobEnd) -> bytes:
+    return _encoded(id=end.id, at_ms=end.at_ms, exit_code=end.exit_code, result=end.result, said=end.said[-SAID_MAX:])
 
 
-def decode_ended(data: bytes, *, key: str) -> EndedJob:
-    item = _parsed(data, key)
-    return EndedJob(
-        id=item.text("id"),
-        at_ms=_time(item),
-        exit_code=item.integer("exit_code", least=0, most=255),
-        result=item.text("result"),
-        said=item.text("said"),
+def decode_end(data: bytes, *, key: str) -> JobEnd:
+    document = _parsed(data, key)
+    return JobEnd(
+        id=document.text("id"),
+        at_ms=_time(document),
+        exit_code=document.integer("exit_code", least=0, most=255),
+        result=document.text("result"),
+        said=document.text("said"),
     )
 
 
@@ -156,25 +156,25 @@ def encode_progress(progress: JobProgress) -> bytes:
 
 
 def decode_progress(data: bytes, *, key: str) -> JobProgress:
-    item = _parsed(data, key)
+    document = _parsed(data, key)
     return JobProgress(
-        label=item.text("label"),
-        moved_bytes=item.count("moved_bytes"),
-        records=item.count("records"),
-        tasks_done=item.count("tasks_done"),
-        tasks_total=item.count("tasks_total"),
-        elapsed_s=item.number("elapsed_s"),
+        label=document.text("label"),
+        moved_bytes=document.count("moved_bytes"),
+        records=document.count("records"),
+        tasks_done=document.count("tasks_done"),
+        tasks_total=document.count("tasks_total"),
+        elapsed_s=document.number("elapsed_s"),
     )
 
 
-def encode_repeat(job: str, asked: Mapping[str, JsonValue]) -> bytes:
+def encode_repeat(job: str, content: Mapping[str, JsonValue]) -> bytes:
     """Encode that a request with this content became `job`."""
-    return encode_object({"format": FORMAT, "id": job, "asked": asked})
+    return encode_object({"format": FORMAT, "id": job, "asked": content})
 
 
 def decode_repeat(data: bytes, *, key: str) -> tuple[str, Mapping[str, JsonValue]]:
-    item = _parsed(data, key)
-    return item.text("id"), item.child("asked").fields
+    document = _parsed(data, key)
+    return document.text("id"), document.child("asked").fields
 
 
 def _encoded(**fields: JsonValue) -> bytes:
@@ -185,5 +185,5 @@ def _parsed(data: bytes, key: str) -> JsonObject:
     return parse_json_object(data, source=key, damaged=DamagedObject)
 
 
-def _time(item: JsonObject) -> int:
-    return item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS)
+def _time(document: JsonObject) -> int:
+    return document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS)

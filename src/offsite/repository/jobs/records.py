@@ -13,22 +13,22 @@ from offsite.model.journal import warned
 from offsite.model.size import KIB, MIB, format_size
 from offsite.repository.jobs.layout import JOBS_PREFIX, JobLayout, job_of
 from offsite.repository.jobs.record import (
-    AskedJob,
-    CancelledJob,
-    EndedJob,
+    JobCancellation,
+    JobEnd,
     JobProgress,
-    decode_asked,
-    decode_cancelled,
-    decode_ended,
+    StoredJobRequest,
+    decode_cancellation,
+    decode_end,
     decode_progress,
+    decode_request,
     decode_wish,
-    encode_asked,
-    encode_ended,
+    encode_end,
     encode_progress,
+    encode_request,
     encode_wish,
     seal_of,
 )
-from offsite.repository.layout import own
+from offsite.repository.layout import own_objects
 from offsite.stores.store import PutResult, Store
 
 T = TypeVar("T")
@@ -51,47 +51,47 @@ class JobRecords:
     store: Store
     layout: JobLayout
 
-    def asked(self) -> AskedJob | None:
-        found = self._read(self.layout.asked_key, decode_asked)
-        self._check_is(found.id if found else None, self.layout.asked_key)
-        return found
+    def read_request(self) -> StoredJobRequest | None:
+        request = self._read(self.layout.asked_key, decode_request)
+        self._check_is(request.id if request else None, self.layout.asked_key)
+        return request
 
-    def cancelled(self) -> CancelledJob | None:
+    def read_cancellation(self) -> JobCancellation | None:
         """Return the cancellation, written by a process that may overwrite objects. Jobs of earlier versions have no
         wish."""
         wish = self._read(self.layout.wish_key, decode_wish)
         if wish is None:
-            found = self._read(self.layout.cancelled_key, decode_cancelled)
-            self._check_is(found.id if found else None, self.layout.cancelled_key)
-            return found
+            cancellation = self._read(self.layout.cancelled_key, decode_cancellation)
+            self._check_is(cancellation.id if cancellation else None, self.layout.cancelled_key)
+            return cancellation
         self._check_is(wish[0], self.layout.wish_key)
         return wish[1]
 
-    def ended(self, asked: AskedJob | None) -> EndedJob | None:
+    def read_end(self, request: StoredJobRequest | None) -> JobEnd | None:
         """Return the end as written by the process of the job; for a job without a seal, as written by any process."""
-        if asked is None or not asked.seal:
-            return self.claimed()
-        secret = self._secret(asked)
+        if request is None or not request.seal:
+            return self.read_claimed_end()
+        secret = self._secret(request)
         return self._end(self.layout.end_key(secret)) if secret else None
 
-    def claimed(self) -> EndedJob | None:
+    def read_claimed_end(self) -> JobEnd | None:
         """Return an end that any process with the right to create objects may have written."""
         return self._end(self.layout.ended_key)
 
-    def _end(self, key: str) -> EndedJob | None:
-        found = self._read(key, decode_ended)
-        self._check_is(found.id if found else None, key)
-        return found
+    def _end(self, key: str) -> JobEnd | None:
+        end = self._read(key, decode_end)
+        self._check_is(end.id if end else None, key)
+        return end
 
-    def _secret(self, asked: AskedJob) -> str:
+    def _secret(self, request: StoredJobRequest) -> str:
         """Return the secret of the process after its end; empty before the end, and without a seal."""
-        if not asked.seal:
+        if not request.seal:
             return ""
-        keys = (info.key for info in islice(own(self.store.list(self.layout.ends_prefix)), _ENDS_MAX))
+        keys = (info.key for info in islice(own_objects(self.store.list(self.layout.ends_prefix)), _ENDS_MAX))
         secrets = map(self.layout.secret_of, keys)
-        return next((secret for secret in secrets if seal_of(secret) == asked.seal), "")
+        return next((secret for secret in secrets if seal_of(secret) == request.seal), "")
 
-    def progress(self) -> JobProgress | None:
+    def read_progress(self) -> JobProgress | None:
         """Return the progress, a hint: None if the record cannot be read."""
         try:
             return self._read(self.layout.progress_key, decode_progress)
@@ -99,39 +99,39 @@ class JobRecords:
             warned("hint", why=error.message, job=self.layout.job)
             return None
 
-    def put_asked(self, asked: AskedJob) -> bool:
+    def put_request(self, request: StoredJobRequest) -> bool:
         """Create the request; return whether this call created the object: the creator starts the job. Durable on
         return."""
-        return self.store.put_if_absent(self.layout.asked_key, encode_asked(asked)) is PutResult.CREATED
+        return self.store.put_if_absent(self.layout.asked_key, encode_request(request)) is PutResult.CREATED
 
-    def put_wish(self, cancelled: CancelledJob | None) -> None:
+    def put_wish(self, cancellation: JobCancellation | None) -> None:
         """Write that the job is to continue, or that the job is cancelled. Raises `StoreDenied` without the right to
         overwrite."""
-        self.store.put_overwrite(self.layout.wish_key, encode_wish(self.layout.job, cancelled))
+        self.store.put_overwrite(self.layout.wish_key, encode_wish(self.layout.job, cancellation))
 
-    def put_ended(self, ended: EndedJob, *, secret: str = "") -> None:
+    def put_end(self, end: JobEnd, *, secret: str = "") -> None:
         """Write the end; only the process of the job knows its `secret`. A long result is stored separately: a listing
         of jobs reads ends, and no results."""
-        data = ended.result.encode()
+        data = end.result.encode()
         if len(data) > RESULT_MAX_BYTES:
-            told = f"{ended.said}\nits result of {format_size(len(data))} is not kept: it is too long"
-            ended = replace(ended, result="", said=told)
+            said = f"{end.said}\nits result of {format_size(len(data))} is not kept: it is too long"
+            end = replace(end, result="", said=said)
         elif len(data) > _BESIDE_BYTES:
             self.store.put_if_absent(self.layout.result_key(secret), data)
-            ended = replace(ended, result="")
-        self.store.put_if_absent(self.layout.end_key(secret), encode_ended(ended))
+            end = replace(end, result="")
+        self.store.put_if_absent(self.layout.end_key(secret), encode_end(end))
 
-    def result(self, ended: EndedJob, asked: AskedJob) -> bytes:
+    def read_result(self, end: JobEnd, request: StoredJobRequest) -> bytes:
         """Return the output of the command; empty if none is stored."""
-        if ended.result:
-            return ended.result.encode()
-        return self._get(self.layout.result_key(self._secret(asked)), RESULT_MAX_BYTES) or b""
+        if end.result:
+            return end.result.encode()
+        return self._get(self.layout.result_key(self._secret(request)), RESULT_MAX_BYTES) or b""
 
     def put_progress(self, progress: JobProgress) -> None:
         self.store.put_overwrite(self.layout.progress_key, encode_progress(progress))
 
     def is_cancelled(self) -> bool:
-        return self.cancelled() is not None
+        return self.read_cancellation() is not None
 
     def _read(self, key: str, decode: Callable[..., T]) -> T | None:
         data = self._get(key, _OBJECT_BYTES_MAX)
@@ -152,8 +152,8 @@ class JobRecords:
 def list_jobs(store: Store, *, most: int, now_ms: int) -> tuple[str, ...]:
     """Return the ids of the newest jobs, at most `most`, newest first; forged ids of the future come last. One listing
     of all jobs."""
-    found = {job for info in own(store.list(JOBS_PREFIX)) if (job := job_of(info.key)) is not None}
-    return tuple(sorted(found, key=lambda job: (not is_of_the_future(job, now_ms), job), reverse=True)[:most])
+    jobs = {job for info in own_objects(store.list(JOBS_PREFIX)) if (job := job_of(info.key)) is not None}
+    return tuple(sorted(jobs, key=lambda job: (not is_of_the_future(job, now_ms), job), reverse=True)[:most])
 
 
 def is_of_the_future(job: str, now_ms: int) -> bool:

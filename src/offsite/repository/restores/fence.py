@@ -14,7 +14,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject, WriterFenced
 from offsite.model.ids import random_id
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import own
+from offsite.repository.layout import own_objects
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import PutResult, Store
 
@@ -52,7 +52,7 @@ class PartitionFence:
         return self.store.head(self.layout.report_key) is not None
 
     def _newest(self) -> int:
-        keys = [info.key for info in own(self.store.list(self.layout.attempts_prefix(self.target)))]
+        keys = [info.key for info in own_objects(self.store.list(self.layout.attempts_prefix(self.target)))]
         return max((self.layout.attempt_number(key) for key in keys), default=0)
 
     def _create(self, number: int, by: str) -> bool:

@@ -17,7 +17,7 @@ class LeaseLayout:
     """The keys of a lease of `resource`, below `prefix`."""
 
     prefix: str
-    what: str
+    resource: str
 
     def key(self, term: int, part: str) -> str:
         """The key of one part of a term. `term` counts from 1; `part`: `claim`, `beat` or `end`."""
@@ -75,15 +75,15 @@ class RestoreLayout:
 
     @property
     def lease(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{self.prefix}lease/", what=f"restore {self.restore}")
+        return LeaseLayout(prefix=f"{self.prefix}lease/", resource=f"restore {self.restore}")
 
     def map_key(self, source: PartitionId, making: int = 1) -> str:
         """The key of an offset map.
 
         `making`: the making of the target topic that the map describes (see `RestoreTargets`).
         """
-        made = "" if making == 1 else f".{making}"
-        return f"{self.prefix}maps/{source.topic}/{source.partition}{made}.map"
+        suffix = "" if making == 1 else f".{making}"
+        return f"{self.prefix}maps/{source.topic}/{source.partition}{suffix}.map"
 
     def put_map(self, store: Store, source: PartitionId, offset_map: OffsetMap, *, making: int = 1) -> None:
         """Store the offset map of one restored partition. A second attempt produces an equal map, which is no error.

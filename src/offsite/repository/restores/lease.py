@@ -18,7 +18,7 @@ from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import own
+from offsite.repository.layout import own_objects
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import PutResult, Store
@@ -56,7 +56,7 @@ class LeaseTerms:
             if newest is not None and not self._is_free(newest, holder):
                 if not take_over:
                     raise self.running(newest, hint=_HINT)
-                warned("take-over", why="asked for", lease=self.lease.what, holder=newest.holder.text)
+                warned("take-over", why="asked for", lease=self.lease.resource, holder=newest.holder.text)
             term = 1 if newest is None else newest.term + 1
             claim = LeaseClaim(term=term, holder=holder, word=word, since_ms=self.store.now_ms())
             data = encode_object({"format": FORMAT, **_fields(claim)})
@@ -83,14 +83,14 @@ class LeaseTerms:
         """Check that the claim still counts. Raises `RestoreTakenOver` if a later term has begun."""
         if (later := self._claim_of(claim.term + 1)) is None:
             return
-        warned("fence", why="the restore was taken over", lease=self.lease.what, holder=later.holder.text)
+        warned("fence", why="the restore was taken over", lease=self.lease.resource, holder=later.holder.text)
         raise RestoreTakenOver(
-            f"{self.lease.what} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
+            f"{self.lease.resource} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
             "this process has stopped",
             hint="nothing is wrong with the other one: wait for its end",
         )
 
-    def signed_ms(self, claim: LeaseClaim) -> int:
+    def last_sign_ms(self, claim: LeaseClaim) -> int:
         """When the holder wrote its last sign of life, by the store's clock."""
         infos = (self.store.head(self.lease.key(claim.term, part)) for part in ("claim", "beat"))
         return max((info.modified_ms for info in infos if info is not None), default=claim.since_ms)
@@ -110,17 +110,17 @@ class LeaseTerms:
         newest = self._newest()
         return None if newest is None or self._is_free(newest, asking, now_ms) else newest
 
-    def holder_if_told(self, *, asking: ProcessIdentity) -> LeaseClaim | None:
+    def readable_holder(self, *, asking: ProcessIdentity) -> LeaseClaim | None:
         """As `holder`, for claims that a stranger may have written: an unreadable claim without any write beside it for
         `TTL_S` counts as no holder. Raises `DamagedObject` for a younger unreadable claim, because its writer may be at
         work."""
         try:
             return self.holder(asking=asking)
         except DamagedObject as error:
-            written_ms = max((info.modified_ms for info in own(self.store.list(self.lease.prefix))), default=0)
+            written_ms = max((info.modified_ms for info in own_objects(self.store.list(self.lease.prefix))), default=0)
             if self.store.now_ms() - written_ms <= TTL_S * 1000:
                 raise
-            warned("claim_unreadable", lease=self.lease.what, why=error.message)
+            warned("claim_unreadable", lease=self.lease.resource, why=error.message)
             return None
 
     def newest(self) -> LeaseClaim | None:
@@ -135,13 +135,15 @@ class LeaseTerms:
     def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
         """The error for a process that would start the same work."""
         return RestoreRunning(
-            f"{self.lease.what} is being carried out by {claim.holder.text}, "
+            f"{self.lease.resource} is being carried out by {claim.holder.text}, "
             f"since {format_time(claim.since_ms)}, and gave a sign of life {self._silent_s(claim):.0f} s ago",
             hint=hint,
         )
 
     def _newest(self) -> LeaseClaim | None:
-        keys = [info.key for info in own(self.store.list(self.lease.prefix)) if info.key.endswith(".claim.json")]
+        keys = [
+            info.key for info in own_objects(self.store.list(self.lease.prefix)) if info.key.endswith(".claim.json")
+        ]
         newest = max(map(self.lease.term, keys), default=0)
         return self._claim_of(newest) if newest else None
 
@@ -171,17 +173,17 @@ class LeaseTerms:
         return ((self.store.now_ms() if now_ms is None else now_ms) - newest_ms) / 1000
 
     def _tell_void(self, claim: LeaseClaim, why: str) -> None:
-        decided("take-over", why=why, lease=self.lease.what, holder=claim.holder.text)
+        decided("take-over", why=why, lease=self.lease.resource, holder=claim.holder.text)
 
 
 def _fields(claim: LeaseClaim) -> Mapping[str, JsonValue]:
     return {"term": claim.term, "holder": dict(claim.holder.fields), "word": claim.word, "since_ms": claim.since_ms}
 
 
-def _claim(item: JsonObject) -> LeaseClaim:
+def _claim(document: JsonObject) -> LeaseClaim:
     return LeaseClaim(
-        term=item.integer("term"),
-        holder=ProcessIdentity.of(dict(item.text_map("holder"))),
-        word=item.text("word"),
-        since_ms=item.integer("since_ms"),
+        term=document.integer("term"),
+        holder=ProcessIdentity.of(dict(document.text_map("holder"))),
+        word=document.text("word"),
+        since_ms=document.integer("since_ms"),
     )

@@ -64,8 +64,8 @@ def put_outcome(store: Store, layout: RestoreLayout, outcome: RestoreOutcome) ->
         "bytes": outcome.size_bytes,
         "verified": outcome.verified,
         "findings": list(outcome.findings),
-        "partitions": [_fields(each) for each in outcome.partitions],
-        "repartitioned": [_topic_fields(each) for each in outcome.repartitioned],
+        "partitions": [_fields(partition) for partition in outcome.partitions],
+        "repartitioned": [_topic_fields(topic) for topic in outcome.repartitioned],
     }
     store.put_if_absent(layout.report_key, encode_object(fields))
 
@@ -75,34 +75,34 @@ def get_outcome(store: Store, layout: RestoreLayout) -> RestoreOutcome | None:
     data = store.get(layout.report_key)
     if data is None:
         return None
-    item = parse_json_object(data, source=layout.report_key, damaged=DamagedObject)
+    document = parse_json_object(data, source=layout.report_key, damaged=DamagedObject)
     return RestoreOutcome(
-        records=item.integer("records"),
-        size_bytes=item.integer("bytes"),
-        verified=None if item.fields.get("verified") is None else item.flag("verified"),
-        findings=item.texts("findings"),
-        partitions=tuple(map(_partition, item.children("partitions"))),
-        repartitioned=tuple(map(_topic, item.children("repartitioned"))),
+        records=document.integer("records"),
+        size_bytes=document.integer("bytes"),
+        verified=None if document.fields.get("verified") is None else document.flag("verified"),
+        findings=document.texts("findings"),
+        partitions=tuple(map(_partition, document.children("partitions"))),
+        repartitioned=tuple(map(_topic, document.children("repartitioned"))),
     )
 
 
-def _fields(each: RestoredPartition) -> Mapping[str, JsonValue]:
+def _fields(restored: RestoredPartition) -> Mapping[str, JsonValue]:
     return {
-        **_source_fields(each.source, each.source_end),
-        "target": each.target.topic,
-        "target_partition": each.target.partition,
-        "target_start": each.target_start,
-        "same_offsets": each.same_offsets,
-        "digest": each.digest,
+        **_source_fields(restored.source, restored.source_end),
+        "target": restored.target.topic,
+        "target_partition": restored.target.partition,
+        "target_start": restored.target_start,
+        "same_offsets": restored.same_offsets,
+        "digest": restored.digest,
     }
 
 
-def _topic_fields(each: RepartitionedTopic) -> Mapping[str, JsonValue]:
+def _topic_fields(topic: RepartitionedTopic) -> Mapping[str, JsonValue]:
     return {
-        "target": each.target,
-        "partitions": each.partitions,
-        "keyless_in_turn": each.keyless_in_turn,
-        "sources": [_source_fields(*source) for source in each.sources],
+        "target": topic.target,
+        "partitions": topic.partitions,
+        "keyless_in_turn": topic.keyless_in_turn,
+        "sources": [_source_fields(*source) for source in topic.sources],
     }
 
 
@@ -110,27 +110,29 @@ def _source_fields(source: PartitionId, end: int) -> Mapping[str, JsonValue]:
     return {"topic": source.topic, "topic_id": source.topic_id, "partition": source.partition, "end": end}
 
 
-def _partition(item: JsonObject) -> RestoredPartition:
-    source, end = _source(item)
+def _partition(document: JsonObject) -> RestoredPartition:
+    source, end = _source(document)
     return RestoredPartition(
         source=source,
         source_end=end,
-        target=TopicPartition(topic=item.text("target"), partition=item.integer("target_partition")),
-        target_start=item.integer("target_start"),
-        same_offsets=item.flag("same_offsets"),
-        digest=item.text("digest"),
+        target=TopicPartition(topic=document.text("target"), partition=document.integer("target_partition")),
+        target_start=document.integer("target_start"),
+        same_offsets=document.flag("same_offsets"),
+        digest=document.text("digest"),
     )
 
 
-def _topic(item: JsonObject) -> RepartitionedTopic:
+def _topic(document: JsonObject) -> RepartitionedTopic:
     return RepartitionedTopic(
-        target=item.text("target"),
-        partitions=item.integer("partitions"),
-        keyless_in_turn=item.flag("keyless_in_turn"),
-        sources=tuple(map(_source, item.children("sources"))),
+        target=document.text("target"),
+        partitions=document.integer("partitions"),
+        keyless_in_turn=document.flag("keyless_in_turn"),
+        sources=tuple(map(_source, document.children("sources"))),
     )
 
 
-def _source(item: JsonObject) -> tuple[PartitionId, int]:
-    found = PartitionId(topic=item.text("topic"), topic_id=item.text("topic_id"), partition=item.integer("partition"))
-    return found, item.integer("end")
+def _source(document: JsonObject) -> tuple[PartitionId, int]:
+    partition_id = PartitionId(
+        topic=document.text("topic"), topic_id=document.text("topic_id"), partition=document.integer("partition")
+    )
+    return partition_id, document.integer("end")

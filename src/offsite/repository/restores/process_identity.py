@@ -30,7 +30,7 @@ class ProcessIdentity:
     user: str
 
     @classmethod
-    def mine(cls) -> Self:
+    def current(cls) -> Self:
         return cls.of_process(os.getpid())
 
     @classmethod

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.restores.record import succeeding, unfinished_restores
+from offsite.repository.restores.record import find_successor, unfinished_restores
 from offsite.stores.store import Store
 
 _QUIET_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class ReadingRestore:
     """A restore that reads a backup. `is_live`: a process holds its lease now."""
 
     restore: str
@@ -31,19 +31,19 @@ class Reader:
         return f"restore {self.restore} {'reads it' if self.is_live else 'did not end, and can go on'}"
 
 
-def readers_of(store: Store, backup: BackupLayout) -> Iterator[Reader]:
+def readers_of(store: Store, backup: BackupLayout) -> Iterator[ReadingRestore]:
     """The restores that read the backup. Raises `DamagedObject`, and errors of the store: the answer is unknown in that
     case."""
-    mine = ProcessIdentity.mine()
+    mine = ProcessIdentity.current()
     for record in unfinished_restores(store, backup):
         terms = LeaseTerms(store=store, lease=RestoreLayout(backup=backup, restore=record.restore).lease)
         is_live = terms.holder(asking=mine) is not None
         if is_live or not (
-            _is_quiet(store, backup.restores_prefix(record.restore)) and succeeding(store, backup, record)
+            _is_quiet(store, backup.restores_prefix(record.restore)) and find_successor(store, backup, record)
         ):
-            yield Reader(restore=record.restore, is_live=is_live)
+            yield ReadingRestore(restore=record.restore, is_live=is_live)
 
 
 def _is_quiet(store: Store, prefix: str) -> bool:
     """Whether no object below `prefix` was written for a day."""
-    return max((info.modified_ms for info in own(store.list(prefix))), default=0) < store.now_ms() - _QUIET_MS
+    return max((info.modified_ms for info in own_objects(store.list(prefix))), default=0) < store.now_ms() - _QUIET_MS

@@ -17,9 +17,13 @@ from offsite.model.errors import DamagedObject, FormatTooNew, RestoreTakenOver
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import is_backup_name
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.topic_settings import TopicSettings, topic_settings_from_json, topic_settings_to_json
+from offsite.repository.restores.topic_settings import (
+    TargetTopicSettings,
+    topic_settings_from_json,
+    topic_settings_to_json,
+)
 from offsite.stores.store import PutResult, Store
 
 _UNREADABLE = (DamagedObject, FormatTooNew)
@@ -51,13 +55,13 @@ class RestoreRecord:
     topics: tuple[tuple[str, str], ...]
     created: tuple[str, ...]
     until_ms: int | None = None
-    settings: tuple[TopicSettings, ...] = ()
+    settings: tuple[TargetTopicSettings, ...] = ()
     preserved: tuple[str, ...] = ()
     incarnations: tuple[tuple[str, str], ...] = ()
     cut: CutChoice = CutChoice.AS_COPIED
 
     @property
-    def wanted(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[object, ...]:
         """Two restores with equal identity are the same restore: the cluster and the request, without the last steps. A
         continuing command may change the last steps, which run after all records are there."""
         return self.cluster_id, without_last_steps(self.request)
@@ -113,7 +117,7 @@ def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *,
 def encode_targets(targets: RestoreTargets) -> bytes:
     """The bytes of the record of target topics, as stored."""
     starts: list[JsonValue] = [
-        {"topic": each.topic, "partition": each.partition, "start": start} for each, start in targets.starts
+        {"topic": target.topic, "partition": target.partition, "start": start} for target, start in targets.starts
     ]
     fields: dict[str, JsonValue] = {"format": FORMAT, "topic_ids": dict(targets.topic_ids), "starts": starts}
     if targets.makings:
@@ -123,20 +127,20 @@ def encode_targets(targets: RestoreTargets) -> bytes:
 
 def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
     """The target topics as last created; None before their creation. Raises `DamagedObject`, `FormatTooNew`."""
-    key = layout.targets_key(max(targets_known(store, layout), 1))
+    key = layout.targets_key(max(count_targets(store, layout), 1))
     data = store.get(key)
     if data is None:
         return None
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    makings = item.child("makings").fields if "makings" in item.fields else {}
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    makings = document.child("makings").fields if "makings" in document.fields else {}
     return RestoreTargets(
-        topic_ids=item.text_map("topic_ids"),
-        starts=tuple(map(_start, item.children("starts"))),
-        makings=tuple(sorted((topic, item.child("makings").integer(topic)) for topic in makings)),
+        topic_ids=document.text_map("topic_ids"),
+        starts=tuple(map(_start, document.children("starts"))),
+        makings=tuple(sorted((topic, document.child("makings").integer(topic)) for topic in makings)),
     )
 
 
-def targets_known(store: Store, layout: RestoreLayout) -> int:
+def count_targets(store: Store, layout: RestoreLayout) -> int:
     """How often the target topics were created."""
     return next(number for number in count() if store.head(layout.targets_key(number + 1)) is None)
 
@@ -149,10 +153,10 @@ def find_record(store: Store, layout: RestoreLayout) -> RestoreRecord | None:
 
 def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord]:
     """Unfinished restores, oldest first. Raises `DamagedObject` at an unreadable record."""
-    for found in try_unfinished_restores(store, backup):
-        if isinstance(found, UnreadableRestore):
-            raise found.error(backup)
-        yield found
+    for restore in try_unfinished_restores(store, backup):
+        if isinstance(restore, UnreadableRestore):
+            raise restore.error(backup)
+        yield restore
 
 
 def try_unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord | UnreadableRestore]:
@@ -166,12 +170,12 @@ def try_unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[Rest
             yield UnreadableRestore(restore=name, problem=error.message)
 
 
-def succeeding(
+def find_successor(
     store: Store,
     backup: BackupLayout,
     record: RestoreRecord,
     *,
-    counts: Callable[[RestoreRecord], bool] | None = None,
+    accepts: Callable[[RestoreRecord], bool] | None = None,
 ) -> RestoreRecord | None:
     """A later restore of the same request into the same cluster, finished or not. `record` is then given up, and the
     targets belong to the later restore. Reads no restore that began before `record`. `accepts`: filters the restores
@@ -182,12 +186,12 @@ def succeeding(
         try:
             other = find_record(store, RestoreLayout(backup=backup, restore=name))
         except _UNREADABLE:
-            if counts is None:
+            if accepts is None:
                 raise
             continue
-        if other is None or _order(other) <= _order(record) or other.wanted != record.wanted:
+        if other is None or _order(other) <= _order(record) or other.identity != record.identity:
             continue
-        if counts is None or counts(other):
+        if accepts is None or accepts(other):
             return other
     return None
 
@@ -199,7 +203,7 @@ def _order(record: RestoreRecord) -> tuple[int, str]:
 def restore_names(store: Store, backup: BackupLayout) -> set[str]:
     """The names of all restores in the store. Names that no restore can have are ignored."""
     prefix = f"{backup.prefix}restores/"
-    names = {info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}
+    names = {info.key.removeprefix(prefix).split("/")[0] for info in own_objects(store.list(prefix))}
     return set(filter(is_backup_name, names))
 
 
@@ -218,37 +222,39 @@ def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
         "preserved": list(record.preserved),
         "incarnations": dict(record.incarnations),
         "cut": str(record.cut),
-        "settings": [topic_settings_to_json(each) for each in record.settings],
+        "settings": [topic_settings_to_json(settings) for settings in record.settings],
     }
 
 
-def _record(item: JsonObject) -> RestoreRecord:
+def _record(document: JsonObject) -> RestoreRecord:
     return RestoreRecord(
-        restore=item.text("restore"),
-        commit=item.integer("commit"),
-        cluster_id=item.text("cluster_id"),
-        request=item.text_map("request"),
-        isolation=item.text("isolation"),
-        offsets=item.text("offsets"),
-        created_at_ms=item.integer("created_at_ms"),
-        topics=item.text_map("topics"),
-        created=item.texts("created"),
-        until_ms=item.optional_integer("until_ms"),
-        settings=tuple(map(topic_settings_from_json, item.children("settings"))),
-        preserved=item.texts("preserved"),
-        incarnations=item.text_map("incarnations") if "incarnations" in item.fields else (),
-        cut=_cut(item),
+        restore=document.text("restore"),
+        commit=document.integer("commit"),
+        cluster_id=document.text("cluster_id"),
+        request=document.text_map("request"),
+        isolation=document.text("isolation"),
+        offsets=document.text("offsets"),
+        created_at_ms=document.integer("created_at_ms"),
+        topics=document.text_map("topics"),
+        created=document.texts("created"),
+        until_ms=document.optional_integer("until_ms"),
+        settings=tuple(map(topic_settings_from_json, document.children("settings"))),
+        preserved=document.texts("preserved"),
+        incarnations=document.text_map("incarnations") if "incarnations" in document.fields else (),
+        cut=_cut(document),
     )
 
 
-def _cut(item: JsonObject) -> CutChoice:
-    if "cut" not in item.fields:
+def _cut(document: JsonObject) -> CutChoice:
+    if "cut" not in document.fields:
         return CutChoice.AS_COPIED
-    known = {str(each): each for each in CutChoice}
-    if (text := item.text("cut")) not in known:
-        raise item.wrong("cut", f"one of {', '.join(known)}")
-    return known[text]
+    choices = {str(choice): choice for choice in CutChoice}
+    if (text := document.text("cut")) not in choices:
+        raise document.wrong("cut", f"one of {', '.join(choices)}")
+    return choices[text]
 
 
-def _start(item: JsonObject) -> tuple[TopicPartition, int]:
-    return TopicPartition(topic=item.text("topic"), partition=item.integer("partition")), item.integer("start")
+def _start(document: JsonObject) -> tuple[TopicPartition, int]:
+    return TopicPartition(topic=document.text("topic"), partition=document.integer("partition")), document.integer(
+        "start"
+    )

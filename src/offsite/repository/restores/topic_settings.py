@@ -21,7 +21,7 @@ from offsite.stores.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOutSetting:
     """A setting of the source that the target topic does not get, and the reason. An empty value: the brokers'
     default."""
 
@@ -31,7 +31,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSettings:
+class TargetTopicSettings:
     """The decision of a restore for one target topic.
 
     `create`: the restore creates the topic, with `partitions`, `replication_factor` and `configs`. `meanwhile`:
@@ -45,10 +45,10 @@ class TopicSettings:
     configs: tuple[tuple[str, str], ...] = ()
     meanwhile: tuple[tuple[str, str], ...] = ()
     at_end: tuple[tuple[str, str | None], ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutSetting, ...] = ()
 
 
-def topic_settings_to_json(settings: TopicSettings) -> dict[str, JsonValue]:
+def topic_settings_to_json(settings: TargetTopicSettings) -> dict[str, JsonValue]:
     return {
         "topic": settings.topic,
         "create": settings.create,
@@ -61,26 +61,28 @@ def topic_settings_to_json(settings: TopicSettings) -> dict[str, JsonValue]:
     }
 
 
-def topic_settings_from_json(item: JsonObject) -> TopicSettings:
-    at_end = item.child("at_end")
-    return TopicSettings(
-        topic=item.text("topic"),
-        create=item.flag("create"),
-        partitions=item.integer("partitions"),
-        replication_factor=item.integer("replication_factor"),
-        configs=item.text_map("configs"),
-        meanwhile=item.text_map("meanwhile"),
+def topic_settings_from_json(document: JsonObject) -> TargetTopicSettings:
+    at_end = document.child("at_end")
+    return TargetTopicSettings(
+        topic=document.text("topic"),
+        create=document.flag("create"),
+        partitions=document.integer("partitions"),
+        replication_factor=document.integer("replication_factor"),
+        configs=document.text_map("configs"),
+        meanwhile=document.text_map("meanwhile"),
         at_end=tuple((name, at_end.optional_text(name)) for name in sorted(at_end.fields)),
-        left_out=tuple(map(_left_out, item.children("left_out"))),
+        left_out=tuple(map(_left_out, document.children("left_out"))),
     )
 
 
-def _left_out(item: JsonObject) -> LeftOut:
-    return LeftOut(setting=item.text("setting"), value=item.text("value"), reason=item.text("reason"))
+def _left_out(document: JsonObject) -> LeftOutSetting:
+    return LeftOutSetting(
+        setting=document.text("setting"), value=document.text("value"), reason=document.text("reason")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAside:
+class SetAsideSettings:
     """The set-aside settings of one topic: `meanwhile` holds while records are written; `originals`: the same settings
     before the restore, None for the cluster's default."""
 
@@ -89,14 +91,14 @@ class TopicAside:
     originals: tuple[tuple[str, str | None], ...]
 
 
-def put_aside(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:
+def put_aside(store: Store, layout: RestoreLayout, topics: tuple[SetAsideSettings, ...]) -> None:
     """Record that exactly these settings are set aside from now on."""
     store.put_if_absent(next_aside_key(store, layout), encode_aside(topics))
 
 
-def encode_aside(topics: tuple[TopicAside, ...]) -> bytes:
+def encode_aside(topics: tuple[SetAsideSettings, ...]) -> bytes:
     """The bytes of the set-aside settings, as stored."""
-    fields: dict[str, JsonValue] = {"format": FORMAT, "topics": [_fields(each) for each in topics]}
+    fields: dict[str, JsonValue] = {"format": FORMAT, "topics": [_fields(topic) for topic in topics]}
     return encode_object(fields)
 
 
@@ -110,28 +112,28 @@ def newest_aside_key(store: Store, layout: RestoreLayout) -> str:
     return layout.aside_key(max(_written(store, layout), 1))
 
 
-def get_aside(store: Store, layout: RestoreLayout) -> tuple[TopicAside, ...] | None:
+def get_aside(store: Store, layout: RestoreLayout) -> tuple[SetAsideSettings, ...] | None:
     """The settings set aside now; None if there never were any. Raises `DamagedObject`, `FormatTooNew`."""
     key = newest_aside_key(store, layout)
     data = store.get(key)
     if data is None:
         return None
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    return tuple(map(_topic, item.children("topics")))
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    return tuple(map(_topic, document.children("topics")))
 
 
 def _written(store: Store, layout: RestoreLayout) -> int:
     return next(number for number in count() if store.head(layout.aside_key(number + 1)) is None)
 
 
-def _fields(each: TopicAside) -> dict[str, JsonValue]:
-    return {"topic": each.topic, "meanwhile": dict(each.meanwhile), "originals": dict(each.originals)}
+def _fields(aside: SetAsideSettings) -> dict[str, JsonValue]:
+    return {"topic": aside.topic, "meanwhile": dict(aside.meanwhile), "originals": dict(aside.originals)}
 
 
-def _topic(item: JsonObject) -> TopicAside:
-    originals = item.child("originals")
-    return TopicAside(
-        topic=item.text("topic"),
-        meanwhile=item.text_map("meanwhile"),
+def _topic(document: JsonObject) -> SetAsideSettings:
+    originals = document.child("originals")
+    return SetAsideSettings(
+        topic=document.text("topic"),
+        meanwhile=document.text_map("meanwhile"),
         originals=tuple((name, originals.optional_text(name)) for name in sorted(originals.fields)),
     )

@@ -9,7 +9,7 @@ from typing import Protocol
 NO_TIMESTAMP_MS = -1
 
 
-class Counted(Protocol):
+class HasFigures(Protocol):
     """The figures of a `Segment`."""
 
     @property
@@ -36,15 +36,15 @@ class SegmentFigures:
     timestamp_max_ms: int = NO_TIMESTAMP_MS
 
     @classmethod
-    def of(cls, each_of: Iterable[Counted]) -> SegmentFigures:
+    def of(cls, counted: Iterable[HasFigures]) -> SegmentFigures:
         """The sum of segments, or of figures."""
-        found = tuple(each_of)
+        segments = tuple(counted)
         return cls(
-            records=sum(each.records for each in found),
-            raw_bytes=sum(each.raw_bytes for each in found),
-            stored_bytes=sum(each.stored_bytes for each in found),
-            base_timestamp_min_ms=oldest_ms([each.base_timestamp_min_ms for each in found]),
-            timestamp_max_ms=max((each.timestamp_max_ms for each in found), default=NO_TIMESTAMP_MS),
+            records=sum(segment.records for segment in segments),
+            raw_bytes=sum(segment.raw_bytes for segment in segments),
+            stored_bytes=sum(segment.stored_bytes for segment in segments),
+            base_timestamp_min_ms=oldest_ms([segment.base_timestamp_min_ms for segment in segments]),
+            timestamp_max_ms=max((segment.timestamp_max_ms for segment in segments), default=NO_TIMESTAMP_MS),
         )
 
 
@@ -52,4 +52,4 @@ def oldest_ms(times_ms: Sequence[int]) -> int:
     """The least of the valid times; -1 without one. Called for thousands of times at once, nearly always all valid."""
     if (least := min(times_ms, default=NO_TIMESTAMP_MS)) > NO_TIMESTAMP_MS:
         return least
-    return min((each for each in times_ms if each > NO_TIMESTAMP_MS), default=NO_TIMESTAMP_MS)
+    return min((time_ms for time_ms in times_ms if time_ms > NO_TIMESTAMP_MS), default=NO_TIMESTAMP_MS)

@@ -63,7 +63,7 @@ class MarkerText:
         self.rest = b""
         """The text without the markers; with them if the JSON is not in offsite's form."""
 
-    def markers(self, *, wanted: bool = True) -> Iterator[Markers]:
+    def markers(self, *, with_markers: bool = True) -> Iterator[Markers]:
         """The markers, in about as many parts as blocks; none without `with_markers`. Raises `ValueError` if a row is
         not five integers."""
         head, text = self._head()
@@ -74,11 +74,11 @@ class MarkerText:
             whole = text.rfind(b"],") + 1
             if not whole and len(text) > _MAX_ROW_BYTES:
                 raise ValueError("a marker without an end")
-            if wanted and whole:
+            if with_markers and whole:
                 yield _rows(text[:whole])
             text = text[whole + 1 if whole else 0 :] + block
         last = 0 if text.startswith(b"]") else text.find(b"]]") + 1
-        if wanted and last:
+        if with_markers and last:
             yield _rows(text[:last])
         head += text[last:]
         for block in self._blocks:
@@ -92,8 +92,8 @@ class MarkerText:
             searched = max(len(text) - len(_NAME), 0)
             text += _within(block, len(text))
             if (at := text.find(_NAME, searched)) >= 0:
-                found = at + len(_NAME)
-                return text[:found], text[found:] + next(self._blocks, b"")
+                end = at + len(_NAME)
+                return text[:end], text[end:] + next(self._blocks, b"")
         return text, bytearray()
 
 
@@ -158,7 +158,9 @@ def encode_index(index: SegmentIndex) -> bytes:
         "markers": [],
     }
     if index.open is not None:
-        fields["open"] = [[each.producer_id, each.first_offset, each.last_offset] for each in index.open]
+        fields["open"] = [
+            [transaction.producer_id, transaction.first_offset, transaction.last_offset] for transaction in index.open
+        ]
     plain = insert_markers(encode_canonical(fields), index.markers)
     return zstandard.ZstdCompressor(level=_LEVEL).compress(plain)
 
@@ -167,12 +169,12 @@ def decode_index(data: bytes, *, key: str, with_markers: bool = True) -> Segment
     """Read the index object `key`. Raises `DamagedObject`, `FormatTooNew`."""
     text = MarkerText(_blocks(data))
     markers = Markers()
-    for part in _marker_parts(text, key, wanted=with_markers):
+    for part in _marker_parts(text, key, with_markers=with_markers):
         markers.extend(part)
-    item = parse_part(text.rest, source=key, damaged=_damaged)
-    markers.extend(_other_markers(item, key, after=markers[-1].offset if markers else -1))
+    document = parse_part(text.rest, source=key, damaged=_damaged)
+    markers.extend(_other_markers(document, key, after=markers[-1].offset if markers else -1))
     return SegmentIndex(
-        segment_key=item.text("segment"), frames=_frames(item, key), markers=markers, open=_open(item, key)
+        segment_key=document.text("segment"), frames=_frames(document, key), markers=markers, open=_open(document, key)
     )
 
 
@@ -180,16 +182,16 @@ def decode_markers(data: bytes, *, key: str) -> Iterator[Markers]:
     """Only the markers of an index, in parts. The object must be known to be whole. Raises as `decode_index`."""
     text = MarkerText(_blocks(data))
     last = -1
-    for part in _marker_parts(text, key, wanted=True):
+    for part in _marker_parts(text, key, with_markers=True):
         yield part
         last = part[-1].offset
     yield _other_markers(parse_part(text.rest, source=key, damaged=_damaged), key, after=last)
 
 
-def _marker_parts(text: MarkerText, key: str, *, wanted: bool) -> Iterator[Markers]:
+def _marker_parts(text: MarkerText, key: str, *, with_markers: bool) -> Iterator[Markers]:
     last = -1
     try:
-        for part in text.markers(wanted=wanted):
+        for part in text.markers(with_markers=with_markers):
             _check_rise(part, key, after=last)
             last = part[-1].offset
             yield part
@@ -197,10 +199,10 @@ def _marker_parts(text: MarkerText, key: str, *, wanted: bool) -> Iterator[Marke
         raise _damaged(f"{key}: {error}") from error
 
 
-def _other_markers(item: JsonObject, key: str, *, after: int) -> Markers:
+def _other_markers(document: JsonObject, key: str, *, after: int) -> Markers:
     """The markers of a text that is not in offsite's form."""
     try:
-        markers = Markers(starmap(Marker, item.integer_rows("markers", width=5)))
+        markers = Markers(starmap(Marker, document.integer_rows("markers", width=5)))
     except OverflowError as error:
         raise _damaged(f"{key}: a number of more than 64 bits") from error
     _check_rise(markers, key, after=after)
@@ -213,16 +215,16 @@ def _check_rise(markers: Markers, key: str, *, after: int) -> None:
         raise _damaged(f"{key}: the offsets of the markers do not rise")
 
 
-def _frames(item: JsonObject, key: str) -> tuple[Frame, ...]:
+def _frames(document: JsonObject, key: str) -> tuple[Frame, ...]:
     """The frames, checked to be consecutive from the beginning on."""
     frames = tuple(
         Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms, raw_crc=crc)
-        for first, raw, stored, time_ms, crc in item.integer_rows("frames", width=5)
+        for first, raw, stored, time_ms, crc in document.integer_rows("frames", width=5)
     )
     if not frames:
         raise _damaged(f"{key}: no frames")
     places = [(frame.first_offset, frame.raw_position, frame.stored_position) for frame in frames]
-    rise = all(all(map(lt, one, next_one)) for one, next_one in pairwise(places))
+    rise = all(all(map(lt, place, next_place)) for place, next_place in pairwise(places))
     if not rise or places[0][0] < 0 or places[0][1:] != (0, 0) or max(places[-1]) > MAX_OFFSET:
         raise _damaged(f"{key}: the frames do not follow each other")
     if any(not 0 <= frame.raw_crc < 1 << 32 or abs(frame.timestamp_max_ms) > MAX_OFFSET for frame in frames):
@@ -240,10 +242,10 @@ def _blocks(data: bytes) -> Iterator[bytes]:
             yield block
 
 
-def _open(item: JsonObject, key: str) -> tuple[OpenTransaction, ...] | None:
-    if "open" not in item.fields:
+def _open(document: JsonObject, key: str) -> tuple[OpenTransaction, ...] | None:
+    if "open" not in document.fields:
         return None
-    rows = item.integer_rows("open", width=3)
+    rows = document.integer_rows("open", width=3)
     if rows and not 0 <= min(map(min, rows)) <= max(map(max, rows)) <= MAX_OFFSET:
         raise _damaged(f"{key}: an open transaction has numbers that cannot be")
     return tuple(

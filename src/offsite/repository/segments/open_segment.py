@@ -29,7 +29,7 @@ FRAME_BYTES = 4 * MIB
 """Distance between seek points: small enough for seeking, large enough for zstd and for one ranged read."""
 
 
-class Objects(Protocol):
+class ObjectSink(Protocol):
     """Where segments are written: a store, or a pack in a store."""
 
     def open_write(self, key: str) -> ObjectWriter: ...
@@ -43,7 +43,7 @@ class OpenSegment:
     `transactions` holds the markers of the batches so far.
     """
 
-    def __init__(self, *, store: Objects, key: str, compression: Compression) -> None:
+    def __init__(self, *, store: ObjectSink, key: str, compression: Compression) -> None:
         self.key = key
         self.raw_bytes = 0
         self._store = store
@@ -105,8 +105,8 @@ class OpenSegment:
         self._object.abort()
 
     def _index_transactions(self, chunk: Chunk) -> None:
-        wanted = CONTROL_BIT | TRANSACTIONAL_BIT
-        if any(header.attributes & wanted for header in chunk.batches):
+        bits = CONTROL_BIT | TRANSACTIONAL_BIT
+        if any(header.attributes & bits for header in chunk.batches):
             self._has_transactions = True
             self.transactions.feed(chunk.data, chunk.batches)
 

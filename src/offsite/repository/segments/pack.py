@@ -17,7 +17,7 @@ from typing import Self
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
 from offsite.model.errors import ObjectTaken
-from offsite.repository.segments.open_segment import Objects
+from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import ObjectWriter, PutResult
 
@@ -34,7 +34,7 @@ class PackWriter:
     An aborted object leaves unreferenced bytes. Use as a context manager: leaving by an exception aborts the pack.
     """
 
-    def __init__(self, store: Objects, key: str) -> None:
+    def __init__(self, store: ObjectSink, key: str) -> None:
         self.key = key
         self._store = store
         self._object: ObjectWriter | None = None
@@ -56,7 +56,7 @@ class PackWriter:
         self._places[key] = _Place(position=start, size_bytes=self._size_bytes - start)
         return PutResult.CREATED
 
-    def placed(self, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    def with_places(self, segments: Sequence[Segment]) -> tuple[Segment, ...]:
         """`segments`, written into the pack, with their positions."""
         return tuple(map(self._placed, segments))
 
@@ -88,7 +88,7 @@ class PackWriter:
         self._object.write(data)
         self._size_bytes += memoryview(data).nbytes
 
-    def ended(self, key: str, start: int, size_bytes: int) -> None:
+    def end_object(self, key: str, start: int, size_bytes: int) -> None:
         """End the object `key`: written, or aborted (`size_bytes` 0)."""
         self._is_open = False
         if size_bytes:
@@ -129,4 +129,4 @@ class _PackedObject:
     def _end(self, size_bytes: int) -> None:
         if not self._has_ended:
             self._has_ended = True
-            self._pack.ended(self._key, self._start, size_bytes)
+            self._pack.end_object(self._key, self._start, size_bytes)

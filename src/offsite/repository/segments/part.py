@@ -80,25 +80,25 @@ def part_segment(segment: Segment, at: int, store: Store) -> PartedSegment:
     )
 
 
-def _part(key: str, found: LogSummary, start: int, end: int) -> SegmentPart | None:
-    if not found.batches:
+def _part(key: str, summary: LogSummary, start: int, end: int) -> SegmentPart | None:
+    if not summary.batches:
         return None
     return SegmentPart(
         key=key,
         start=start,
         end=max(start + 1, end),
-        first_offset=found.first_base_offset,
-        last_offset=found.last_offset,
-        records=found.records,
-        control_batches=found.control_batches,
-        batches=found.batches,
-        largest_batch_bytes=found.largest_batch_bytes,
-        raw_bytes=found.size_bytes,
-        base_timestamp_min_ms=found.base_timestamp_min_ms,
-        timestamp_max_ms=found.timestamp_max_ms,
-        timestamp_types=found.timestamp_types,
-        leader_epochs=found.leader_epochs,
-        has_transactions=found.has_transactions,
+        first_offset=summary.first_base_offset,
+        last_offset=summary.last_offset,
+        records=summary.records,
+        control_batches=summary.control_batches,
+        batches=summary.batches,
+        largest_batch_bytes=summary.largest_batch_bytes,
+        raw_bytes=summary.size_bytes,
+        base_timestamp_min_ms=summary.base_timestamp_min_ms,
+        timestamp_max_ms=summary.timestamp_max_ms,
+        timestamp_types=summary.timestamp_types,
+        leader_epochs=summary.leader_epochs,
+        has_transactions=summary.has_transactions,
     )
 
 
@@ -112,20 +112,20 @@ def part_to_json(part: SegmentPart | None) -> dict[str, JsonValue] | None:
     return None if part is None else {name: getattr(part, name) for name in _NAMES}
 
 
-def part_from_json(item: JsonObject | None) -> SegmentPart | None:
+def part_from_json(document: JsonObject | None) -> SegmentPart | None:
     """Read the output of `part_to_json`; the figures must be consistent."""
-    if item is None:
+    if document is None:
         return None
     integers = set(_NAMES) - _LISTS - {"key", "has_transactions"}
     part = SegmentPart(
-        key=item.text("key"),
-        has_transactions=item.flag("has_transactions"),
-        timestamp_types=item.integers("timestamp_types"),
-        leader_epochs=item.integers("leader_epochs"),
-        **{name: item.integer(name) if name in _SIGNED else item.count(name) for name in sorted(integers)},
+        key=document.text("key"),
+        has_transactions=document.flag("has_transactions"),
+        timestamp_types=document.integers("timestamp_types"),
+        leader_epochs=document.integers("leader_epochs"),
+        **{name: document.integer(name) if name in _SIGNED else document.count(name) for name in sorted(integers)},
     )
     if not part.first_offset <= part.last_offset or not max(part.start, part.first_offset) < part.end:
-        raise item.wrong("first_offset", "an offset before its end and its last one")
+        raise document.wrong("first_offset", "an offset before its end and its last one")
     if part.start > part.last_offset:
-        raise item.wrong("last_offset", "an offset of its range")
+        raise document.wrong("last_offset", "an offset of its range")
     return part

@@ -111,7 +111,11 @@ def _markers_of_part(segment: Segment, markers: Markers) -> Markers:
 
 def _index_of_part(segment: Segment, index: SegmentIndex) -> SegmentIndex:
     """The frames stay those of the object. A transaction decided after the part is open at the part's end."""
-    opened = {each.producer_id: each for each in index.open or () if each.first_offset < segment.end}
+    opened = {
+        transaction.producer_id: transaction
+        for transaction in index.open or ()
+        if transaction.first_offset < segment.end
+    }
     for marker in index.markers:
         if marker.offset >= segment.end > marker.first_offset >= 0:
             opened.setdefault(

@@ -115,11 +115,11 @@ class Segment:
         """The minimum size of the object, in bytes."""
         return max(self.position + self.stored_bytes, self.index_position + self.index_bytes)
 
-    def is_all_in(self, found: ObjectInfo | None) -> bool:
+    def is_all_in(self, info: ObjectInfo | None) -> bool:
         """Whether the object has the required size, according to `info` from the store."""
-        if found is None:
+        if info is None:
             return False
-        return found.size_bytes == self.object_end if self.pack is None else found.size_bytes >= self.object_end
+        return info.size_bytes == self.object_end if self.pack is None else info.size_bytes >= self.object_end
 
     @property
     def as_written(self) -> Segment:
@@ -144,41 +144,43 @@ def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
     return fields
 
 
-def segment_from_json(item: JsonObject) -> Segment:
+def segment_from_json(document: JsonObject) -> Segment:
     """Read one segment. The fields must be consistent with each other and with the key; otherwise the commit is
     damaged."""
-    name = parse_segment_key(item.text("key"))
+    name = parse_segment_key(document.text("key"))
     if name is None or (name.topic, name.partition, name.start) != (
-        item.text("topic"),
-        item.partition(),
-        item.count("start"),
+        document.text("topic"),
+        document.partition(),
+        document.count("start"),
     ):
-        raise item.wrong("key", "that of its topic, partition and start")
-    if item.optional_text("index_key") not in (None, index_key(item.text("key"))):
-        raise item.wrong("index_key", "that of its segment")
-    if not 0 < item.count("largest_batch_bytes") <= item.count("raw_bytes") or not item.count("stored_bytes"):
-        raise item.wrong("raw_bytes", "the size of at least its largest batch, or it is stored in no bytes")
+        raise document.wrong("key", "that of its topic, partition and start")
+    if document.optional_text("index_key") not in (None, index_key(document.text("key"))):
+        raise document.wrong("index_key", "that of its segment")
+    if not 0 < document.count("largest_batch_bytes") <= document.count("raw_bytes") or not document.count(
+        "stored_bytes"
+    ):
+        raise document.wrong("raw_bytes", "the size of at least its largest batch, or it is stored in no bytes")
     try:
-        return _from_fields(item)
+        return _from_fields(document)
     except (ValueError, OffsiteError) as error:
-        raise item.damaged(f"segment {item.text('key')}: {error}") from error
+        raise document.damaged(f"segment {document.text('key')}: {error}") from error
 
 
-def _from_fields(item: JsonObject) -> Segment:
-    pack = item.optional_text("pack")
+def _from_fields(document: JsonObject) -> Segment:
+    pack = document.optional_text("pack")
     counts = (*_INTEGERS, *_PLACES) if pack is not None else _INTEGERS
-    integers = {name: item.integer(name) if name in _SIGNED else item.count(name) for name in counts}
+    integers = {name: document.integer(name) if name in _SIGNED else document.count(name) for name in counts}
     return Segment(
-        key=item.text("key"),
-        topic=item.topic(),
-        topic_id=item.text("topic_id"),
-        compression=Compression(item.text("compression")),
-        timestamp_types=item.integers("timestamp_types"),
-        leader_epochs=item.integers("leader_epochs"),
-        has_transactions=item.flag("has_transactions"),
-        hash=item.text("hash"),
-        index_key=item.optional_text("index_key"),
-        index_hash=item.optional_text("index_hash"),
+        key=document.text("key"),
+        topic=document.topic(),
+        topic_id=document.text("topic_id"),
+        compression=Compression(document.text("compression")),
+        timestamp_types=document.integers("timestamp_types"),
+        leader_epochs=document.integers("leader_epochs"),
+        has_transactions=document.flag("has_transactions"),
+        hash=document.text("hash"),
+        index_key=document.optional_text("index_key"),
+        index_hash=document.optional_text("index_hash"),
         pack=pack,
         whole=None,
         **integers,
@@ -259,11 +261,11 @@ class SegmentList(Sequence[Segment]):
 
     def appended(self, segment: Segment) -> SegmentList:
         """The list with one more segment, which must begin at or after `end`."""
-        made = SegmentList(stored=self.stored)
-        made._shared = self._shared if len(self._shared) == self._fresh else self._shared[: self._fresh]
-        made._shared.append(segment)
-        made._fresh = self._fresh + 1
-        return made
+        extended = SegmentList(stored=self.stored)
+        extended._shared = self._shared if len(self._shared) == self._fresh else self._shared[: self._fresh]
+        extended._shared.append(segment)
+        extended._fresh = self._fresh + 1
+        return extended
 
     def inserted(self, segment: Segment) -> SegmentList:
         """The list with one more segment at any place."""

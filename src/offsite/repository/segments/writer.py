@@ -19,7 +19,7 @@ from offsite.model.ids import random_id
 from offsite.model.size import MIB
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.body import pays_off
-from offsite.repository.segments.open_segment import Objects, OpenSegment
+from offsite.repository.segments.open_segment import ObjectSink, OpenSegment
 from offsite.repository.segments.segment import Compression, Segment
 
 TARGET_SEGMENT_BYTES = 128 * MIB
@@ -37,7 +37,7 @@ class SegmentWriter:
     def __init__(  # noqa: PLR0913  # all by keyword, most with a default
         self,
         *,
-        store: Objects,
+        store: ObjectSink,
         layout: BackupLayout,
         log_range: LogRange,
         topic_id: str,
@@ -126,8 +126,8 @@ class SegmentWriter:
         part = LogRange(topic=self._range.topic, partition=self._range.partition, start=self._start, end=end)
         self._segments.append(self._current.finish(part, self._topic_id))
         if self._tail is not None:
-            seen = self._current.transactions
-            self._tail.add(StretchTail(markers=seen.markers, open=tuple(seen.open_transactions)))
+            transactions = self._current.transactions
+            self._tail.add(StretchTail(markers=transactions.markers, open=tuple(transactions.open_transactions)))
         self._current, self._may_begin_cut = None, False
         self._start = end
 

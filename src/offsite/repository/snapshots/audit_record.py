@@ -104,11 +104,11 @@ def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where 
 ) -> None:
     """Write the lines of planned deletions, before any deletion. `by`: the kind of work; `commit`: the newest commit;
     `writer`: the mark of the commit to follow. Raises errors of the store: nothing may be deleted in that case."""
-    who, at_ms = ProcessIdentity.mine().text, store.now_ms()
+    who, at_ms = ProcessIdentity.current().text, store.now_ms()
     for first in range(0, len(deletions), LINES_PER_OBJECT):
         lines = (
-            AuditLine(at_ms=at_ms, who=who, by=by, commit=commit, writer=writer, deletion=each)
-            for each in deletions[first : first + LINES_PER_OBJECT]
+            AuditLine(at_ms=at_ms, who=who, by=by, commit=commit, writer=writer, deletion=deletion)
+            for deletion in deletions[first : first + LINES_PER_OBJECT]
         )
         data = b"".join(encode_object(_to_json(line)) for line in lines)
         store.put_if_absent(layout.audit_key(commit, random_id()), data)
@@ -151,14 +151,17 @@ def _to_json(line: AuditLine) -> dict[str, JsonValue]:
 
 
 def _line(data: bytes, *, source: str) -> AuditLine:
-    item: JsonObject = parse_json_object(data, source=source, damaged=DamagedObject)
+    document: JsonObject = parse_json_object(data, source=source, damaged=DamagedObject)
     return AuditLine(
-        at_ms=item.count("at_ms"),
-        who=item.text("who"),
-        by=item.text("by"),
-        commit=item.count("commit"),
-        writer=item.text("writer"),
+        at_ms=document.count("at_ms"),
+        who=document.text("who"),
+        by=document.text("by"),
+        commit=document.count("commit"),
+        writer=document.text("writer"),
         deletion=Deletion(
-            kind=item.text("kind"), what=item.text("what"), rule=item.text("rule"), bytes=item.count("bytes")
+            kind=document.text("kind"),
+            what=document.text("what"),
+            rule=document.text("rule"),
+            bytes=document.count("bytes"),
         ),
     )

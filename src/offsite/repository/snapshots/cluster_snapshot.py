@@ -25,7 +25,7 @@ T = TypeVar("T")
 def put_cluster_snapshot(store: Store, base: BackupState, settings: ClusterSettings) -> SnapshotRef:
     """Store `settings` for the commit after `base`. If `base` has equal settings, its snapshot is returned."""
     key = partial(BackupLayout(backup=base.backup).metadata_key, base.seq + 1)
-    return put_named(store, encode_settings(settings), known=base.metadata, key=key)
+    return put_named(store, encode_settings(settings), recorded=base.metadata, key=key)
 
 
 def get_cluster_snapshot(store: Store, ref: SnapshotRef) -> ClusterSettings:
@@ -50,21 +50,21 @@ def encode_settings(settings: ClusterSettings) -> bytes:
 
 def decode_settings(data: bytes, *, key: str) -> ClusterSettings:
     """The cluster settings in an object. Raises `DamagedObject`, `FormatTooNew`."""
-    item = parse_json_object(data, source=key, damaged=_damaged)
+    document = parse_json_object(data, source=key, damaged=_damaged)
     return ClusterSettings(
-        acls=_part(item, "acls", _acl),
-        quotas=_part(item, "quotas", _quota),
-        scram_users=_part(item, "scram_users", _user),
-        not_carried=item.texts("not_carried") if "not_carried" in item.fields else (),
+        acls=_part(document, "acls", _acl),
+        quotas=_part(document, "quotas", _quota),
+        scram_users=_part(document, "scram_users", _user),
+        not_carried=document.texts("not_carried") if "not_carried" in document.fields else (),
     )
 
 
 def _list(part: Sequence[T] | None, put: Callable[[T], JsonValue]) -> JsonValue:
-    return None if part is None else [put(each) for each in part]
+    return None if part is None else [put(element) for element in part]
 
 
-def _part(item: JsonObject, name: str, read: Callable[[JsonObject], T]) -> tuple[T, ...] | None:
-    return None if item.fields.get(name) is None else tuple(map(read, item.children(name)))
+def _part(document: JsonObject, name: str, read: Callable[[JsonObject], T]) -> tuple[T, ...] | None:
+    return None if document.fields.get(name) is None else tuple(map(read, document.children(name)))
 
 
 def _acl_to_json(acl: Acl) -> JsonValue:
@@ -79,15 +79,15 @@ def _acl_to_json(acl: Acl) -> JsonValue:
     }
 
 
-def _acl(item: JsonObject) -> Acl:
+def _acl(document: JsonObject) -> Acl:
     return Acl(
-        resource_type=item.text("resource_type"),
-        resource=item.text("resource"),
-        pattern=item.text("pattern"),
-        principal=item.text("principal"),
-        host=item.text("host"),
-        operation=item.text("operation"),
-        permission=item.text("permission"),
+        resource_type=document.text("resource_type"),
+        resource=document.text("resource"),
+        pattern=document.text("pattern"),
+        principal=document.text("principal"),
+        host=document.text("host"),
+        operation=document.text("operation"),
+        permission=document.text("permission"),
     )
 
 
@@ -95,10 +95,10 @@ def _quota_to_json(quota: ClientQuota) -> JsonValue:
     return {"entity": dict(quota.entity.parts), "limits": dict(quota.limits)}
 
 
-def _quota(item: JsonObject) -> ClientQuota:
-    limits = item.child("limits")
+def _quota(document: JsonObject) -> ClientQuota:
+    limits = document.child("limits")
     return ClientQuota(
-        entity=QuotaEntity(parts=item.text_map("entity")),
+        entity=QuotaEntity(parts=document.text_map("entity")),
         limits=tuple((name, limits.number(name)) for name in sorted(limits.fields)),
     )
 
@@ -107,8 +107,10 @@ def _user_to_json(user: ScramUser) -> JsonValue:
     return {"name": user.name, "mechanism": user.mechanism, "iterations": user.iterations}
 
 
-def _user(item: JsonObject) -> ScramUser:
-    return ScramUser(name=item.text("name"), mechanism=item.text("mechanism"), iterations=item.integer("iterations"))
+def _user(document: JsonObject) -> ScramUser:
+    return ScramUser(
+        name=document.text("name"), mechanism=document.text("mechanism"), iterations=document.integer("iterations")
+    )
 
 
 def _damaged(message: str) -> DamagedObject:

@@ -101,7 +101,7 @@ class CommitCut:
 def put_commit_cut(store: Store, base: BackupState, cut: CommitCut) -> SnapshotRef:
     """Store `cut` for the commit after `base`. If `base` has an equal cut, its object is named again."""
     key = partial(BackupLayout(backup=base.backup).cuts_key, base.seq + 1)
-    return put_named(store, encode_cut(cut), known=base.cut, key=key)
+    return put_named(store, encode_cut(cut), recorded=base.cut, key=key)
 
 
 def get_commit_cut(store: Store, ref: SnapshotRef) -> CommitCut:
@@ -115,18 +115,18 @@ def encode_cut(cut: CommitCut) -> bytes:
     return encode_object(
         {
             "format": FORMAT,
-            "partitions": [_partition_to_json(each) for each in cut.partitions],
+            "partitions": [_partition_to_json(partition) for partition in cut.partitions],
             "groups": [_group_to_json(group) for group in cut.groups],
             "classes": dict(cut.classes),
-            "left_out": [_left_out_to_json(each) for each in cut.left_out],
+            "left_out": [_left_out_to_json(transactions) for transactions in cut.left_out],
             "left_out_count": cut.left_out_count,
             "open": [
                 {
-                    **partition_to_json(each.partition_id),
-                    "producer_id": each.producer_id,
-                    "first_offset": each.first_offset,
+                    **partition_to_json(transaction.partition_id),
+                    "producer_id": transaction.producer_id,
+                    "first_offset": transaction.first_offset,
                 }
-                for each in cut.open
+                for transaction in cut.open
             ],
             "notes": list(cut.notes),
             "refused": cut.refused,
@@ -139,37 +139,41 @@ def encode_cut(cut: CommitCut) -> bytes:
 
 def decode_cut(data: bytes, *, key: str) -> CommitCut:
     """The cut in an object. Raises `DamagedObject`, `FormatTooNew`."""
-    item = parse_json_object(data, source=key, damaged=_damaged)
+    document = parse_json_object(data, source=key, damaged=_damaged)
     return CommitCut(
-        partitions=_parts(item, "partitions", _partition),
-        groups=_parts(item, "groups", _group),
-        classes=item.text_map("classes"),
-        left_out=_parts(item, "left_out", _left_out),
-        left_out_count=item.count("left_out_count"),
-        open=_parts(item, "open", _open),
-        notes=item.texts("notes"),
-        refused=item.text("refused"),
-        participants=participants_from_json(item),
-        behind=_parts(item, "behind", _group),
-        exactly_once=item.texts("exactly_once"),
+        partitions=_parts(document, "partitions", _partition),
+        groups=_parts(document, "groups", _group),
+        classes=document.text_map("classes"),
+        left_out=_parts(document, "left_out", _left_out),
+        left_out_count=document.count("left_out_count"),
+        open=_parts(document, "open", _open),
+        notes=document.texts("notes"),
+        refused=document.text("refused"),
+        participants=participants_from_json(document),
+        behind=_parts(document, "behind", _group),
+        exactly_once=document.texts("exactly_once"),
     )
 
 
-def _parts(item: JsonObject, name: str, read: Callable[[JsonObject], T]) -> tuple[T, ...]:
-    return tuple(map(read, item.children(name)))
+def _parts(document: JsonObject, name: str, read: Callable[[JsonObject], T]) -> tuple[T, ...]:
+    return tuple(map(read, document.children(name)))
 
 
-def _partition_to_json(each: CutPartition) -> JsonValue:
-    known: dict[str, JsonValue] = {**partition_to_json(each.partition_id), "end": each.end, "floor": each.floor}
-    return known | {"markers": list(each.markers)}
+def _partition_to_json(partition: CutPartition) -> JsonValue:
+    fields: dict[str, JsonValue] = {
+        **partition_to_json(partition.partition_id),
+        "end": partition.end,
+        "floor": partition.floor,
+    }
+    return fields | {"markers": list(partition.markers)}
 
 
-def _partition(item: JsonObject) -> CutPartition:
-    end, markers = item.count("end"), item.integers("markers")
-    floor = item.integer("floor", least=0, most=end)
+def _partition(document: JsonObject) -> CutPartition:
+    end, markers = document.count("end"), document.integers("markers")
+    floor = document.integer("floor", least=0, most=end)
     if not _is_rising((floor - 1, *markers, end)):
-        raise item.wrong("markers", "rising offsets between floor and end")
-    return CutPartition(partition_id=partition_from_json(item), end=end, floor=floor, markers=markers)
+        raise document.wrong("markers", "rising offsets between floor and end")
+    return CutPartition(partition_id=partition_from_json(document), end=end, floor=floor, markers=markers)
 
 
 def _is_rising(offsets: Sequence[int]) -> bool:
@@ -182,31 +186,39 @@ def _group_to_json(group: CutGroup) -> JsonValue:
     return fields | ({"metadata": group.metadata} if group.metadata else {})
 
 
-def _group(item: JsonObject) -> CutGroup:
+def _group(document: JsonObject) -> CutGroup:
     return CutGroup(
-        group=item.text("group"),
-        partition_id=partition_from_json(item),
-        offset=item.integer("offset"),
-        metadata=item.optional_text("metadata") or "",
+        group=document.text("group"),
+        partition_id=partition_from_json(document),
+        offset=document.integer("offset"),
+        metadata=document.optional_text("metadata") or "",
     )
 
 
-def _left_out_to_json(each: LeftOutTransactions) -> JsonValue:
-    partitions: list[JsonValue] = list(each.partitions)
-    return {"name": each.name, "partitions": partitions, "why": each.why, "because": each.because}
+def _left_out_to_json(transactions: LeftOutTransactions) -> JsonValue:
+    partitions: list[JsonValue] = list(transactions.partitions)
+    return {
+        "name": transactions.name,
+        "partitions": partitions,
+        "why": transactions.why,
+        "because": transactions.because,
+    }
 
 
-def _left_out(item: JsonObject) -> LeftOutTransactions:
+def _left_out(document: JsonObject) -> LeftOutTransactions:
     return LeftOutTransactions(
-        name=item.text("name"), partitions=item.texts("partitions"), why=item.text("why"), because=item.text("because")
+        name=document.text("name"),
+        partitions=document.texts("partitions"),
+        why=document.text("why"),
+        because=document.text("because"),
     )
 
 
-def _open(item: JsonObject) -> OpenAtEnd:
+def _open(document: JsonObject) -> OpenAtEnd:
     return OpenAtEnd(
-        partition_id=partition_from_json(item),
-        producer_id=item.integer("producer_id"),
-        first_offset=item.count("first_offset"),
+        partition_id=partition_from_json(document),
+        producer_id=document.integer("producer_id"),
+        first_offset=document.count("first_offset"),
     )
 
 

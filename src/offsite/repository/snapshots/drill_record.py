@@ -12,7 +12,7 @@ from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object
 from offsite.model.untrusted.digest import with_digest
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, parse_json_object
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.segments.body import content_hash
 from offsite.stores.store import Store
 
@@ -35,15 +35,15 @@ def put_drill_report(
     suffix."""
     shown = page.encode()
     fields = {**document, "format": FORMAT, "page_hash": content_hash(shown)}
-    kept = {"html": shown, "json": with_digest((json.dumps(fields, indent=2) + "\n").encode("ascii"))}
-    for suffix, data in kept.items():
+    stored = {"html": shown, "json": with_digest((json.dumps(fields, indent=2) + "\n").encode("ascii"))}
+    for suffix, data in stored.items():
         store.put_if_absent(layout.drill_key(drill, suffix), data)
-    return kept
+    return stored
 
 
 def drill_keys(store: Store, layout: BackupLayout) -> list[str]:
     """The keys of the reports, newest drill first: drills are named by their start time."""
-    keys = [info.key for info in own(store.list(layout.drills_prefix)) if info.key.endswith("/report.json")]
+    keys = [info.key for info in own_objects(store.list(layout.drills_prefix)) if info.key.endswith("/report.json")]
     return sorted(keys, reverse=True)
 
 
@@ -57,18 +57,18 @@ def get_drill_record(store: Store, key: str) -> DrillRecord:
 
 def decode_drill_record(data: bytes, key: str) -> DrillRecord:
     """The key facts in the bytes of a report. Raises as `get_drill_record`."""
-    item = _fields(data, key)
+    document = _fields(data, key)
     try:
-        ended_ms = parse_time(item.text("ended"), now_ms=0)
+        ended_ms = parse_time(document.text("ended"), now_ms=0)
     except BadOption as error:
         raise DamagedObject(f"{key}: {error.message}") from error
-    by = item.text("by") if "by" in item.fields else ""
-    return DrillRecord(drill=key.split("/")[-2], ended_ms=ended_ms, proven=proven_of(item), by=by)
+    by = document.text("by") if "by" in document.fields else ""
+    return DrillRecord(drill=key.split("/")[-2], ended_ms=ended_ms, proven=read_proven(document), by=by)
 
 
-def proven_of(item: JsonObject) -> bool | None:
+def read_proven(document: JsonObject) -> bool | None:
     """Whether a report states that the backup was proven. Raises errors of `document`."""
-    return None if item.fields.get("proven") is None else item.flag("proven")
+    return None if document.fields.get("proven") is None else document.flag("proven")
 
 
 def _fields(data: bytes, key: str) -> JsonObject:

@@ -14,7 +14,7 @@ from offsite.log.groups.offsets import GroupTable
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.group_snapshot import decode_groups, encode_groups
 from offsite.stores.store import PutResult, Store
@@ -129,7 +129,7 @@ def try_open_changes(
     """Changes recorded in `store` and not undone, by name. `undone_in`: other stores that may hold the record of the
     undoing."""
     prefix = backup.group_changes_prefix
-    for name in sorted({info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}):
+    for name in sorted({info.key.removeprefix(prefix).split("/")[0] for info in own_objects(store.list(prefix))}):
         try:
             change = open_change(store, backup, name, undone_in=undone_in)
         except (DamagedObject, FormatTooNew) as error:
@@ -152,12 +152,12 @@ def open_change(
 
 
 def _change(data: bytes, key: str) -> GroupChange:
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
     return GroupChange(
-        change=item.text("change"),
-        cluster_id=item.text("cluster_id"),
-        restore=item.text("restore"),
-        commit=item.integer("commit"),
-        created_at_ms=item.integer("created_at_ms"),
-        before_hash=item.text("before_hash"),
+        change=document.text("change"),
+        cluster_id=document.text("cluster_id"),
+        restore=document.text("restore"),
+        commit=document.integer("commit"),
+        created_at_ms=document.integer("created_at_ms"),
+        before_hash=document.text("before_hash"),
     )

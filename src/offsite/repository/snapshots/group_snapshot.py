@@ -99,7 +99,8 @@ def encode_groups(groups: GroupTable, gone: Sequence[GoneGroup] = ()) -> bytes:
     about: dict[str, JsonValue] = {"format": FORMAT}
     if gone:
         about[_GONE] = [
-            {"group": each.group, "topic": each.topic, "topic_id": each.topic_id, "since": each.since} for each in gone
+            {"group": group.group, "topic": group.topic, "topic_id": group.topic_id, "since": group.since}
+            for group in gone
         ]
     table = _table([groups[name] for name in sorted(groups)])
     table = table.replace_schema_metadata({_ABOUT: encode_canonical(about)})
@@ -131,7 +132,7 @@ def _table(groups: list[GroupOffsets]) -> pa.Table:
     texts = {name: _TextColumn() for name in (*_GROUP_TEXTS, *_TOPIC_TEXTS)}
     numbers = {name: array(kind) for name, kind in _NUMBERS.items()}
     metadata: list[str] = []
-    for group, topic in ((each, topic) for each in groups for topic in each.topics):
+    for group, topic in ((group_offsets, topic) for group_offsets in groups for topic in group_offsets.topics):
         for name, value in zip(texts, (group.group, group.kind, group.state, topic.topic, topic.topic_id), strict=True):
             texts[name].repeat(value, len(topic))
         for column, values in zip(
@@ -172,7 +173,7 @@ def _to_arrow(column: array[int]) -> pa.Array:
 def _groups(table: pa.Table) -> dict[str, GroupOffsets]:
     texts = {name: _Texts(table, name) for name in (*_GROUP_TEXTS, *_TOPIC_TEXTS, "metadata")}
     numbers = {name: _integers(table, name) for name in _NUMBERS}
-    found: dict[str, list[TopicOffsets]] = {}
+    offsets_by_group: dict[str, list[TopicOffsets]] = {}
     abouts: dict[str, tuple[str, str]] = {}
     for start, end in _runs(table):
         group, kind, state, topic, topic_id = (texts[name].at(start) for name in (*_GROUP_TEXTS, *_TOPIC_TEXTS))
@@ -185,21 +186,21 @@ def _groups(table: pa.Table) -> dict[str, GroupOffsets]:
             leader_epochs=numbers["leader_epoch"][start:end],
             metadata=texts["metadata"].between(start, end),
         )
-        found.setdefault(group, []).append(offsets)
+        offsets_by_group.setdefault(group, []).append(offsets)
     return {
         group: GroupOffsets(group=group, kind=abouts[group][0], state=abouts[group][1], topics=tuple(topics))
-        for group, topics in found.items()
+        for group, topics in offsets_by_group.items()
     }
 
 
 def _gone(about: JsonObject) -> Iterator[GoneGroup]:
     """Snapshots of earlier versions name no gone groups."""
-    for item in about.children(_GONE):
+    for document in about.children(_GONE):
         yield GoneGroup(
-            group=item.text("group"),
-            topic=item.topic(),
-            topic_id=item.text("topic_id"),
-            since=item.count("since"),
+            group=document.text("group"),
+            topic=document.topic(),
+            topic_id=document.text("topic_id"),
+            since=document.count("since"),
         )
 
 

@@ -10,15 +10,15 @@ from offsite.repository.segments.body import content_hash
 from offsite.stores.store import Store
 
 
-def put_named(store: Store, data: bytes, *, known: SnapshotRef | None, key: Callable[[str], str]) -> SnapshotRef:
+def put_named(store: Store, data: bytes, *, recorded: SnapshotRef | None, key: Callable[[str], str]) -> SnapshotRef:
     """Store `data` for a commit to name. If `recorded` names equal data, `recorded` is returned. `key` makes the key of
     an attempt.
 
     A crash afterwards leaves an object that no commit names. Old unnamed objects are swept.
     """
     digest = content_hash(data)
-    if known is not None and known.hash == digest:
-        return known
+    if recorded is not None and recorded.hash == digest:
+        return recorded
     ref = SnapshotRef(key=key(random_id()), hash=digest)
     store.put_if_absent(ref.key, data)
     return ref

@@ -39,38 +39,42 @@ class CheckpointParticipant:
         """What a person should know about the participant before a restore."""
         if not self.positions:
             return f"{self.name}: a state of its own, which reads none of these topics"
-        rest = "reads the rest again" if self.can_replay else "must be restored with the cut that ends there"
-        return f"{self.name}: had read {named(list(map(str, self.positions)), most=_NAMED_MAX)} and {rest}"
+        behaviour = "reads the rest again" if self.can_replay else "must be restored with the cut that ends there"
+        return f"{self.name}: had read {named(list(map(str, self.positions)), most=_NAMED_MAX)} and {behaviour}"
 
 
 def participants_to_json(participants: Iterable[CheckpointParticipant]) -> dict[str, JsonValue]:
     """The JSON field for the participants; no field without participants, as before participants existed."""
-    found: list[JsonValue] = [
+    documents: list[JsonValue] = [
         {
-            "name": each.name,
-            "can_replay": each.can_replay,
-            "positions": [{"topic": at.topic, "partition": at.partition, "end": at.end} for at in each.positions],
+            "name": participant.name,
+            "can_replay": participant.can_replay,
+            "positions": [
+                {"topic": at.topic, "partition": at.partition, "end": at.end} for at in participant.positions
+            ],
         }
-        for each in participants
+        for participant in participants
     ]
-    return {_FIELD: found} if found else {}
+    return {_FIELD: documents} if documents else {}
 
 
-def participants_from_json(item: JsonObject) -> tuple[CheckpointParticipant, ...]:
+def participants_from_json(document: JsonObject) -> tuple[CheckpointParticipant, ...]:
     """Raises errors of `document` for fields that differ from their stored form."""
-    if _FIELD not in item.fields:
+    if _FIELD not in document.fields:
         return ()
     return tuple(
         CheckpointParticipant(
-            name=each.text("name"), can_replay=each.flag("can_replay"), positions=tuple(_positions(each))
+            name=participant.text("name"),
+            can_replay=participant.flag("can_replay"),
+            positions=tuple(_positions(participant)),
         )
-        for each in item.children(_FIELD)
+        for participant in document.children(_FIELD)
     )
 
 
 _FIELD = "participants"
 
 
-def _positions(item: JsonObject) -> Iterable[DeclaredPosition]:
-    for each in item.children("positions"):
-        yield DeclaredPosition(topic=each.topic(), partition=each.partition(), end=each.count("end"))
+def _positions(document: JsonObject) -> Iterable[DeclaredPosition]:
+    for position in document.children("positions"):
+        yield DeclaredPosition(topic=position.topic(), partition=position.partition(), end=position.count("end"))

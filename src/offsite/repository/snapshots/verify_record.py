@@ -9,7 +9,7 @@ from offsite.model.errors import DamagedObject
 from offsite.model.ids import dated_id
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.stores.store import Store
 
 DEEP = "deep"
@@ -55,10 +55,10 @@ def last_verify_record(store: Store, layout: BackupLayout, depth: str, *, now_ms
     recent = f"{prefix}{dated_id(max(0, now_ms - _RECENT_MS), '0')}"
     latest = f"{prefix}{dated_id(now_ms + AHEAD_MAX_MS, 'z')}"
     for after in (recent, ""):
-        if keys := [info.key for info in own(store.list(prefix, start_after=after)) if info.key < latest]:
+        if keys := [info.key for info in own_objects(store.list(prefix, start_after=after)) if info.key < latest]:
             newest, _, _ = keys[-1].rpartition("-")
-            there = (key for key in keys[-_SAME_SECOND_MAX:] if key.startswith(newest))
-            return max((_get(store, key) for key in there), key=lambda each: each.verified_at_ms)
+            candidates = (key for key in keys[-_SAME_SECOND_MAX:] if key.startswith(newest))
+            return max((_get(store, key) for key in candidates), key=lambda record: record.verified_at_ms)
     return None
 
 
@@ -75,16 +75,16 @@ def verify_fields(record: VerifyRecord) -> dict[str, JsonValue]:
     return fields | ({"by": record.by} if record.by else {})
 
 
-def verify_record(item: JsonObject) -> VerifyRecord:
+def parse_verify_record(document: JsonObject) -> VerifyRecord:
     """The record written by `verify_fields`. Raises errors of `document`."""
     return VerifyRecord(
-        depth=item.text("depth"),
-        verified_at_ms=item.count("verified_at_ms"),
-        ok=item.flag("ok"),
-        damaged=item.count("damaged"),
-        commit=item.count("commit"),
-        head_hash=item.text("head_hash"),
-        by=item.text("by") if "by" in item.fields else "",
+        depth=document.text("depth"),
+        verified_at_ms=document.count("verified_at_ms"),
+        ok=document.flag("ok"),
+        damaged=document.count("damaged"),
+        commit=document.count("commit"),
+        head_hash=document.text("head_hash"),
+        by=document.text("by") if "by" in document.fields else "",
     )
 
 
@@ -92,8 +92,8 @@ def _get(store: Store, key: str) -> VerifyRecord:
     data = store.get(key)
     if data is None:
         raise DamagedObject(f"{key} was listed and cannot be read")
-    item = parse_json_object(data, source=key, damaged=DamagedObject)
-    record = verify_record(item)
+    document = parse_json_object(data, source=key, damaged=DamagedObject)
+    record = parse_verify_record(document)
     if not key.rpartition("/")[2].startswith(dated_id(record.verified_at_ms, "-")[:-1]):
-        raise item.wrong("verified_at_ms", "the time in its name")
+        raise document.wrong("verified_at_ms", "the time in its name")
     return record

@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import groupby
 
 from offsite.archives.archive import ArchiveWriter
-from offsite.copy.export import ClusterRecords, ExportTask
+from offsite.copy.export import ClusterRecordSource, ExportTask
 from offsite.copy.plan import CopyTask, PartitionBounds, SickPartition, plan_copy
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.log_offsets import READ_COMMITTED
-from offsite.log.groups.offsets import on_topics
+from offsite.log.groups.offsets import restrict_to_topics
 from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics
 from offsite.model.errors import SourceTruncated
@@ -22,9 +22,9 @@ from offsite.services.archives.export_plan import (
     ExportRequest,
     archive_topic,
     check_same_topics,
-    in_turn,
+    interleave_tasks,
 )
-from offsite.services.archives.same_topic import of_cluster, other_topics
+from offsite.services.archives.same_topic import cluster_record_reader, find_other_topics
 from offsite.services.backup.source import read_source
 from offsite.services.groups.snapshots import read_groups
 from offsite.services.hole_report import HoleReport
@@ -36,7 +36,7 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
     request: ExportRequest,
     *,
     slots: int,
-    source_records: ClusterRecords,
+    source_records: ClusterRecordSource,
     same: set[PartitionId],
 ) -> ExportPlan:
     """The plan of the export, as that of `plan_export`. With read_committed, partitions end at their last stable
@@ -58,33 +58,41 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
     copy = plan_copy(bounds, positions, slots=slots)
     if copy.sick and len(copy.sick) == len(bounds):
         raise _cut_back(copy.sick[0])
-    high_watermarks = {_key(each): each.end for each in source.bounds}
+    high_watermarks = {_key(bound): bound.end for bound in source.bounds}
     ids = {shape.topic: shape.topic_id for shape in source.shapes}
     tasks = {
-        each[0].range.topic_partition: each for each in _tasks(copy.tasks, high_watermarks, divides=writer.divides)
+        partition_tasks[0].range.topic_partition: partition_tasks
+        for partition_tasks in _tasks(copy.tasks, high_watermarks, divides=writer.divides)
     }
     starts = {_key(b): b.log_start for b in bounds}
     going_on = {
-        PartitionId(topic=key.topic, topic_id=ids[key.topic], partition=key.partition): of_cluster(
-            source_records, each[0]
+        PartitionId(topic=key.topic, topic_id=ids[key.topic], partition=key.partition): cluster_record_reader(
+            source_records, partition_tasks[0]
         )
-        for key, each in tasks.items()
+        for key, partition_tasks in tasks.items()
         if starts[key] < ends.get(key, 0)
     }
-    strange = {each.topic_partition: why for each, why in other_topics(going_on, writer, remade=(), same=same)}
+    strange = {
+        partition.topic_partition: why for partition, why in find_other_topics(going_on, writer, remade=(), same=same)
+    }
     return ExportPlan(
         source=f"cluster {source.cluster_id}",
         topics=topics,
-        tasks=in_turn([each for key, each in tasks.items() if key not in strange]),
+        tasks=interleave_tasks([partition_tasks for key, partition_tasks in tasks.items() if key not in strange]),
         holes=tuple(
             HoleReport(topic=h.topic, partition=h.partition, start=h.start, end=h.end, reason=h.reason)
             for h in copy.holes
         ),
-        groups=on_topics(fetched.groups, ids) if fetched else {},
+        groups=restrict_to_topics(fetched.groups, ids) if fetched else {},
         ends=ends,
-        notes=tuple(f"group {each.group} was not read: {each.message}" for each in fetched.failed) if fetched else (),
+        notes=tuple(f"group {failure.group} was not read: {failure.message}" for failure in fetched.failed)
+        if fetched
+        else (),
         sick=(
-            *(f"{each.topic}/{each.partition}: {each.error.message}" for each in (*source.sick, *copy.sick)),
+            *(
+                f"{sick_partition.topic}/{sick_partition.partition}: {sick_partition.error.message}"
+                for sick_partition in (*source.sick, *copy.sick)
+            ),
             *(strange[key] for key in sorted(strange)),
         ),
     )
@@ -96,17 +104,17 @@ def _cut_back(sick: SickPartition) -> SourceTruncated:
 
 def _to_stable(admin: ClusterAdmin, bounds: Sequence[PartitionBounds], ends: Ends) -> Iterator[PartitionBounds]:
     """`bounds` up to the last stable offsets; where the archive reaches further already, nothing is to be done."""
-    stable = admin.end_offsets([_key(each) for each in bounds], isolation=READ_COMMITTED)
-    for each in bounds:
-        known = min(each.end, ends.get(_key(each), 0))
-        yield replace(each, end=max(each.log_start, known, stable[_key(each)]))
+    stable = admin.end_offsets([_key(bound) for bound in bounds], isolation=READ_COMMITTED)
+    for bound in bounds:
+        archived_end = min(bound.end, ends.get(_key(bound), 0))
+        yield replace(bound, end=max(bound.log_start, archived_end, stable[_key(bound)]))
 
 
 def _tasks(tasks: Sequence[CopyTask], high_watermarks: Ends, *, divides: bool) -> Iterator[list[ExportTask]]:
     """The tasks of each partition, or the one for all of it."""
     ordered = sorted(tasks, key=lambda task: task.range)
     for key, group in groupby(ordered, key=lambda task: task.range.topic_partition):
-        own = [
+        export_tasks = [
             ExportTask(
                 range=task.range,
                 estimated_bytes=task.estimated_bytes,
@@ -117,7 +125,7 @@ def _tasks(tasks: Sequence[CopyTask], high_watermarks: Ends, *, divides: bool) -
             )
             for task in group
         ]
-        yield own if divides else [_joined(own)]
+        yield export_tasks if divides else [_joined(export_tasks)]
 
 
 def _joined(tasks: Sequence[ExportTask]) -> ExportTask:

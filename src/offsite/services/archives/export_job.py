@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import Event
 
 from offsite.archives.formats import WriteOptions, open_writer
-from offsite.copy.export import BackupRecords, ClusterRecords, RecordSource
+from offsite.copy.export import BackupRecordSource, ClusterRecordSource, RecordSource
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.repository.backup import Backup
@@ -73,12 +73,12 @@ def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTa
 
 def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
     """The export of a backup, as it is whenever a plan is made. Raises `CommitsGone`."""
-    backup = backup.reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
+    backup = backup.for_reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
     check_to_read(backup, accept_rollback=request.point.accept_rollback)
     same: set[PartitionId] = set()
     return ExportJob(
         target=target,
-        source=BackupRecords(store=backup.store, read_committed=request.point.read_committed),
+        source=BackupRecordSource(store=backup.store, read_committed=request.point.read_committed),
         plan=lambda: plan_export(backup, target.writer, request, same=same),
     )
 
@@ -86,7 +86,7 @@ def export_of_backup(backup: Backup, target: ExportTarget, request: ExportReques
 def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportRequest, *, slots: int) -> ExportJob:
     """The export of a cluster, as it is whenever a plan is made. Raises `BadOption` for a restore point."""
     check_no_point(request)
-    source = ClusterRecords(kafka=cluster.config, read_committed=request.point.read_committed)
+    source = ClusterRecordSource(kafka=cluster.config, read_committed=request.point.read_committed)
     same: set[PartitionId] = set()
     return ExportJob(
         target=target,
@@ -101,7 +101,7 @@ def check_no_point(request: ExportRequest) -> None:
     """Refuse a restore point: a cluster is exported as it is now. Raises `BadOption`."""
     point = request.point
     named = (point.commit, point.committed_at, point.checkpoint, point.at)
-    if point.ends or point.before or point.incarnations or any(each is not None for each in named):
+    if point.ends or point.before or point.incarnations or any(value is not None for value in named):
         raise BadOption(
             "a cluster has no restore points: it is exported as it is now",
             hint="leave the restore point out, or export from a backup with --repo and --backup",

@@ -16,7 +16,7 @@ from offsite.copy.export import ExportTask
 from offsite.copy.incarnations import incarnation_notes
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore_point import FixedPoint, PointRequest, find_point
-from offsite.log.groups.offsets import GroupOffsets, on_topics
+from offsite.log.groups.offsets import GroupOffsets, restrict_to_topics
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import TopicReplaced
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
@@ -26,7 +26,7 @@ from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.archives.same_topic import of_backup, other_topics
+from offsite.services.archives.same_topic import backup_record_reader, find_other_topics
 from offsite.services.groups.source import SNAPSHOT, GroupsAsOf, groups_as_of
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.point_report import incarnations_of
@@ -77,22 +77,26 @@ def plan_export(
     topics = tuple(archive_topic(topic.shape) for topic in selected.topics)
     groups = _groups(backup, point.state, {topic.topic: topic.topic_id for topic in topics}, request.groups)
     check_same_topics(writer, topics)
-    known = (*_of_two_histories(point.state.branches, ends), *_of_those_before(point, writer.topic_ids(), ends))
-    strange = {each: why for each, why in known if request.point.partitions.includes(each.topic, each.partition)}
-    chains = [each for each in selected.chains if each.source not in strange]
-    remade = {each.topic for each in point.incarnations}
-    going_on = {
-        each.source: of_backup(each, backup.store)
-        for each in chains
-        if 0 < ends.get(each.source.topic_partition, 0) < each.end
+    conflicts = (*_of_two_histories(point.state.branches, ends), *_of_those_before(point, writer.topic_ids(), ends))
+    strange = {
+        partition: why
+        for partition, why in conflicts
+        if request.point.partitions.includes(partition.topic, partition.partition)
     }
-    strange |= other_topics(going_on, writer, remade=remade, same=set() if same is None else same)
-    chains = [each for each in chains if each.source not in strange]
-    tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in chains]
+    chains = [partition_chain for partition_chain in selected.chains if partition_chain.source not in strange]
+    remade = {incarnation.topic for incarnation in point.incarnations}
+    going_on = {
+        partition_chain.source: backup_record_reader(partition_chain, backup.store)
+        for partition_chain in chains
+        if 0 < ends.get(partition_chain.source.topic_partition, 0) < partition_chain.end
+    }
+    strange |= find_other_topics(going_on, writer, remade=remade, same=set() if same is None else same)
+    chains = [partition_chain for partition_chain in chains if partition_chain.source not in strange]
+    tasks = [list(_tasks(partition_chain, ends, divides=writer.divides)) for partition_chain in chains]
     return ExportPlan(
         source=f"backup {point.state.backup} as of commit {point.state.seq}",
         topics=topics,
-        tasks=in_turn(tasks),
+        tasks=interleave_tasks(tasks),
         holes=tuple(_holes(selected, ends)),
         groups=groups.groups,
         ends=ends,
@@ -101,7 +105,7 @@ def plan_export(
             *incarnation_notes(incarnations_of(point, selected.names)),
             *groups.notes,
         ),
-        sick=tuple(why for each, why in sorted(strange.items()) if each.topic in selected.names),
+        sick=tuple(why for partition, why in sorted(strange.items()) if partition.topic in selected.names),
     )
 
 
@@ -117,28 +121,28 @@ def archive_topic(shape: TopicShape) -> ArchiveTopic:
 
 def check_same_topics(writer: ArchiveWriter, topics: Iterable[ArchiveTopic]) -> None:
     """A topic that was deleted and made anew does not continue the old one. Raises `TopicReplaced`."""
-    known = writer.topic_ids()
+    recorded_ids = writer.topic_ids()
     for topic in topics:
-        if topic.topic_id and known.get(topic.topic, topic.topic_id) != topic.topic_id:
+        if topic.topic_id and recorded_ids.get(topic.topic, topic.topic_id) != topic.topic_id:
             raise TopicReplaced(
                 f"topic {topic.topic} was deleted and made anew since it was exported into this archive",
                 hint="export it into another place",
             )
 
 
-def in_turn(tasks: Iterable[Sequence[ExportTask]]) -> tuple[ExportTask, ...]:
+def interleave_tasks(tasks: Iterable[Sequence[ExportTask]]) -> tuple[ExportTask, ...]:
     """One of each partition after the other, so that a part of them is a part of each."""
     return tuple(task for task in chain.from_iterable(zip_longest(*tasks)) if task is not None)
 
 
 def _tasks(partition: PartitionChain, ends: Ends, *, divides: bool) -> Iterator[ExportTask]:
     """Segments are the ranges to export side by side; transactions may reach over them, and chain them together."""
-    begun = ends.get(partition.source.topic_partition, 0)
-    needed = [s for s in partition.segments if max(s.last_offset + 1, s.end) > begun and s.start < partition.end]
-    if not needed or begun >= partition.end:
+    archived_end = ends.get(partition.source.topic_partition, 0)
+    needed = [s for s in partition.segments if max(s.last_offset + 1, s.end) > archived_end and s.start < partition.end]
+    if not needed or archived_end >= partition.end:
         return
     is_chain = not divides or any(segment.has_transactions for segment in needed)
-    start = max(begun, needed[0].start)
+    start = max(archived_end, needed[0].start)
     for group in [needed] if is_chain else [[segment] for segment in needed]:
         is_last = group[-1] is needed[-1]
         end = partition.end if is_last else min(partition.end, _behind(group[-1]))
@@ -165,27 +169,29 @@ def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[
     """Partitions that an export must not go on with, each with the reason: their log was cut back, and the archive ends
     where it may hold the records of before. Nothing in it tells which history they are of; one that ends behind the old
     history, or before the cut, holds none that the new one lacks."""
-    for each in branches:
-        reached = ends.get(each.partition_id.topic_partition, 0)
-        if each.at < reached <= each.end:
-            why = f"the source's log was cut back to offset {each.at} (found by commit {each.commit})"
-            told = f"the archive, which ends at {reached}, may hold the records of before; export it into another place"
-            yield each.partition_id, f"{each.partition_id}: {why}, and {told}"
+    for branch in branches:
+        reached = ends.get(branch.partition_id.topic_partition, 0)
+        if branch.at < reached <= branch.end:
+            why = f"the source's log was cut back to offset {branch.at} (found by commit {branch.commit})"
+            advice = (
+                f"the archive, which ends at {reached}, may hold the records of before; export it into another place"
+            )
+            yield branch.partition_id, f"{branch.partition_id}: {why}, and {advice}"
 
 
 def _of_those_before(point: PointInTime, ids: Mapping[str, str], ends: Ends) -> Iterator[tuple[PartitionId, str]]:
     """Partitions of topics that were made anew and end before the archive does, which keeps no topic ids (`ids`): what
     it holds is of the topic of before."""
-    for each in point.incarnations:
-        if not each.taken or each.topic in ids:
+    for remade in point.incarnations:
+        if not remade.taken or remade.topic in ids:
             continue
-        own = {held.partition: held.end for held in each.ranges}
+        new_ends = {partition_range.partition: partition_range.end for partition_range in remade.ranges}
         for where, reached in ends.items():
-            if where.topic == each.topic and reached > own.get(where.partition, 0):
-                why = f"topic {each.topic} was deleted and made anew, and ends at {own.get(where.partition, 0)}"
-                told = f"the archive, which ends at {reached}, holds records of before; export it into another place"
-                source = PartitionId(topic=each.topic, topic_id=each.topic_id, partition=where.partition)
-                yield source, f"{source}: {why}; {told}"
+            if where.topic == remade.topic and reached > new_ends.get(where.partition, 0):
+                why = f"topic {remade.topic} was deleted and made anew, and ends at {new_ends.get(where.partition, 0)}"
+                advice = f"the archive, which ends at {reached}, holds records of before; export it into another place"
+                source = PartitionId(topic=remade.topic, topic_id=remade.topic_id, partition=where.partition)
+                yield source, f"{source}: {why}; {advice}"
 
 
 def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
@@ -196,20 +202,22 @@ def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
             yield hole
     for partition in selected.chains:
         source, first = partition.source, partition.segments[0].start
-        begun = ends.get(source.topic_partition)
-        if begun is not None and begun < first:
-            yield HoleReport(topic=source.topic, partition=source.partition, start=begun, end=first, reason="retention")
+        archived_end = ends.get(source.topic_partition)
+        if archived_end is not None and archived_end < first:
+            yield HoleReport(
+                topic=source.topic, partition=source.partition, start=archived_end, end=first, reason="retention"
+            )
 
 
 def _groups(backup: Backup, state: BackupState, ids: Mapping[str, str], patterns: GroupPatterns) -> GroupsAsOf:
     """The groups' offsets on the topics of these ids, by name."""
     if not patterns or state.groups is None:
         return GroupsAsOf(groups={}, point=state, origin=SNAPSHOT)
-    found = groups_as_of(backup, PointRequest(), FixedPoint(commit=state.seq), topic_ids=ids)
-    for error in found.unread.values():
+    group_offsets = groups_as_of(backup, PointRequest(), FixedPoint(commit=state.seq), topic_ids=ids)
+    for error in group_offsets.unread.values():
         raise error  # an archive that has them already would lose them
-    chosen = {name: found.groups[name] for name in patterns.select(found.groups)}  # one may come later
-    return replace(found, groups=on_topics(chosen, ids))
+    chosen = {name: group_offsets.groups[name] for name in patterns.select(group_offsets.groups)}  # one may come later
+    return replace(group_offsets, groups=restrict_to_topics(chosen, ids))
 
 
 def _notes(selected: SelectedChains, until_ms: int | None) -> Iterator[str]:

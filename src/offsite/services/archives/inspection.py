@@ -11,7 +11,7 @@ from offsite.archives.archive import ArchiveReader, Damage, OnDamage, Piece
 from offsite.archives.files import Files
 from offsite.archives.formats import ReadOptions, open_reader
 from offsite.archives.indexed_reading import IndexedReader
-from offsite.archives.kafka_backup import InspectedSegment, Reindexed
+from offsite.archives.kafka_backup import InspectedSegment, ReindexResult
 from offsite.log.groups.offsets import offset_count
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.printable import printable
@@ -42,7 +42,7 @@ KAFKA_BACKUP = "kafka-backup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InspectedPartition:
+class ArchivePartition:
     """One partition in an archive: offsets `[start, end)`. `end` is None where nothing tells it."""
 
     topic: str
@@ -54,7 +54,7 @@ class InspectedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class ArchiveInspection:
     """What the indexes of an archive tell, and of files that none lists what is in them. `fidelity`: what it does not
     hold of its source. `unfit`: files that are whole and that no import takes, each with what to do (`unfit`).
     `segments` are told of kafka-backup archives: each with its records, and how its index stands."""
@@ -62,7 +62,7 @@ class Inspection:
     format: str
     archive: str
     cluster_id: str
-    partitions: tuple[InspectedPartition, ...]
+    partitions: tuple[ArchivePartition, ...]
     segments: tuple[InspectedSegment, ...]
     groups: int
     group_offsets: int
@@ -99,7 +99,7 @@ TEXT_SHOWN = 60
 """Characters of a key or value that are shown."""
 
 
-def inspect(source: ArchiveSource) -> Inspection:
+def inspect(source: ArchiveSource) -> ArchiveInspection:
     """The contents of an archive. Files that no index lists are read through, as an import reads them; of others it is
     looked whether they are there, and as long as the index says. Damage is a result here.
 
@@ -112,10 +112,10 @@ def inspect(source: ArchiveSource) -> Inspection:
         source.reader.check_sizes(damages.append)
     segments: tuple[InspectedSegment, ...] = ()
     if source.format == KAFKA_BACKUP:
-        found = kafka_backup.inspect(source.files)
-        segments = tuple(segment for partition in found.partitions for segment in partition.segments)
-        damages += found.damage
-    return Inspection(
+        segment_inspection = kafka_backup.inspect(source.files)
+        segments = tuple(segment for partition in segment_inspection.partitions for segment in partition.segments)
+        damages += segment_inspection.damage
+    return ArchiveInspection(
         format=source.format,
         archive=source.place,
         cluster_id=contents.cluster_id,
@@ -170,7 +170,7 @@ def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines
     return RecordLines(archive=source.place, file=file, records=lines, damaged=_real(damages))
 
 
-def reindex(place: str, topic: str | None = None) -> Reindexed:
+def reindex(place: str, topic: str | None = None) -> ReindexResult:
     """Make the indexes of a kafka-backup archive anew from its records. Raises `ArchiveNotFound`, `BadOption`."""
     folder = open_archive_files(place).appendable
     if folder is None:
@@ -191,14 +191,14 @@ def _text(data: bytes | None) -> str | None:
     return text if len(data) <= TEXT_SHOWN else f"{text}…"
 
 
-def _partitions(found: Sequence[Piece]) -> Iterator[InspectedPartition]:
-    pieces = sorted(found, key=lambda piece: (piece.topic, piece.partition, piece.start))
+def _partitions(read_pieces: Sequence[Piece]) -> Iterator[ArchivePartition]:
+    pieces = sorted(read_pieces, key=lambda piece: (piece.topic, piece.partition, piece.start))
     for (topic, partition), group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition)):
         yield _partition(topic, partition, list(group))
 
 
-def _partition(topic: str, partition: int, pieces: Sequence[Piece]) -> InspectedPartition:
-    return InspectedPartition(
+def _partition(topic: str, partition: int, pieces: Sequence[Piece]) -> ArchivePartition:
+    return ArchivePartition(
         topic=topic,
         partition=partition,
         start=pieces[0].start,

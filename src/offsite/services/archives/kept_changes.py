@@ -30,7 +30,7 @@ _FOLDER = "restored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptChanges:
+class UndoableChanges:
     """Changes of groups that can be undone: the repository that has their records, the name of the backup there, and
     the ids of the changes."""
 
@@ -39,13 +39,15 @@ class KeptChanges:
     changes: tuple[str, ...]
 
 
-def keep_changes(backup: Backup) -> KeptChanges:
+def keep_changes(backup: Backup) -> UndoableChanges:
     """Copy what undoes the changes of groups that were made out of `backup`; nothing where there are none. Raises
     `BadOption` where this user has no place for it, `DamagedObject`, and what a store raises: then the copy stays."""
     source, changes = backup.record_store, tuple(_open_changes(backup))
-    kept = KeptChanges(place="", backup=backup.descriptor.name, changes=tuple(each.change for each in changes))
+    undoable = UndoableChanges(
+        place="", backup=backup.descriptor.name, changes=tuple(open_change.change for open_change in changes)
+    )
     if not changes:
-        return kept
+        return undoable
     for change in changes:
         get_before(source, backup.layout, change)
     target = _opened()
@@ -55,7 +57,7 @@ def keep_changes(backup: Backup) -> KeptChanges:
         _copy(source, target.store, layout.before_key)
         note_written(target.store, layout.record_key, source.get(layout.record_key) or b"")
         _copy(source, target.store, layout.record_key)
-    return KeptChanges(place=target.store.url, backup=kept.backup, changes=kept.changes)
+    return UndoableChanges(place=target.store.url, backup=undoable.backup, changes=undoable.changes)
 
 
 def _open_changes(backup: Backup) -> Iterator[GroupChange]:

@@ -11,35 +11,37 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from offsite.archives.mirror import MirrorRule, TopicSettings
-from offsite.kafka.log_bounds import FoundBounds
-from offsite.kafka.presence import Presence
+from offsite.kafka.log_bounds import ListedBounds
+from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
-from offsite.model.cleanup_policy import Limits, Retention
+from offsite.model.cleanup_policy import KeepLimits, Retention
 
-_UNVOUCHED = MirrorRule(settings=TopicSettings(), kept="nothing vouches for the settings that the archive recorded")
+_UNVOUCHED = MirrorRule(
+    settings=TopicSettings(), keep_reason="nothing vouches for the settings that the archive recorded"
+)
 _ABSENT = {
-    Presence.DELETED: "the cluster has no topic of that name any more: there is nothing to mirror",
-    Presence.DENIED: "the cluster does not let its topic be described",
-    Presence.UNCLEAR: "the brokers do not agree whether its topic is there",
+    PresenceState.DELETED: "the cluster has no topic of that name any more: there is nothing to mirror",
+    PresenceState.DENIED: "the cluster does not let its topic be described",
+    PresenceState.UNCLEAR: "the brokers do not agree whether its topic is there",
 }
 
 
 class MirroredCluster(Protocol):
     """What a cluster says of its topics."""
 
-    def presence(self, names: Collection[str]) -> Mapping[str, Presence]: ...
+    def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]: ...
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
 
     def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs: ...
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds: ...
+    def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mirroring:
+class MirrorSource:
     """Whom to ask how long topics keep their records: the `cluster`, or, where it is None, the archive alone."""
 
     cluster: MirroredCluster | None = None
@@ -52,16 +54,16 @@ class Mirroring:
         if self.cluster is None:
             rules = {partition: _rule(topic, topic.configs) for partition, topic in vouched.items()}
         else:
-            rules = _asked(self.cluster, vouched)
+            rules = _cluster_rules(self.cluster, vouched)
         return {partition: rules.get(partition, _UNVOUCHED) for partition in partitions}
 
 
-def _asked(
+def _cluster_rules(
     cluster: MirroredCluster, settings: Mapping[TopicPartition, TopicSettings]
 ) -> dict[TopicPartition, MirrorRule]:
     presence = cluster.presence({partition.topic for partition in settings})
-    there = sorted(topic for topic, is_there in presence.items() if is_there is Presence.THERE)
-    metadata = cluster.topics(there) if there else {}
+    present = sorted(topic for topic, is_there in presence.items() if is_there is PresenceState.THERE)
+    metadata = cluster.topics(present) if present else {}
     doubts = {partition: _doubt(topic, metadata.get(partition.topic)) for partition, topic in settings.items()}
     same = [partition for partition, doubt in doubts.items() if not doubt]
     configs = cluster.readable_topic_configs({partition.topic for partition in same}, with_defaults=True).configs
@@ -74,7 +76,7 @@ def _asked(
         if not doubt and partition in bounds.failed:
             doubt = f"its leader does not answer: {bounds.failed[partition].message}"
         if doubt:
-            rules[partition] = MirrorRule(settings=topic, kept=doubt)
+            rules[partition] = MirrorRule(settings=topic, keep_reason=doubt)
         else:
             rule = _rule(topic, configs[partition.topic])
             rules[partition] = replace(rule, log_start=bounds.bounds[partition].start)
@@ -85,12 +87,12 @@ def _rule(settings: TopicSettings, configs: Mapping[str, str]) -> MirrorRule:
     retention = Retention.of(configs)
     if not retention.deletes:
         return MirrorRule(
-            settings=settings, kept="its topic is compacted: records go by their keys, not by age or size"
+            settings=settings, keep_reason="its topic is compacted: records go by their keys, not by age or size"
         )
     if retention.retention_ms is None:
         why = "how long its topic keeps records is a default of the cluster: ask that with --bootstrap"
-        return MirrorRule(settings=settings, kept=why)
-    return MirrorRule(settings=settings, now=Limits.of(retention))
+        return MirrorRule(settings=settings, keep_reason=why)
+    return MirrorRule(settings=settings, now=KeepLimits.of(retention))
 
 
 def _doubt(settings: TopicSettings, topic: TopicMetadata | None) -> str:

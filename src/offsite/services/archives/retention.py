@@ -20,21 +20,21 @@ from offsite.archives.mirror import MirrorRule
 from offsite.archives.retention import (
     ArchiveFile,
     ExpiredObject,
-    GoingFile,
+    ExpiringFile,
     KeptFiles,
     RetentionArchive,
     RetentionLimits,
-    aged_from_ms,
-    chosen,
+    choose_files,
+    find_age_reference_ms,
 )
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import ArchiveBusy, BadOption, StoreDenied
 from offsite.model.journal import decided
-from offsite.services.archives.mirror import Mirroring
+from offsite.services.archives.mirror import MirrorSource
 from offsite.services.archives.retention_audit import ArchiveAudit
 from offsite.services.clocks import check_clocks
-from offsite.stores.looking_store import reading_now_ms
+from offsite.stores.looking_store import display_now_ms
 from offsite.stores.open_store import open_archive_files
 
 LEAST_COLLECT_AFTER_MS = 10 * 60_000
@@ -46,7 +46,7 @@ _NEVER = "never-written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveToShorten:
+class RetentionTarget:
     """An archive at the place that a person named. `collect_after_ms`: how long the objects stay of files that were
     taken out."""
 
@@ -68,14 +68,14 @@ class ArchiveRetentionPlan:
 
     now_ms: int
     from_ms: int
-    going: tuple[GoingFile, ...]
-    kept: tuple[KeptFiles, ...]
+    going: tuple[ExpiringFile, ...]
+    kept_files: tuple[KeptFiles, ...]
     collectable: tuple[ExpiredObject, ...]
     waiting: tuple[ExpiredObject, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveRetentionDone:
+class ArchiveRetentionResult:
     """What was done: `deleted` objects, and those that the store refused to delete (`locked`), by its own lock."""
 
     deleted: tuple[ExpiredObject, ...]
@@ -83,7 +83,7 @@ class ArchiveRetentionDone:
     waiting: tuple[ExpiredObject, ...]
 
 
-def open_archive(format_name: str, place: str, *, options: ReadOptions, collect_after_ms: int) -> ArchiveToShorten:
+def open_archive(format_name: str, place: str, *, options: ReadOptions, collect_after_ms: int) -> RetentionTarget:
     """Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
     files = open_archive_files(place)
     if not files.has_lock and collect_after_ms < LEAST_COLLECT_AFTER_MS:
@@ -93,11 +93,11 @@ def open_archive(format_name: str, place: str, *, options: ReadOptions, collect_
             hint="give --collect-after 10m or more",
         )
     archive = open_retention(format_name, files, options)
-    return ArchiveToShorten(format=format_name, files=files, archive=archive, collect_after_ms=collect_after_ms)
+    return RetentionTarget(format=format_name, files=files, archive=archive, collect_after_ms=collect_after_ms)
 
 
 def plan_retention(
-    target: ArchiveToShorten, limits: RetentionLimits, *, clock: Clock, mirroring: Mirroring | None = None
+    target: RetentionTarget, limits: RetentionLimits, *, clock: Clock, mirroring: MirrorSource | None = None
 ) -> ArchiveRetentionPlan:
     """The plan; changes nothing. `mirroring`: what the topics' own retention let go goes too. Raises `BadOption`
     without any limit, `ArchiveNotFound`, `DamagedArchive`, `ClocksDiffer`, and where a cluster does not answer
@@ -105,18 +105,18 @@ def plan_retention(
     _check_limits(limits, mirroring)
     partitions = target.archive.partitions()
     mirror = None if mirroring is None else _mirror(target, partitions, mirroring)
-    now_ms = check_clocks(reading_now_ms(target.files), clock, place=target.place)  # who carries it out asks again
+    now_ms = check_clocks(display_now_ms(target.files), clock, place=target.place)  # who carries it out asks again
     last_message = target.archive.last_message
     by_age = limits.keep_age_ms is not None or mirroring is not None
-    from_ms = aged_from_ms(partitions, last_message, now_ms=now_ms) if by_age else now_ms
-    going, kept = chosen(partitions, last_message, limits, from_ms=from_ms, mirror=mirror)
+    from_ms = find_age_reference_ms(partitions, last_message, now_ms=now_ms) if by_age else now_ms
+    going, kept_files = choose_files(partitions, last_message, limits, from_ms=from_ms, mirror=mirror)
     collectable, waiting = _by_age(target.archive.expired(), now_ms - target.collect_after_ms)
     return ArchiveRetentionPlan(
-        now_ms=now_ms, from_ms=from_ms, going=going, kept=kept, collectable=collectable, waiting=waiting
+        now_ms=now_ms, from_ms=from_ms, going=going, kept_files=kept_files, collectable=collectable, waiting=waiting
     )
 
 
-def _check_limits(limits: RetentionLimits, mirroring: Mirroring | None) -> None:
+def _check_limits(limits: RetentionLimits, mirroring: MirrorSource | None) -> None:
     if mirroring is None and limits.keep_age_ms is None and limits.max_bytes is None:
         raise BadOption("no rule says what may go", hint="give --mirror, --keep-age or --max-bytes")
     if mirroring is not None and limits.keep_age_ms is not None:
@@ -124,7 +124,7 @@ def _check_limits(limits: RetentionLimits, mirroring: Mirroring | None) -> None:
 
 
 def _mirror(
-    target: ArchiveToShorten, partitions: Sequence[Sequence[ArchiveFile]], mirroring: Mirroring
+    target: RetentionTarget, partitions: Sequence[Sequence[ArchiveFile]], mirroring: MirrorSource
 ) -> Mapping[TopicPartition, MirrorRule]:
     settings = target.archive.settings()
     if settings is None:
@@ -136,45 +136,52 @@ def _mirror(
     return mirroring.rules(settings, [files[0].partition for files in partitions if files])
 
 
-def carry_out(target: ArchiveToShorten, plan: ArchiveRetentionPlan, *, clock: Clock) -> ArchiveRetentionDone:
+def carry_out(target: RetentionTarget, plan: ArchiveRetentionPlan, *, clock: Clock) -> ArchiveRetentionResult:
     """Do what `plan` says. Raises `ArchiveBusy` where the archive is not as planned, or an export has the folder for
     longer than 10 minutes; `ClocksDiffer`, `StoreDenied`."""
     target.files.delete(_NEVER)
     now_ms = check_clocks(target.files.now_ms(), clock, place=target.place)
     audit = ArchiveAudit(files=target.files, at_ms=now_ms)
-    done = _Deletions(target.files, audit)
+    deletions = _Deletions(target.files, audit)
     with _alone(target.files, clock):
-        _collect(target, done, now_ms)
+        _collect(target, deletions, now_ms)
         audit.note_files(plan.going)
-        done.delete_in_order(target.archive.forget(plan.going, now_ms=now_ms))
+        deletions.delete_in_order(target.archive.forget(plan.going, now_ms=now_ms))
     if plan.going:
         why = "by the times of their last messages, by what their topics let go, or by the size of the archive"
         decided(
-            "archive_retention", files=len(plan.going), bytes=sum(each.file.size_bytes for each in plan.going), why=why
+            "archive_retention",
+            files=len(plan.going),
+            bytes=sum(expiring.file.size_bytes for expiring in plan.going),
+            why=why,
         )
     with _alone(target.files, clock):
-        _collect(target, done, now_ms)
+        _collect(target, deletions, now_ms)
     _, waiting = _by_age(target.archive.expired(), now_ms - target.collect_after_ms)
-    return ArchiveRetentionDone(deleted=tuple(done.deleted), locked=tuple(done.locked.values()), waiting=waiting)
+    return ArchiveRetentionResult(
+        deleted=tuple(deletions.deleted), locked=tuple(deletions.locked.values()), waiting=waiting
+    )
 
 
-def _collect(target: ArchiveToShorten, done: _Deletions, now_ms: int) -> None:
+def _collect(target: RetentionTarget, deletions: _Deletions, now_ms: int) -> None:
     """Delete what is out for long enough by what the archive says at this moment."""
     before_ms = now_ms - target.collect_after_ms
     due, _ = _by_age(target.archive.expired(), before_ms)
-    done.delete_all(due)
+    deletions.delete_all(due)
     if due:
-        target.archive.settle({each.key for each in due} - done.locked.keys(), before_ms=before_ms)
+        target.archive.settle(
+            {expired_object.key for expired_object in due} - deletions.locked.keys(), before_ms=before_ms
+        )
 
 
 def _by_age(
     expired: Iterable[ExpiredObject], before_ms: int
 ) -> tuple[tuple[ExpiredObject, ...], tuple[ExpiredObject, ...]]:
     """Those that are out since `before_ms` or longer, and the others."""
-    known = tuple(expired)
+    objects = tuple(expired)
     return (
-        tuple(each for each in known if each.since_ms <= before_ms),
-        tuple(each for each in known if each.since_ms > before_ms),
+        tuple(expired_object for expired_object in objects if expired_object.since_ms <= before_ms),
+        tuple(expired_object for expired_object in objects if expired_object.since_ms > before_ms),
     )
 
 
@@ -188,30 +195,30 @@ class _Deletions:
     locked: dict[str, ExpiredObject] = field(default_factory=dict)
 
     def delete_all(self, due: Iterable[ExpiredObject]) -> None:
-        left = [each for each in due if each.key not in self.locked]
-        self.audit.note_objects(left)
-        for each in left:
-            self._delete(each)
+        deletable = [expired_object for expired_object in due if expired_object.key not in self.locked]
+        self.audit.note_objects(deletable)
+        for expired_object in deletable:
+            self._delete(expired_object)
 
-    def _delete(self, each: ExpiredObject) -> None:
+    def _delete(self, expired_object: ExpiredObject) -> None:
         try:
-            self.files.delete(each.key)
+            self.files.delete(expired_object.key)
         except StoreDenied:  # the right to delete was asked for before: the store protects this one
-            self.locked[each.key] = each
+            self.locked[expired_object.key] = expired_object
         else:
-            self.deleted.append(each)
+            self.deleted.append(expired_object)
 
     def delete_in_order(self, gone: Sequence[ExpiredObject]) -> None:
         """Behind one that stays nothing of its partition goes: where names say what there is, it would be a hole."""
         self.audit.note_objects(gone)
         stopped: set[TopicPartition] = set()
-        for each in gone:
-            if each.partition in stopped:
-                self.locked[each.key] = each
+        for expired_object in gone:
+            if expired_object.partition in stopped:
+                self.locked[expired_object.key] = expired_object
             else:
-                self._delete(each)
-            if each.key in self.locked:
-                stopped.add(each.partition)
+                self._delete(expired_object)
+            if expired_object.key in self.locked:
+                stopped.add(expired_object.partition)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from offsite.archives.files import FileInfo, Files
-from offsite.archives.retention import ExpiredObject, GoingFile
+from offsite.archives.retention import ExpiredObject, ExpiringFile
 from offsite.repository.snapshots.audit_record import (
     FILE,
     OBJECT,
@@ -43,15 +43,19 @@ class ArchiveAudit:
     at_ms: int = 0
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def note_files(self, going: Iterable[GoingFile]) -> None:
+    def note_files(self, going: Iterable[ExpiringFile]) -> None:
         """Before files are taken out. Raises what the place raises: then nothing may be taken out."""
         self._note(
-            Deletion(kind=FILE, what=each.file.name, rule=each.why, bytes=each.file.size_bytes) for each in going
+            Deletion(kind=FILE, what=expiring.file.name, rule=expiring.why, bytes=expiring.file.size_bytes)
+            for expiring in going
         )
 
     def note_objects(self, objects: Iterable[ExpiredObject]) -> None:
         """Before objects are deleted. Raises what the place raises: then none may be."""
-        self._note(Deletion(kind=OBJECT, what=each.key, rule=COLLECTED, bytes=each.size_bytes) for each in objects)
+        self._note(
+            Deletion(kind=OBJECT, what=expired_object.key, rule=COLLECTED, bytes=expired_object.size_bytes)
+            for expired_object in objects
+        )
 
     def _note(self, deletions: Iterable[Deletion]) -> None:
         note_deletions(self, self, tuple(deletions), by=BY, commit=0)
@@ -94,17 +98,17 @@ class ArchiveAuditReport:
     problem: str = ""
 
 
-def archive_audit_reports(place: str) -> Iterator[ArchiveAuditReport]:
+def read_audit_reports(place: str) -> Iterator[ArchiveAuditReport]:
     """The lines of the audit of the archive at `place`, the oldest first. Raises `BadRepositoryUrl`."""
     files = open_archive_files(place)
-    there: frozenset[str] | None = None
+    present_keys: frozenset[str] | None = None
     for line in read_audit(audit := ArchiveAudit(files=files), audit):
-        if there is None:
-            there = frozenset(info.key for info in files.list())
-        yield _report(line, there)
+        if present_keys is None:
+            present_keys = frozenset(info.key for info in files.list())
+        yield _report(line, present_keys)
 
 
-def _report(line: AuditLine | UnreadableLine, there: frozenset[str]) -> ArchiveAuditReport:
+def _report(line: AuditLine | UnreadableLine, present_keys: frozenset[str]) -> ArchiveAuditReport:
     if isinstance(line, UnreadableLine):
         return ArchiveAuditReport(what=line.key, problem=line.problem)
     deletion = line.deletion
@@ -116,5 +120,5 @@ def _report(line: AuditLine | UnreadableLine, there: frozenset[str]) -> ArchiveA
         what=deletion.what,
         rule=deletion.rule,
         bytes=deletion.bytes,
-        state=TO_BE_DONE if deletion.what in there else DONE,
+        state=TO_BE_DONE if deletion.what in present_keys else DONE,
     )

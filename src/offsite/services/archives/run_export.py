@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.archives.archive import ArchiveWriter, Written
+from offsite.archives.archive import ArchiveWriter, RangeReceipt
 from offsite.archives.files import Files
 from offsite.copy.export import ExportEnds, ExportReceipt, ExportTask, RecordSource, export_range
 from offsite.log.groups.offsets import offset_count
@@ -98,8 +98,8 @@ def run_export(
     for planned in _rounds(plan.tasks):
         tasks = [task for task in planned if task.range.topic_partition not in stopped]
         with job_named(f"export: {amount(len(tasks), 'range')} of {len(plan.tasks):,}"):
-            done = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
-        counting = list(_counting(done, stopped))
+            finished = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
+        counting = list(_counting(finished, stopped))
         progress.next_run()
         _check_alone(target, _written(counting))
         not_held = target.writer.finish(_written(counting), plan.topics, plan.groups)
@@ -111,9 +111,11 @@ def run_export(
     return _result(plan, target, receipts, not_held, stopped)
 
 
-def _counting(done: Sequence[ExportReceipt], stopped: dict[TopicPartition, OffsiteError]) -> Iterator[ExportReceipt]:
+def _counting(
+    receipts: Sequence[ExportReceipt], stopped: dict[TopicPartition, OffsiteError]
+) -> Iterator[ExportReceipt]:
     """Those of `done`, in rising order, in front of the first of their partition that failed: it goes to `stopped`."""
-    for receipt in done:
+    for receipt in receipts:
         key = receipt.range.topic_partition
         if receipt.failed is not None and key not in stopped:
             warned("stop", why=receipt.failed.message, topic=key.topic, partition=key.partition)
@@ -122,15 +124,15 @@ def _counting(done: Sequence[ExportReceipt], stopped: dict[TopicPartition, Offsi
             yield receipt
 
 
-def _check_alone(target: ExportTarget, written: Sequence[Written]) -> None:
+def _check_alone(target: ExportTarget, written: Sequence[RangeReceipt]) -> None:
     """Raise `ArchiveBusy` when files of this export are gone: another one that began meanwhile takes them for what a
     crash left, unless a lock keeps it out."""
     if target.files.has_lock:
         return
-    files = {file.name: file.size_bytes for each in written for file in each.files}
+    files = {file.name: file.size_bytes for range_receipt in written for file in range_receipt.files}
     folders = sorted({f"{name.rpartition('/')[0]}/" for name in files})
-    there = {info.key: info.size_bytes for folder in folders for info in target.files.list(folder)}
-    if gone := sorted(name for name, size_bytes in files.items() if there.get(name) != size_bytes):
+    present = {info.key: info.size_bytes for folder in folders for info in target.files.list(folder)}
+    if gone := sorted(name for name, size_bytes in files.items() if present.get(name) != size_bytes):
         raise ArchiveBusy(
             f"{gone[0]} was removed or replaced while this export wrote into {target.place}",
             hint="let one process at a time export into an archive, and run this again",
@@ -151,11 +153,11 @@ def _result(
     stopped: Mapping[TopicPartition, OffsiteError],
 ) -> ExportResult:
     written = _written(receipts)
-    files = [file for each in written for file in each.files]
+    files = [file for range_receipt in written for file in range_receipt.files]
     losses: Counter[str] = Counter()
-    for each in written:
-        losses.update(dict(each.losses))
-    met = tuple(
+    for range_receipt in written:
+        losses.update(dict(range_receipt.losses))
+    holes_met = tuple(
         HoleReport(topic=h.topic, partition=h.partition, start=h.start, end=h.end, reason=h.reason)
         for receipt in receipts
         for h in receipt.holes
@@ -165,13 +167,13 @@ def _result(
         archive=target.place,
         source=plan.source,
         topics=len(plan.topics),
-        records=sum(each.records for each in written),
+        records=sum(range_receipt.records for range_receipt in written),
         files=len({file.name for file in files}),
         bytes=sum(file.plain_bytes for file in files),
         size_bytes=sum(file.size_bytes for file in files),
         groups=len(plan.groups),
         group_offsets=offset_count(plan.groups),
-        holes=(*plan.holes, *met),
+        holes=(*plan.holes, *holes_met),
         losses=tuple(sorted(losses.items())),
         not_held=not_held,
         postponed=tuple(
@@ -184,5 +186,5 @@ def _result(
     )
 
 
-def _written(receipts: Sequence[ExportReceipt]) -> list[Written]:
+def _written(receipts: Sequence[ExportReceipt]) -> list[RangeReceipt]:
     return [receipt.written for receipt in receipts if receipt.written is not None]

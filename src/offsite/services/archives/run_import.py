@@ -18,21 +18,21 @@ from offsite.archives.archive import (
     Piece,
     collect_damage,
 )
-from offsite.copy.import_copy import Earlier, ImportEnds, ImportReceipt, ImportTask, Taken, import_piece
+from offsite.copy.import_copy import EarlierImports, ImportedSpan, ImportEnds, ImportReceipt, ImportTask, import_piece
 from offsite.kafka.groups.committed_offsets import FetchedGroups
-from offsite.log.chunk import Evidence
+from offsite.log.chunk import GapEvidence
 from offsite.log.range import TopicPartition, uncovered
 from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
 from offsite.model.ids import random_id
 from offsite.model.named import amount
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
-from offsite.repository.coverage import Unaccounted, unaccounted
+from offsite.repository.commit import CommitChanges, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
+from offsite.repository.coverage import UnaccountedRange, find_unaccounted
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.groups.snapshots import GroupsSaved, save_groups
+from offsite.services.groups.snapshots import SavedGroups, save_groups
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin, origin_options
 from offsite.spark.job_name import job_named
@@ -94,7 +94,7 @@ class ImportResult:
     holes: tuple[HoleReport, ...]
     fidelity: tuple[str, ...]
     damaged: tuple[Damage, ...]
-    groups: GroupsSaved | None
+    groups: SavedGroups | None
     head_hash: str = ""
 
     @property
@@ -107,11 +107,11 @@ def plan_import(repository: Repository, reader: ArchiveReader, request: ImportRe
 
     Raises `ArchiveNotFound`, `DamagedArchive`, `NoSuchTopic`, and `BackupExists` for a backup of something else.
     """
-    known = _known(repository, request)
-    selection = _selection(request, known)
+    existing = _existing_backup(repository, request)
+    selection = _selection(request, existing)
     damages: list[Damage] = []
     contents = reader.contents(collect_damage(damages, skip=request.skip_damaged))
-    base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
+    base = existing.state() if existing else BackupState(backup=BackupLayout(backup=request.backup).backup)
     topics = _selected(contents.topics, selection, request)
     chosen = {topic.topic for topic in topics}
     return ImportPlan(
@@ -156,38 +156,38 @@ def run_import(
     return _result(plan, backup, state, changes, receipts, saved)
 
 
-def _known(repository: Repository, request: ImportRequest) -> Backup | None:
+def _existing_backup(repository: Repository, request: ImportRequest) -> Backup | None:
     try:
-        known = repository.backup(request.backup)
+        backup = repository.backup(request.backup)
     except BackupNotFound:
         return None
-    if not set(request.options) <= set(known.descriptor.options):
-        origin = import_origin(known.descriptor) or f"cluster {known.descriptor.cluster_id}"
+    if not set(request.options) <= set(backup.descriptor.options):
+        origin = import_origin(backup.descriptor) or f"cluster {backup.descriptor.cluster_id}"
         raise BackupExists(
             f"backup {request.backup} was made from {origin}, not from the {request.format} archive {request.place}",
             hint="choose another name with --backup",
         )
-    return known
+    return backup
 
 
-def _selection(request: ImportRequest, known: Backup | None) -> TopicSelection:
-    if known is None:
+def _selection(request: ImportRequest, existing: Backup | None) -> TopicSelection:
+    if existing is None:
         return request.selection or EVERYTHING
-    if request.selection not in (None, known.descriptor.selection):
+    if request.selection not in (None, existing.descriptor.selection):
         raise BackupExists(
-            f"backup {request.backup} was imported with topics {', '.join(known.descriptor.selection.include)}",
+            f"backup {request.backup} was imported with topics {', '.join(existing.descriptor.selection.include)}",
             hint="leave out --topics to continue it, or choose another name with --backup",
         )
-    return known.descriptor.selection
+    return existing.descriptor.selection
 
 
 def _selected(topics: Sequence[ArchiveTopic], selection: TopicSelection, request: ImportRequest) -> list[ArchiveTopic]:
     by_name = {topic.topic: topic for topic in topics}
     missing, names = selection.missing(by_name), selection.select(by_name)
     if missing or not names:
-        wanted = ", ".join(missing or selection.include)
+        missing_names = ", ".join(missing or selection.include)
         raise NoSuchTopic(
-            f"the archive {request.place} has no topic {wanted}",
+            f"the archive {request.place} has no topic {missing_names}",
             hint=f"see what it has: offsite archive inspect {request.place} --format {request.format}",
         )
     return [by_name[name] for name in names]
@@ -206,15 +206,15 @@ def _shape(topic: ArchiveTopic, pieces: Sequence[Piece]) -> TopicShape:
 
 def _ends(base: BackupState) -> dict[TopicPartition, int]:
     return {
-        TopicPartition(topic=known.topic, partition=known.partition): position.end
-        for known, position in base.positions.items()
+        TopicPartition(topic=partition.topic, partition=partition.partition): position.end
+        for partition, position in base.positions.items()
     }
 
 
 def _tasks(pieces: Sequence[Piece], base: BackupState, damages: Sequence[Damage]) -> Iterator[ImportTask]:
     """What of the pieces lies behind the positions of `base`."""
     ends = _ends(base)
-    begun = set(ends)
+    started = set(ends)
     lost_at = _lost_at(damages)
     for piece in sorted(pieces, key=lambda piece: (piece.topic, piece.partition, piece.start)):
         key = TopicPartition(topic=piece.topic, partition=piece.partition)
@@ -223,43 +223,43 @@ def _tasks(pieces: Sequence[Piece], base: BackupState, damages: Sequence[Damage]
             lost = lost_at.get(key, ())
             yield ImportTask(
                 piece=replace(piece, start=start),
-                is_first=key not in begun,
+                is_first=key not in started,
                 lost_at=tuple(lost),
                 earlier=_earlier(piece, base) if piece.end is None and start > piece.start else None,
             )
-        begun.add(key)
+        started.add(key)
 
 
-def _earlier(piece: Piece, base: BackupState) -> Earlier:
+def _earlier(piece: Piece, base: BackupState) -> EarlierImports:
     """What `base` holds of the partition. What retention, a compaction or damage took says nothing of the archive."""
-    known = _id(TopicPartition(topic=piece.topic, partition=piece.partition))
-    holes = [(hole.start, hole.end) for hole in base.holes if hole.partition_id == known]
-    gone = sorted((*holes, *base.expired.get(known, ()), *base.compacted.get(known, ())))
-    spans, end = list[Taken](), 0
-    for segment in base.segments.get(known, ()):
+    partition_id = _id(TopicPartition(topic=piece.topic, partition=piece.partition))
+    holes = [(hole.start, hole.end) for hole in base.holes if hole.partition_id == partition_id]
+    gone = sorted((*holes, *base.expired.get(partition_id, ()), *base.compacted.get(partition_id, ())))
+    spans, end = list[ImportedSpan](), 0
+    for segment in base.segments.get(partition_id, ()):
         is_judged = not any(low < segment.end and segment.start < high for low, high in gone)
-        spans.append(Taken(segment.start, segment.end, segment.records if is_judged else None))
-    held = [(each.start, each.end) for each in spans]
+        spans.append(ImportedSpan(segment.start, segment.end, segment.records if is_judged else None))
+    covered = [(span.start, span.end) for span in spans]
     for low, high in gone:
         start = max(low, end)
-        spans += (Taken(each, until, None) for each, until in uncovered(start, high, held))
+        spans += (ImportedSpan(gap_start, gap_end, None) for gap_start, gap_end in uncovered(start, high, covered))
         end = max(end, high)
-    return Earlier(start=piece.start, spans=tuple(sorted(spans)))
+    return EarlierImports(start=piece.start, spans=tuple(sorted(spans)))
 
 
 def _lost_at(damages: Sequence[Damage]) -> dict[TopicPartition, list[int]]:
     """Of each partition the offsets that the archive itself is known to have lost before a piece is read."""
-    found: dict[TopicPartition, list[int]] = {}
+    offsets: dict[TopicPartition, list[int]] = {}
     for damage in damages:
         if (lost := damage.lost_at) is not None:
-            found.setdefault(TopicPartition(topic=lost.topic, partition=lost.partition), []).append(lost.offset)
-    return found
+            offsets.setdefault(TopicPartition(topic=lost.topic, partition=lost.partition), []).append(lost.offset)
+    return offsets
 
 
 def _backup(repository: Repository, plan: ImportPlan) -> Backup:
     """Only the first run says what it makes: what an archive is said to lack may change as it grows."""
-    known = _known(repository, plan.request)
-    return known or repository.create_backup(
+    existing = _existing_backup(repository, plan.request)
+    return existing or repository.create_backup(
         plan.request.backup,
         cluster_id=plan.contents.cluster_id,
         selection=plan.selection,
@@ -268,47 +268,47 @@ def _backup(repository: Repository, plan: ImportPlan) -> Backup:
     )
 
 
-def _changes(plan: ImportPlan, receipts: Sequence[ImportReceipt], group_snapshot: str | None) -> Changes:
+def _changes(plan: ImportPlan, receipts: Sequence[ImportReceipt], group_snapshot: str | None) -> CommitChanges:
     recorded = set(plan.base.holes)
     chosen = {shape.topic for shape in plan.shapes}
-    told = [
+    archive_holes = [
         RecordedHole(partition_id=_id(h.range.topic_partition), start=h.range.start, end=h.range.end, reason=h.reason)
         for h in plan.contents.holes
         if h.range.topic in chosen
     ]
-    lost = (part for receipt in receipts for hole in _lost(receipt) for part in _without(hole, told))
-    changes = Changes(
+    lost = (part for receipt in receipts for hole in _lost(receipt) for part in _without(hole, archive_holes))
+    changes = CommitChanges(
         segments=tuple(segment for receipt in receipts for segment in receipt.segments),
-        holes=tuple(hole for hole in (*told, *lost) if hole not in recorded),
+        holes=tuple(hole for hole in (*archive_holes, *lost) if hole not in recorded),
         positions=tuple(_positions(plan.base, receipts)),
         topics=plan.shapes,
         groups=group_snapshot,
     )
-    gaps = map(_held_nothing, unaccounted(changes, plan.base.reached()))
+    gaps = map(_held_nothing, find_unaccounted(changes, plan.base.accounted_ends()))
     return replace(changes, gaps=tuple(gaps), accounted=True)
 
 
 def _lost(receipt: ImportReceipt) -> Iterator[RecordedHole]:
     """What damage took of a piece: nobody knows what was there."""
-    known = _id(TopicPartition(topic=receipt.topic, partition=receipt.partition))
+    partition_id = _id(TopicPartition(topic=receipt.topic, partition=receipt.partition))
     for lost in receipt.lost:
-        yield RecordedHole(partition_id=known, start=lost.start, end=lost.end, reason="damage")
+        yield RecordedHole(partition_id=partition_id, start=lost.start, end=lost.end, reason="damage")
 
 
-def _without(hole: RecordedHole, told: Sequence[RecordedHole]) -> Iterator[RecordedHole]:
+def _without(hole: RecordedHole, archive_holes: Sequence[RecordedHole]) -> Iterator[RecordedHole]:
     """What of `hole` is in none of the holes that the archive itself tells of."""
-    covered = sorted((other.start, other.end) for other in told if other.partition_id == hole.partition_id)
+    covered = sorted((other.start, other.end) for other in archive_holes if other.partition_id == hole.partition_id)
     for start, end in uncovered(hole.start, hole.end, covered):
         yield replace(hole, start=start, end=end)
 
 
-def _held_nothing(silent: Unaccounted) -> ProvenGap:
+def _held_nothing(silent: UnaccountedRange) -> ProvenGap:
     """An archive is read from its beginning to its end: where no record came of it, it has none."""
     return ProvenGap(
         partition_id=silent.partition_id,
         start=silent.start,
         end=silent.end,
-        evidence=Evidence.ARCHIVE.value,
+        evidence=GapEvidence.ARCHIVE.value,
         seen_at=silent.end,
     )
 
@@ -317,9 +317,9 @@ def _positions(base: BackupState, receipts: Sequence[ImportReceipt]) -> Iterator
     reached: dict[PartitionId, Position] = {}
     for receipt in receipts:
         key = _id(TopicPartition(topic=receipt.topic, partition=receipt.partition))
-        known = reached.get(key) or base.positions.get(key)
-        log_start = receipt.start if known is None else known.log_start
-        end = receipt.end if known is None else max(known.end, receipt.end)
+        previous = reached.get(key) or base.positions.get(key)
+        log_start = receipt.start if previous is None else previous.log_start
+        end = receipt.end if previous is None else max(previous.end, receipt.end)
         reached[key] = Position(partition_id=key, log_start=log_start, end=end)
     yield from reached.values()
 
@@ -332,9 +332,9 @@ def _result(  # noqa: PLR0913, PLR0917  # what a run came to
     plan: ImportPlan,
     backup: Backup,
     state: BackupState,
-    changes: Changes,
+    changes: CommitChanges,
     receipts: Sequence[ImportReceipt],
-    saved: GroupsSaved | None,
+    saved: SavedGroups | None,
 ) -> ImportResult:
     segments = changes.segments
     damages = (*plan.damages, *(damage for receipt in receipts for damage in receipt.damages))

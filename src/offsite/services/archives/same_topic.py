@@ -15,8 +15,8 @@ from functools import partial
 
 from offsite.archives.archive import ArchiveWriter
 from offsite.copy.chain import PartitionChain
-from offsite.copy.export import ClusterRecords, ExportTask
-from offsite.copy.plan import OF_ONE_PARTITION
+from offsite.copy.export import ClusterRecordSource, ExportTask
+from offsite.copy.plan import PARTITION_ERRORS
 from offsite.copy.source_view import SourceView
 from offsite.log.chunk import Hole
 from offsite.log.records.record import LOG_APPEND_TIME, Record
@@ -32,31 +32,31 @@ _BEFORE = 10_000
 """Offsets in front of the wanted one from which is read: longer batches are rare, and cost a whole segment."""
 
 
-def other_topics(
+def find_other_topics(
     going_on: Mapping[PartitionId, RecordAt], writer: ArchiveWriter, *, remade: Collection[str], same: set[PartitionId]
 ) -> Iterator[tuple[PartitionId, str]]:
     """Partitions that the archive must not go on with, each with the reason, out of `going_on`, of which it holds
     something already. `remade`: the topics that the backup knows to have been made anew. `same`: partitions that were
     compared before, to which those that are alike now are added."""
-    asked = {each: record_at for each, record_at in going_on.items() if each not in same}
+    to_compare = {partition: record_at for partition, record_at in going_on.items() if partition not in same}
 
-    def compared(each: PartitionId) -> str:
-        return _difference(each, asked[each], writer, is_remade=each.topic in remade)
+    def compared(partition: PartitionId) -> str:
+        return _difference(partition, to_compare[partition], writer, is_remade=partition.topic in remade)
 
     with ThreadPoolExecutor(max_workers=_COMPARED_AT_ONCE, thread_name_prefix="same-topic") as pool:
-        for each, why in zip(asked, pool.map(compared, asked), strict=True):
+        for partition, why in zip(to_compare, pool.map(compared, to_compare), strict=True):
             if why:
-                yield each, f"{each}: {why}; export it into another place"
+                yield partition, f"{partition}: {why}; export it into another place"
             else:
-                same.add(each)
+                same.add(partition)
 
 
-def of_backup(chain: PartitionChain, store: Store) -> RecordAt:
+def backup_record_reader(chain: PartitionChain, store: Store) -> RecordAt:
     """The records of a partition of a backup. Raises what reading raises."""
     return partial(_record_of_backup, chain, store)
 
 
-def of_cluster(source: ClusterRecords, task: ExportTask) -> RecordAt:
+def cluster_record_reader(source: ClusterRecordSource, task: ExportTask) -> RecordAt:
     """The records of the partition of `task` in a cluster. Raises what reading raises."""
     return partial(_record_of_cluster, replace(source, read_committed=False), task)
 
@@ -70,12 +70,12 @@ def _difference(of: PartitionId, record_at: RecordAt, writer: ArchiveWriter, *, 
     if last is None:
         return ""
     try:
-        found = record_at(last.offset)
-    except OF_ONE_PARTITION as error:
+        source_record = record_at(last.offset)
+    except PARTITION_ERRORS as error:
         return f"its record at offset {last.offset} cannot be compared with the archive's last one: {error.message}"
-    if found is not None and not _is_same(last, found):
+    if source_record is not None and not _is_same(last, source_record):
         return f"the archive's last record, at offset {last.offset}, is of another topic of that name"
-    if found is None and is_remade:
+    if source_record is None and is_remade:
         return (
             f"the topic was deleted and made anew, and the backup has no record at offset {last.offset} to compare "
             "with the archive's last one"
@@ -90,21 +90,23 @@ def _is_same(archived: Record, record: Record) -> bool:
 
 
 def _record_of_backup(chain: PartitionChain, store: Store, offset: int) -> Record | None:
-    near = tuple(each for each in chain.segments if each.start <= offset <= max(each.last_offset, each.end - 1))
+    near = tuple(
+        segment for segment in chain.segments if segment.start <= offset <= max(segment.last_offset, segment.end - 1)
+    )
     whole = replace(chain, segments=near, end=max(chain.end, offset + 1), until_ms=None)
-    found = _read(whole, offset, offset - _BEFORE, store)
-    return found or _read(whole, offset, 0, store)
+    record = _read(whole, offset, offset - _BEFORE, store)
+    return record or _read(whole, offset, 0, store)
 
 
 def _read(chain: PartitionChain, offset: int, start: int, store: Store) -> Record | None:
     for batch in SourceView(chain, store, read_committed=False).batches(start=max(0, start), end=offset + 1):
         if batch.header.next_offset > offset:
-            return next((each for each in batch.iterate() if each.offset == offset), None)
+            return next((record for record in batch.iterate() if record.offset == offset), None)
     return None
 
 
-def _record_of_cluster(source: ClusterRecords, task: ExportTask, offset: int) -> Record | None:
-    for found in source.records(task, replace(task.range, start=offset, end=offset + 1)):
-        if not isinstance(found, Hole):
-            return next((each for each in found.records() if each.offset == offset), None)
+def _record_of_cluster(source: ClusterRecordSource, task: ExportTask, offset: int) -> Record | None:
+    for batch_or_hole in source.records(task, replace(task.range, start=offset, end=offset + 1)):
+        if not isinstance(batch_or_hole, Hole):
+            return next((record for record in batch_or_hole.records() if record.offset == offset), None)
     return None

@@ -20,17 +20,17 @@ from pathlib import Path
 from offsite.model.errors import BadOption, Denied, OffsiteError, StoreUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.repository.layout import BackupLayout, own
-from offsite.repository.leftovers import LEFT_AFTER_MS, Folder, folder_of, store_time_ms
+from offsite.repository.layout import BackupLayout, own_objects
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS, FolderSummary, folder_of, store_time_ms
 from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.layout import LeaseLayout, RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import restore_names
-from offsite.services.archives.kept_changes import KeptChanges, keep_changes, open_or_make
-from offsite.services.restore.lease import HeldRestore
+from offsite.services.archives.kept_changes import UndoableChanges, keep_changes, open_or_make
+from offsite.services.restore.lease import RestoreLease
 from offsite.stores.open_store import open_store
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 from offsite.stores.store import Store
 
 _DIGITS = 16
@@ -57,19 +57,19 @@ class Staging:
     @property
     def terms(self) -> LeaseTerms:
         layout = BackupLayout(backup=self.backup)
-        lease = LeaseLayout(prefix=f"{layout.prefix}lease/", what=f"the restore by way of {self.backup}")
+        lease = LeaseLayout(prefix=f"{layout.prefix}lease/", resource=f"the restore by way of {self.backup}")
         return LeaseTerms(store=self.repository.store, lease=lease)
 
     @contextmanager
-    def in_hand(self, *, take_over: bool = False) -> Iterator[HeldRestore]:
+    def hold(self, *, take_over: bool = False) -> Iterator[RestoreLease]:
         """A block in which no other process imports into the copy, restores from it or removes it. Raises
         `RestoreRunning` when another process has it in hand, unless `take_over`."""
-        claim = self.terms.claim(ProcessIdentity.mine(), random_id(), take_over=take_over)
-        held = HeldRestore(self.terms, claim)
+        claim = self.terms.claim(ProcessIdentity.current(), random_id(), take_over=take_over)
+        restore_lease = RestoreLease(self.terms, claim)
         try:
-            yield held
+            yield restore_lease
         finally:
-            held.give_up()
+            restore_lease.give_up()
 
     @property
     def is_wanted(self) -> bool:
@@ -81,27 +81,27 @@ class Staging:
         """Whether the copy stays when its restore has ended: in a repository that was given, or by somebody's word."""
         return self.folder is None or not _mark(self.folder).exists()
 
-    def keep(self, *, kept: bool) -> None:
+    def keep(self, *, stays: bool) -> None:
         """Say whether the copy stays when the restore has ended; before that it is not known to be let go."""
         if self.folder is None:
             return
         mark = _mark(self.folder)
-        with wrapped("write", str(mark)):
-            mark.unlink(missing_ok=True) if kept else mark.touch(mode=0o600)
+        with wrap_errors("write", str(mark)):
+            mark.unlink(missing_ok=True) if stays else mark.touch(mode=0o600)
 
-    def remove(self, held: HeldRestore) -> KeptChanges | None:
+    def remove(self, lease: RestoreLease) -> UndoableChanges | None:
         """Remove the backup, and nothing else of a repository that was given. What undoes changes of groups is kept,
         and told, when the copy was in the cache. Raises `RestoreTakenOver`, and as `keep_changes`."""
-        held.check()
+        lease.check()
         is_backup = self.backup in self.repository.backups()
         changes = keep_changes(self.repository.backup(self.backup)) if self.folder and is_backup else None
-        held.fall_silent()
+        lease.stop_heartbeat()
         if self.folder is not None:
             _remove(self.folder)
             return changes
         store = self.repository.store
-        keys = [info.key for info in own(store.list(BackupLayout(backup=self.backup).prefix))]
-        for key in (*(each for each in keys if each not in held.last_keys), *held.last_keys):
+        keys = [info.key for info in own_objects(store.list(BackupLayout(backup=self.backup).prefix))]
+        for key in (*(name for name in keys if name not in lease.last_keys), *lease.last_keys):
             store.delete(key)
         return changes
 
@@ -109,8 +109,8 @@ class Staging:
 def open_staging(place: str | None, *, format_name: str, archive: str, purpose: str = "") -> Staging:
     """The staging of `archive` (its URL) for one restore, in the repository at `place`, which is made if there is none.
     `purpose`: what tells this restore from others of the same archive."""
-    told = "\0".join((format_name, archive, *([purpose] if purpose else [])))
-    digest = hashlib.sha256(told.encode()).hexdigest()[:_DIGITS]
+    identity = "\0".join((format_name, archive, *([purpose] if purpose else [])))
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:_DIGITS]
     folder = None if place else _cache() / digest
     if folder is not None:
         _make(folder.parent)
@@ -134,22 +134,22 @@ def sweep_cache(*, but: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    staging = Staging(repository=_found(str(folder)), backup=_backup_name(folder.name), folder=folder)
+    staging = Staging(repository=_open_existing(str(folder)), backup=_backup_name(folder.name), folder=folder)
     store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
-    if staging.terms.holder(asking=ProcessIdentity.mine()) is not None or _unfinished(store, layout):
+    if staging.terms.holder(asking=ProcessIdentity.current()) is not None or _unfinished(store, layout):
         return
-    if any(own(store.list(f"{layout.prefix}restores/"))):
+    if any(own_objects(store.list(f"{layout.prefix}restores/"))):
         if not staging.is_kept:
-            with staging.in_hand() as held:
+            with staging.hold() as lease:
                 decided("staging_swept", why="its restore has ended", place=str(folder))
-                staging.remove(held)
+                staging.remove(lease)
         return
-    was_claimed = any(own(store.list(staging.terms.lease.prefix)))
-    is_old = folder_of(store, "").quiet_since_ms < store_time_ms(store, ()) - LEFT_AFTER_MS
-    if is_old or (was_claimed and not any(own(store.list(layout.commits_prefix)))):
-        with staging.in_hand() as held:
+    was_claimed = any(own_objects(store.list(staging.terms.lease.prefix)))
+    is_old = folder_of(store, "").quiet_since_ms < store_time_ms(store, ()) - LEFTOVER_AFTER_MS
+    if is_old or (was_claimed and not any(own_objects(store.list(layout.commits_prefix)))):
+        with staging.hold() as lease:
             decided("staging_swept", why="its restore was killed before it began to write", place=str(folder))
-            staging.remove(held)
+            staging.remove(lease)
 
 
 def _remove(folder: Path) -> None:
@@ -173,7 +173,7 @@ def _backup_name(digest: str) -> str:
     return f"staging-{digest}"
 
 
-def staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterator[tuple[str, Folder]]:
+def find_staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterator[tuple[str, FolderSummary]]:
     """The copies in `repository` and in this machine's cache to which nothing was added for `quiet_for_ms`, with their
     places. One may be there because it was to be kept. A cache that cannot be read is passed over: it is nobody's data.
     """
@@ -186,7 +186,7 @@ def staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterator[tup
             yield from _if_quiet(open_store(str(folder)), "", str(folder), quiet_for_ms)
 
 
-def dead_copies(repository: Repository) -> Iterator[tuple[Staging, Folder]]:
+def find_dead_copies(repository: Repository) -> Iterator[tuple[Staging, FolderSummary]]:
     """The copies in `repository` whose import was begun and killed before its commit, so that nothing was restored of
     them: claimed once, held by nobody who lives, without a commit or a restore, and quiet for a day. One that was to be
     kept has a commit."""
@@ -201,27 +201,27 @@ def remove_dead_copy(staging: Staging) -> bool:
     by now."""
     if _dead(staging) is None:
         return False
-    with staging.in_hand() as held:
+    with staging.hold() as lease:
         store = staging.repository.store
-        if any(own(store.list(BackupLayout(backup=staging.backup).commits_prefix))):
+        if any(own_objects(store.list(BackupLayout(backup=staging.backup).commits_prefix))):
             return False
         decided("staging_swept", why="its import was killed before its commit", place=staging.place)
-        staging.remove(held)
+        staging.remove(lease)
     return True
 
 
-def _dead(staging: Staging) -> Folder | None:
+def _dead(staging: Staging) -> FolderSummary | None:
     store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
-    if any(own(store.list(layout.commits_prefix))) or any(own(store.list(f"{layout.prefix}restores/"))):
+    if any(own_objects(store.list(layout.commits_prefix))) or any(own_objects(store.list(f"{layout.prefix}restores/"))):
         return None
-    was_claimed = any(own(store.list(staging.terms.lease.prefix)))
+    was_claimed = any(own_objects(store.list(staging.terms.lease.prefix)))
     folder = folder_of(store, layout.prefix)
-    is_quiet = folder.quiet_since_ms < store_time_ms(store, ()) - LEFT_AFTER_MS
-    is_held = staging.terms.holder(asking=ProcessIdentity.mine()) is not None
+    is_quiet = folder.quiet_since_ms < store_time_ms(store, ()) - LEFTOVER_AFTER_MS
+    is_held = staging.terms.holder(asking=ProcessIdentity.current()) is not None
     return folder if was_claimed and is_quiet and not is_held else None
 
 
-def _if_quiet(store: Store, prefix: str, place: str, quiet_for_ms: int) -> Iterator[tuple[str, Folder]]:
+def _if_quiet(store: Store, prefix: str, place: str, quiet_for_ms: int) -> Iterator[tuple[str, FolderSummary]]:
     folder = folder_of(store, prefix)
     if folder.objects and folder.quiet_since_ms < store_time_ms(store, ()) - quiet_for_ms:
         yield place, folder
@@ -229,12 +229,12 @@ def _if_quiet(store: Store, prefix: str, place: str, quiet_for_ms: int) -> Itera
 
 def _cached() -> Sequence[Path]:
     try:
-        return sorted(each for each in _cache().iterdir() if each.is_dir())
+        return sorted(path for path in _cache().iterdir() if path.is_dir())
     except (OSError, BadOption):
         return ()
 
 
-def _found(place: str) -> Repository:
+def _open_existing(place: str) -> Repository:
     return Repository.open(open_store(place))
 
 

@@ -35,7 +35,7 @@ class ReadableSettings(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSettings:
+class ObservedSettings:
     """The settings that could be read from the cluster. `not_read` names every part that could not be read, with the
     reason; the same part is None in `settings`. A cluster without an authorizer keeps no ACLs."""
 
@@ -44,7 +44,7 @@ class FoundSettings:
     has_authorizer: bool
 
 
-def read_cluster_settings(admin: ReadableSettings) -> FoundSettings:
+def read_cluster_settings(admin: ReadableSettings) -> ObservedSettings:
     """Read the settings that the cluster allows us to read."""
     problems: list[str] = []
     has_authorizer = True
@@ -57,10 +57,10 @@ def read_cluster_settings(admin: ReadableSettings) -> FoundSettings:
         quotas=_read("client quotas", admin.client_quotas, problems),
         scram_users=_read("SCRAM users", admin.scram_users, problems),
     )
-    return FoundSettings(settings=settings, not_read=tuple(problems), has_authorizer=has_authorizer)
+    return ObservedSettings(settings=settings, not_read=tuple(problems), has_authorizer=has_authorizer)
 
 
-class OtherSettings(Protocol):
+class UncarriedSettings(Protocol):
     """Names of settings that no backup holds."""
 
     def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]: ...
@@ -68,27 +68,32 @@ class OtherSettings(Protocol):
     def configured(self) -> Mapping[int, Sequence[str]]: ...
 
 
-def with_not_carried(found: FoundSettings, admin: OtherSettings, groups: FetchedGroups | None) -> FoundSettings:
+def with_not_carried(
+    observed: ObservedSettings, admin: UncarriedSettings, groups: FetchedGroups | None
+) -> ObservedSettings:
     """Add to `observed` the names of everything else on the cluster, including the groups of `groups` whose kinds no
     restore brings back."""
-    told = (*_groups(groups), *_brokers(admin), *_configured(admin))
-    return replace(found, settings=replace(found.settings, not_carried=told))
+    not_carried = (*_groups(groups), *_brokers(admin), *_configured(admin))
+    return replace(observed, settings=replace(observed.settings, not_carried=not_carried))
 
 
 def _groups(groups: FetchedGroups | None) -> Iterator[str]:
     by_kind: dict[str, list[str]] = {}
-    for each in groups.not_carried if groups is not None else ():
-        by_kind.setdefault(each.kind, []).append(each.group)
+    for group in groups.not_carried if groups is not None else ():
+        by_kind.setdefault(group.kind, []).append(group.group)
     for kind, names in sorted(by_kind.items()):
         yield f"{amount(len(names), f'{kind} group')}: {_some(names)}"
 
 
-def _brokers(admin: OtherSettings) -> Iterator[str]:
+def _brokers(admin: UncarriedSettings) -> Iterator[str]:
     problems: list[str] = []
-    found = _asked("settings that brokers were given while they ran", admin.dynamic_broker_settings, problems) or {}
+    answer = (
+        _read_if_answered("settings that brokers were given while they ran", admin.dynamic_broker_settings, problems)
+        or {}
+    )
     yield from problems
     alike: dict[tuple[str, ...], list[str]] = {}
-    for whose, names in found.items():
+    for whose, names in answer.items():
         alike.setdefault(tuple(names), []).append(whose)
     for names, brokers in list(alike.items())[:_LINES_MAX]:
         of = "all brokers" if brokers == [""] else f"{'broker' if len(brokers) == 1 else 'brokers'} {_some(brokers)}"
@@ -97,21 +102,21 @@ def _brokers(admin: OtherSettings) -> Iterator[str]:
         yield f"settings of {len(alike) - _LINES_MAX} more kinds of brokers"
 
 
-def _configured(admin: OtherSettings) -> Iterator[str]:
+def _configured(admin: UncarriedSettings) -> Iterator[str]:
     problems: list[str] = []
-    found = _asked("groups and metrics of clients that have settings", admin.configured, problems) or {}
+    answer = _read_if_answered("groups and metrics of clients that have settings", admin.configured, problems) or {}
     yield from problems
-    for kind, what in {GROUP: "settings of groups", CLIENT_METRICS: "subscriptions to metrics of clients"}.items():
-        if names := found.get(kind):
-            yield f"{what}: {_some(names)}"
+    for kind, subject in {GROUP: "settings of groups", CLIENT_METRICS: "subscriptions to metrics of clients"}.items():
+        if names := answer.get(kind):
+            yield f"{subject}: {_some(names)}"
 
 
-def _asked(what: str, read: Callable[[], T], problems: list[str]) -> T | None:
+def _read_if_answered(subject: str, read: Callable[[], T], problems: list[str]) -> T | None:
     """Read as `_read` does. A broker that does not answer is no failure either."""
     try:
-        return _read(what, read, problems)
+        return _read(subject, read, problems)
     except KafkaUnavailable as error:
-        problems.append(f"{what} could not be read: {error.message}")
+        problems.append(f"{subject} could not be read: {error.message}")
         return None
 
 
@@ -119,9 +124,9 @@ def _some(names: Sequence[str]) -> str:
     return named([name[:_NAME_MAX] for name in names], most=_NAMED_MAX)
 
 
-def _read(what: str, read: Callable[[], T], problems: list[str]) -> T | None:
+def _read(subject: str, read: Callable[[], T], problems: list[str]) -> T | None:
     try:
         return read()
     except (KafkaNotAuthorized, KafkaProtocolError) as error:
-        problems.append(f"{what} could not be read: {error.message}")
+        problems.append(f"{subject} could not be read: {error.message}")
         return None

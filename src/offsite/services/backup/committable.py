@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from offsite.copy.backup import BackupReceipt
-from offsite.copy.plan import OF_ONE_PARTITION, CopyPlan, PartitionBounds, PositionKey, SickPartition
+from offsite.copy.plan import PARTITION_ERRORS, CopyPlan, PartitionBounds, PositionKey, SickPartition
 from offsite.log.batch import LastBatch
 from offsite.log.chunk import Gap, Hole
 from offsite.log.range import Span
@@ -27,10 +27,10 @@ from offsite.repository.coverage import frontier, segment_span
 from offsite.repository.segments.segment import Segment
 from offsite.spark.runner import Done, Failed
 
-Outcome = Done[BackupReceipt] | Failed | None
+BackupOutcome = Done[BackupReceipt] | Failed | None
 """None: the task has not ended yet."""
 
-NOT_JOINED = "OFF-1408"
+SOURCE_TRUNCATED_ID = "OFF-1408"
 """Error id for a break between two ranges: the log changed while the ranges were read."""
 
 
@@ -48,7 +48,7 @@ class PartitionFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class PartitionProgress:
     """How far the commits of a pass have got in a partition.
 
     The first `tasks` tasks of the partition are completely committed: everything read by these tasks ends at `end` or
@@ -73,15 +73,15 @@ class Committable:
     gaps: tuple[ProvenGap, ...]
     positions: tuple[Position, ...]
     failed: tuple[PartitionFailure, ...]
-    reached: Mapping[PositionKey, Reached] = field(default_factory=dict)
-    settled: tuple[int, ...] = ()
+    progress: Mapping[PositionKey, PartitionProgress] = field(default_factory=dict)
+    completed_tasks: tuple[int, ...] = ()
 
 
-NOTHING_YET: Mapping[PositionKey, Reached] = {}
+NO_PROGRESS: Mapping[PositionKey, PartitionProgress] = {}
 
 
 def find_committable(
-    plan: CopyPlan, outcomes: Sequence[Outcome], reached: Mapping[PositionKey, Reached] = NOTHING_YET
+    plan: CopyPlan, outcomes: Sequence[BackupOutcome], progress: Mapping[PositionKey, PartitionProgress] = NO_PROGRESS
 ) -> Committable:
     """Find the part of `outcomes` (in the order of `plan.tasks`) that may be committed, and the partitions that failed.
     A partition with unfinished tasks has not failed. `progress`: how far earlier commits got. Of a completely committed
@@ -93,32 +93,32 @@ def find_committable(
     if len(failures) == len(plan.tasks):
         _check_some_are_sound(plan, failures)
     parts = [
-        _committable(bounds, own, reached.get(bounds.key) or _not_begun(plan, bounds))
-        for bounds, own in _by_partition(plan, outcomes, reached)
+        _committable(bounds, pending, progress.get(bounds.key) or _initial_progress(plan, bounds))
+        for bounds, pending in _by_partition(plan, outcomes, progress)
     ]
     return Committable(
-        segments=tuple(segment for each in parts for segment in each.segments),
-        holes=tuple(hole for each in parts for hole in each.holes),
-        gaps=tuple(gap for each in parts for gap in each.gaps),
-        positions=tuple(each.position for each in parts),
-        failed=(*_sick(plan.sick), *(each.failure for each in parts if each.failure is not None)),
-        reached={bounds.key: each.reached for bounds, each in zip(plan.bounds, parts, strict=True)},
-        settled=tuple(number for each in parts for number in each.settled),
+        segments=tuple(segment for part in parts for segment in part.segments),
+        holes=tuple(hole for part in parts for hole in part.holes),
+        gaps=tuple(gap for part in parts for gap in part.gaps),
+        positions=tuple(part.position for part in parts),
+        failed=(*_sick(plan.sick), *(part.failure for part in parts if part.failure is not None)),
+        progress={bounds.key: part.progress for bounds, part in zip(plan.bounds, parts, strict=True)},
+        completed_tasks=tuple(number for part in parts for number in part.completed_tasks),
     )
 
 
-def _not_begun(plan: CopyPlan, bounds: PartitionBounds) -> Reached:
+def _initial_progress(plan: CopyPlan, bounds: PartitionBounds) -> PartitionProgress:
     start = plan.starts.get(bounds.key, bounds.log_start)
-    return Reached(tasks=0, end=start, last_batch=plan.borders.get(bounds.key))
+    return PartitionProgress(tasks=0, end=start, last_batch=plan.borders.get(bounds.key))
 
 
 def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> None:
     """Pass when at least a partition is sound. Partitions without news are sound if every failure concerns a single
     partition."""
     without_news = {bounds.key for bounds in plan.bounds} - {task.key for task in plan.tasks}
-    of_all = [error for error in failures if not isinstance(error, OF_ONE_PARTITION)]
+    of_all = [error for error in failures if not isinstance(error, PARTITION_ERRORS)]
     if of_all or not without_news:
-        errors = [*of_all, *failures, *(each.error for each in plan.sick)]
+        errors = [*of_all, *failures, *(sick.error for sick in plan.sick)]
         if errors:
             raise errors[0]
 
@@ -132,23 +132,23 @@ class _CommittablePartition:
     gaps: tuple[ProvenGap, ...]
     position: Position
     failure: PartitionFailure | None
-    reached: Reached
-    settled: Sequence[int]
+    progress: PartitionProgress
+    completed_tasks: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Own:
+class _PendingTasks:
     """The incompletely committed tasks of a partition, as rising indexes into the plan, with their outcomes; and the
     holes known to the plan."""
 
     numbers: Sequence[int]
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[BackupOutcome]
     holes: Sequence[Hole]
 
 
 def _by_partition(
-    plan: CopyPlan, outcomes: Sequence[Outcome], reached: Mapping[PositionKey, Reached]
-) -> Iterator[tuple[PartitionBounds, _Own]]:
+    plan: CopyPlan, outcomes: Sequence[BackupOutcome], progress: Mapping[PositionKey, PartitionProgress]
+) -> Iterator[tuple[PartitionBounds, _PendingTasks]]:
     tasks: dict[tuple[str, int], list[int]] = {}
     for number, task in enumerate(plan.tasks):
         tasks.setdefault((task.range.topic, task.range.partition), []).append(number)
@@ -157,17 +157,17 @@ def _by_partition(
         holes.setdefault((hole.topic, hole.partition), []).append(hole)
     for bounds in plan.bounds:
         key = (bounds.topic, bounds.partition)
-        begun = reached.get(bounds.key)
-        numbers = tasks.get(key, [])[begun.tasks if begun else 0 :]
-        yield bounds, _Own(numbers=numbers, outcomes=[outcomes[n] for n in numbers], holes=holes.get(key, ()))
+        previous = progress.get(bounds.key)
+        numbers = tasks.get(key, [])[previous.tasks if previous else 0 :]
+        yield bounds, _PendingTasks(numbers=numbers, outcomes=[outcomes[n] for n in numbers], holes=holes.get(key, ()))
 
 
-def _committable(bounds: PartitionBounds, own: _Own, before: Reached) -> _CommittablePartition:
-    known = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
+def _committable(bounds: PartitionBounds, pending: _PendingTasks, before: PartitionProgress) -> _CommittablePartition:
+    partition_id = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
     # 1. Take the receipts up to the first failure, with their segments, holes and gaps.
-    receipts = list(_before_failure(own.outcomes, newest=before.epoch))
+    receipts = list(_before_failure(pending.outcomes, newest=before.epoch))
     segments = [segment for receipt in receipts for segment in receipt.segments]
-    holes = [*own.holes, *_holes(receipts, reached=before.read_to)]
+    holes = [*pending.holes, *_holes(receipts, reached=before.read_to)]
     gaps = [gap for receipt in receipts for gap in receipt.gaps]
     # 2. Move the position over all adjoining spans.
     spans = [segment_span(segment) for segment in segments]
@@ -176,19 +176,21 @@ def _committable(bounds: PartitionBounds, own: _Own, before: Reached) -> _Commit
     # 3. Tasks that end at or below the position are complete; later parts stay for the next commit.
     whole = list(takewhile(lambda receipt: _ends_by(receipt, end), receipts))
     return _CommittablePartition(
-        segments=tuple(replace(each, end=min(each.end, end)) for each in segments if segment_span(each)[0] < end),
-        holes=tuple(_recorded(hole, known) for hole in holes if hole.start < end),
-        gaps=tuple(_proven(gap, known) for gap in gaps if gap.start < end),
+        segments=tuple(
+            replace(segment, end=min(segment.end, end)) for segment in segments if segment_span(segment)[0] < end
+        ),
+        holes=tuple(_recorded(hole, partition_id) for hole in holes if hole.start < end),
+        gaps=tuple(_proven(gap, partition_id) for gap in gaps if gap.start < end),
         position=Position(
-            partition_id=known,
+            partition_id=partition_id,
             log_start=bounds.log_start,
             end=end,
             leader_epoch=bounds.leader_epoch,
             last_batch=_last_batch(receipts, end, before=before.last_batch),
         ),
-        failure=_failure(bounds, own.outcomes, end),
-        reached=_gone_on(before, whole, end),
-        settled=own.numbers[: len(whole)],
+        failure=_failure(bounds, pending.outcomes, end),
+        progress=_advanced(before, whole, end),
+        completed_tasks=pending.numbers[: len(whole)],
     )
 
 
@@ -198,13 +200,13 @@ def _ends_by(receipt: BackupReceipt, end: int) -> bool:
     batches: tuple[Segment | LastBatch, ...] = receipt.segments
     if receipt.last_batch is not None:
         batches = (*batches, receipt.last_batch)
-    return all(each.end <= end for each in stretches) and all(each.last_offset < end for each in batches)
+    return all(stretch.end <= end for stretch in stretches) and all(batch.last_offset < end for batch in batches)
 
 
-def _gone_on(before: Reached, receipts: Sequence[BackupReceipt], end: int) -> Reached:
+def _advanced(before: PartitionProgress, receipts: Sequence[BackupReceipt], end: int) -> PartitionProgress:
     """`receipts`: of the next tasks that the commit completes."""
     segments = [segment for receipt in receipts for segment in receipt.segments]
-    return Reached(
+    return PartitionProgress(
         tasks=before.tasks + len(receipts),
         end=end,
         epoch=max([before.epoch, *(epoch for segment in segments for epoch in segment.leader_epochs)]),
@@ -215,11 +217,11 @@ def _gone_on(before: Reached, receipts: Sequence[BackupReceipt], end: int) -> Re
 
 def _last_batch(receipts: Sequence[BackupReceipt], end: int, *, before: LastBatch | None) -> LastBatch | None:
     """The last batch of the receipts below `end`, or else the last batch of an earlier run."""
-    found = [receipt.last_batch for receipt in receipts if receipt.last_batch is not None]
-    return next((batch for batch in reversed(found) if batch.last_offset < end), before)
+    batches = [receipt.last_batch for receipt in receipts if receipt.last_batch is not None]
+    return next((batch for batch in reversed(batches) if batch.last_offset < end), before)
 
 
-def _before_failure(outcomes: Iterable[Outcome], *, newest: int) -> Iterator[BackupReceipt]:
+def _before_failure(outcomes: Iterable[BackupOutcome], *, newest: int) -> Iterator[BackupReceipt]:
     """Yield receipts up to the first failure, or up to the first range whose batches have an older leader epoch than
     earlier ranges. Epochs only rise in a log: between two such ranges another replica was elected, and its log may
     differ further back."""
@@ -233,7 +235,7 @@ def _before_failure(outcomes: Iterable[Outcome], *, newest: int) -> Iterator[Bac
         yield outcome.value
 
 
-def _failure(bounds: PartitionBounds, outcomes: Sequence[Outcome], end: int) -> PartitionFailure | None:
+def _failure(bounds: PartitionBounds, outcomes: Sequence[BackupOutcome], end: int) -> PartitionFailure | None:
     """Why the position does not reach the planned end; None if the position does, or if a task is unfinished."""
     stopped_by = next((outcome for outcome in outcomes if not isinstance(outcome, Done)), False)
     if end >= bounds.end or stopped_by is None:
@@ -242,7 +244,7 @@ def _failure(bounds: PartitionBounds, outcomes: Sequence[Outcome], end: int) -> 
     if failed is not None:
         error, message, hint = failed.error.id, failed.error.message, failed.error.hint
     else:
-        error, hint = NOT_JOINED, "run again: it goes on from there"
+        error, hint = SOURCE_TRUNCATED_ID, "run again: it goes on from there"
         message = f"the log was cut while it was read: what was read does not join at offset {end}"
     warned("stop", why=message, topic=bounds.topic, partition=bounds.partition, position=end, end=bounds.end)
     return PartitionFailure(
@@ -251,12 +253,12 @@ def _failure(bounds: PartitionBounds, outcomes: Sequence[Outcome], end: int) -> 
 
 
 def _sick(partitions: Iterable[SickPartition]) -> Iterator[PartitionFailure]:
-    for each in partitions:
-        error = each.error
-        warned("skip", why=error.message, topic=each.topic, partition=each.partition)
+    for sick in partitions:
+        error = sick.error
+        warned("skip", why=error.message, topic=sick.topic, partition=sick.partition)
         yield PartitionFailure(
-            topic=each.topic,
-            partition=each.partition,
+            topic=sick.topic,
+            partition=sick.partition,
             start=-1,
             error=error.id,
             message=error.message,

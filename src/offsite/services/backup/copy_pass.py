@@ -16,27 +16,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.copy.backup import BackupReceipt
-from offsite.copy.bundle import Copied, CopyBundle
+from offsite.copy.bundle import CopyBundle, CopyOutcome
 from offsite.copy.plan import CopyPlan, PositionKey
 from offsite.model.clock import Clock
 from offsite.model.journal import decided
 from offsite.model.size import GIB
-from offsite.repository.backup import news
-from offsite.repository.commit import Changes, RecordedHole
+from offsite.repository.backup import without_unchanged
+from offsite.repository.commit import CommitChanges, RecordedHole
 from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.backup.committable import NOTHING_YET, Committable, Outcome, Reached, find_committable
-from offsite.services.backup.whole_pass import WholePass
+from offsite.services.backup.committable import (
+    NO_PROGRESS,
+    BackupOutcome,
+    Committable,
+    PartitionProgress,
+    find_committable,
+)
+from offsite.services.backup.whole_pass import PassSummary
 from offsite.spark.runner import Done, Failed
 
-Commit = Callable[[Committable, BackupState, WholePass | None], BackupState | None]
+MakeCommit = Callable[[Committable, BackupState, PassSummary | None], BackupState | None]
 """Commits new work on top of a state. The last argument is the summary of the pass if this commit completes the pass,
 else None. Returns the state with the commit, or None if there was nothing to commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitEvery:
+class CommitThresholds:
     """How much a pass may copy before a commit, in bytes of the log, segments or seconds. A commit of 10,000 segments
     is 10 MB, and takes the driver about 60 MB of memory.
 
@@ -59,17 +65,17 @@ class CopyPass:
         copy: CopyPlan,
         bundles: Sequence[CopyBundle],
         base: BackupState,
-        commit: Commit,
-        every: CommitEvery,
+        commit: MakeCommit,
+        thresholds: CommitThresholds,
         clock: Clock,
     ) -> None:
         self.state = base
         self.commits = 0
         self._copy, self._bundles = copy, bundles
-        self._commit, self._every, self._clock = commit, every, clock
-        self._outcomes: list[Outcome] = [None] * len(copy.tasks)
-        self._reached: Mapping[PositionKey, Reached] = NOTHING_YET
-        self._told: Committable | None = None  # of the newest commit, and earlier of unfinished tasks
+        self._commit, self._every, self._clock = commit, thresholds, clock
+        self._outcomes: list[BackupOutcome] = [None] * len(copy.tasks)
+        self._progress: Mapping[PositionKey, PartitionProgress] = NO_PROGRESS
+        self._committed: Committable | None = None  # of the newest commit, and earlier of unfinished tasks
         self._holes: list[RecordedHole] = []
         self._segments, self._figures = 0, SegmentFigures()  # of everything committed
         self._is_committing = False
@@ -77,13 +83,13 @@ class CopyPass:
         self._since_bytes = self._since_segments = 0
         self._search_s = 0.0
 
-    def take(self, index: int, outcome: Done[tuple[Copied, ...]] | Failed) -> None:
+    def take(self, index: int, outcome: Done[tuple[CopyOutcome, ...]] | Failed) -> None:
         """Take the outcome of bundle `index`, and commit if a commit is due. Raises the errors of a commit."""
         bundle = self._bundles[index]
-        found = [outcome] * len(bundle.tasks) if isinstance(outcome, Failed) else outcome.value
-        for number, each in zip(bundle.numbers, found, strict=True):
-            self._outcomes[number] = each
-            for segment in _segments(each):
+        receipts = [outcome] * len(bundle.tasks) if isinstance(outcome, Failed) else outcome.value
+        for number, task_outcome in zip(bundle.numbers, receipts, strict=True):
+            self._outcomes[number] = task_outcome
+            for segment in _segments(task_outcome):
                 self._since_bytes += segment.raw_bytes
                 self._since_segments += 1
         if self._is_due():
@@ -91,33 +97,37 @@ class CopyPass:
 
     def open_partitions(self) -> list[str]:
         """The partitions, such as `orders/0`, with an unfinished range. Callable from any thread."""
-        ended = tuple(self._outcomes)
-        left = {task.range.topic_partition for task, each in zip(self._copy.tasks, ended, strict=True) if each is None}
-        return [str(each) for each in sorted(left)]
+        outcomes = tuple(self._outcomes)
+        unfinished = {
+            task.range.topic_partition
+            for task, task_outcome in zip(self._copy.tasks, outcomes, strict=True)
+            if task_outcome is None
+        }
+        return [str(partition) for partition in sorted(unfinished)]
 
     def save(self) -> None:
         """Commit the work so far, unless a commit was broken off."""
         if self._is_committing:
             return
         began_s = self._clock.monotonic_s()
-        found = find_committable(self._copy, self._outcomes, self._reached)
-        new = self._new(found)
+        committable = find_committable(self._copy, self._outcomes, self._progress)
+        new = self._new(committable)
         self._search_s = self._clock.monotonic_s() - began_s
         if new.segments or new.holes or new.gaps:
             decided("commit_early", segments=len(new.segments), why="the pass is not complete yet")
             if self._make(replace(new, failed=()), None):
-                self._settle(found, new)
+                self._settle(committable, new)
         self._since_s, self._since_bytes, self._since_segments = self._clock.monotonic_s(), 0, 0
 
-    def complete(self) -> WholePass:
+    def complete(self) -> PassSummary:
         """Commit the rest and return the summary of the pass. Raises the first failure when no range could be copied,
         and the errors of a commit."""
-        found = find_committable(self._copy, self._outcomes, self._reached)
-        new = self._new(found)
-        whole = WholePass(
-            positions=found.positions,
+        committable = find_committable(self._copy, self._outcomes, self._progress)
+        new = self._new(committable)
+        whole = PassSummary(
+            positions=committable.positions,
             holes=(*self._holes, *new.holes),
-            failed=found.failed,
+            failed=committable.failed,
             receipts=_receipts(self._outcomes),
             segments=self._segments + len(new.segments),
             figures=SegmentFigures.of((self._figures, *new.segments)),
@@ -125,10 +135,10 @@ class CopyPass:
         self._make(new, whole)
         return whole
 
-    def _make(self, new: Committable, whole: WholePass | None) -> bool:
+    def _make(self, new: Committable, summary: PassSummary | None) -> bool:
         """Whether there was something to commit, and a commit was made."""
         self._is_committing = True  # stays set if the commit is broken off
-        state = self._commit(new, self.state, whole)
+        state = self._commit(new, self.state, summary)
         self._is_committing = False
         if state is None:
             return False
@@ -136,26 +146,26 @@ class CopyPass:
         self.commits += 1
         return True
 
-    def _settle(self, found: Committable, new: Committable) -> None:
+    def _settle(self, committable: Committable, new: Committable) -> None:
         """Forget committed work. `committable` is everything found; the newest commit contains `new`."""
-        self._told, self._reached = found, found.reached
+        self._committed, self._progress = committable, committable.progress
         self._holes += new.holes
         self._segments += len(new.segments)
         self._figures = SegmentFigures.of((self._figures, *new.segments))
-        for number in found.settled:
+        for number in committable.completed_tasks:
             self._outcomes[number] = _emptied(self._outcomes[number])
 
-    def _new(self, found: Committable) -> Committable:
+    def _new(self, committable: Committable) -> Committable:
         """`committable` without committed parts."""
-        if self._told is None:
-            return found
-        keys = {segment.key for segment in self._told.segments}
-        holes, gaps = set(self._holes), set(self._told.gaps)
+        if self._committed is None:
+            return committable
+        keys = {segment.key for segment in self._committed.segments}
+        holes, gaps = set(self._holes), set(self._committed.gaps)
         return replace(
-            found,
-            segments=tuple(each for each in found.segments if each.key not in keys),
-            holes=tuple(each for each in found.holes if each not in holes),
-            gaps=tuple(each for each in found.gaps if each not in gaps),
+            committable,
+            segments=tuple(segment for segment in committable.segments if segment.key not in keys),
+            holes=tuple(hole for hole in committable.holes if hole not in holes),
+            gaps=tuple(gap for gap in committable.gaps if gap not in gaps),
         )
 
     def _is_due(self) -> bool:
@@ -165,24 +175,24 @@ class CopyPass:
         return (is_much or waited_s >= every.seconds) and waited_s >= self._every.times_longer * self._search_s
 
 
-def _receipts(outcomes: Sequence[Outcome]) -> tuple[BackupReceipt, ...] | None:
-    found = tuple(each.value for each in outcomes if isinstance(each, Done))
-    return found if len(found) == len(outcomes) else None
+def _receipts(outcomes: Sequence[BackupOutcome]) -> tuple[BackupReceipt, ...] | None:
+    receipts = tuple(outcome.value for outcome in outcomes if isinstance(outcome, Done))
+    return receipts if len(receipts) == len(outcomes) else None
 
 
-def _emptied(outcome: Outcome) -> Outcome:
+def _emptied(outcome: BackupOutcome) -> BackupOutcome:
     """The outcome without its committed parts."""
     if not isinstance(outcome, Done):
         return outcome
     return Done(value=replace(outcome.value, segments=(), holes=(), gaps=()))
 
 
-def _segments(outcome: Outcome) -> Iterator[Segment]:
+def _segments(outcome: BackupOutcome) -> Iterator[Segment]:
     return iter(outcome.value.segments if isinstance(outcome, Done) else ())
 
 
-def is_news(changes: Changes, base: BackupState) -> bool:
+def is_news(changes: CommitChanges, base: BackupState) -> bool:
     """Whether a commit of `changes` would say anything new beside `base`."""
     of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False, progress=None)
-    told = (changes.left_behind, changes.incomplete) != (base.left_behind, base.incomplete)
-    return told or news(of_the_run, base) != Changes()
+    differs = (changes.left_behind, changes.incomplete) != (base.left_behind, base.incomplete)
+    return differs or without_unchanged(of_the_run, base) != CommitChanges()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsite.copy.plan import CopyPlan
 from offsite.model.size import MIB
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
-from offsite.services.backup.copy_pass import CommitEvery
+from offsite.services.backup.copy_pass import CommitThresholds
 
 IDLE_BYTES = 310 * MIB
 """A driver with little to do: its Python process and the JVM beside it."""
@@ -23,6 +23,6 @@ def driver_bytes(plan: CopyPlan) -> int:
     """The approximate memory in bytes, whatever the topics hold. Grows with the number of segments, and less with large
     segments."""
     segments = sum(max(1, -(-task.estimated_bytes // TARGET_SEGMENT_BYTES)) for task in plan.tasks)
-    at_once = max(min(segments, CommitEvery().segments), int(segments * LARGEST_COMMIT))
-    held = len(plan.tasks) * TASK_BYTES + segments * SEGMENT_BYTES
-    return IDLE_BYTES + held + at_once * NEW_SEGMENT_BYTES
+    at_once = max(min(segments, CommitThresholds().segments), int(segments * LARGEST_COMMIT))
+    bookkeeping_bytes = len(plan.tasks) * TASK_BYTES + segments * SEGMENT_BYTES
+    return IDLE_BYTES + bookkeeping_bytes + at_once * NEW_SEGMENT_BYTES

@@ -6,26 +6,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from offsite.repository.commit import PartitionId
-from offsite.services.cut.former_cut import FormerCut
-from offsite.services.groups.snapshots import FormerGroups
+from offsite.services.cut.former_cut import PreviousCut
+from offsite.services.groups.snapshots import PreviousGroups
 
 REMEMBERED_PASSES = 100
 """Kafka Streams deletes every 30 s, and a run that follows has a round every 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
+class PassMemory:
     """The groups and the cut of the previous commit, both read once. `emptied_partitions`: partitions with records
     deleted at the source shortly before the copy, and the number of passes to remember a partition for."""
 
-    groups: FormerGroups = field(default_factory=FormerGroups)
-    cut: FormerCut = field(default_factory=FormerCut)
-    emptied: dict[PartitionId, int] = field(default_factory=dict)
+    groups: PreviousGroups = field(default_factory=PreviousGroups)
+    cut: PreviousCut = field(default_factory=PreviousCut)
+    emptied_partitions: dict[PartitionId, int] = field(default_factory=dict)
 
     def note_deletions(self, partitions: Iterable[PartitionId]) -> None:
         """Take the partitions in which a pass found holes."""
-        for known, passes in list(self.emptied.items()):
-            self.emptied[known] = passes - 1
+        for partition_id, passes in list(self.emptied_partitions.items()):
+            self.emptied_partitions[partition_id] = passes - 1
             if passes == 1:
-                del self.emptied[known]
-        self.emptied.update(dict.fromkeys(partitions, REMEMBERED_PASSES))
+                del self.emptied_partitions[partition_id]
+        self.emptied_partitions.update(dict.fromkeys(partitions, REMEMBERED_PASSES))

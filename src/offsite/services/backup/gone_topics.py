@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offsite.copy.plan import SickPartition
-from offsite.kafka.presence import Presence
+from offsite.kafka.presence import PresenceState
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.journal import warned
 from offsite.model.selections.selection import TopicSelection, is_drill_copy
@@ -24,7 +24,7 @@ from offsite.services.backup.source import Source
 class TopicPresence(Protocol):
     """The presence of topics on a cluster, by name."""
 
-    def presence(self, names: Collection[str]) -> Mapping[str, Presence]: ...
+    def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,22 +53,24 @@ def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection
     deleted. Raises `KafkaUnavailable`."""
     vanished = _vanished(base, selection, source)
     shapes = base.latest_shapes()
-    told = admin.presence([name for name in vanished if not shapes[name].is_deleted])
-    vanished = tuple(each for each in vanished if not _is_passed_over(each, told))
+    presence = admin.presence([name for name in vanished if not shapes[name].is_deleted])
+    vanished = tuple(name for name in vanished if not _is_passed_over(name, presence))
     deleted = [
-        *_made_anew(base, source),
-        *(each for each in base.topics if told.get(each.topic) is Presence.DELETED),
+        *_find_recreated(base, source),
+        *(incarnation for incarnation in base.topics if presence.get(incarnation.topic) is PresenceState.DELETED),
     ]
-    news = tuple(each for each in deleted if not base.topics[each].is_deleted)
-    for each in news:
-        warned("deleted", why="brokers say that it is not there", topic=each.topic, topic_id=each.topic_id)
-    denied = tuple(name for name in vanished if told.get(name) is Presence.DENIED)
+    news = tuple(incarnation for incarnation in deleted if not base.topics[incarnation].is_deleted)
+    for incarnation in news:
+        warned(
+            "deleted", why="brokers say that it is not there", topic=incarnation.topic, topic_id=incarnation.topic_id
+        )
+    denied = tuple(name for name in vanished if presence.get(name) is PresenceState.DENIED)
     return GoneTopics(vanished=vanished, denied=denied, deleted=news)
 
 
-def _is_passed_over(name: str, told: Mapping[str, Presence]) -> bool:
+def _is_passed_over(name: str, presence: Mapping[str, PresenceState]) -> bool:
     """Whether the name is a present drill copy, which an earlier version backed up and later runs ignore."""
-    if not is_drill_copy(name) or told.get(name) is not Presence.THERE:
+    if not is_drill_copy(name) or presence.get(name) is not PresenceState.THERE:
         return False
     warned("passed_over", why="a drill made it; name it in full to have it", topic=name)
     return True
@@ -76,18 +78,18 @@ def _is_passed_over(name: str, told: Mapping[str, Presence]) -> bool:
 
 def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
     """The absent topics. Topics that the source already reports as missing by name are left out."""
-    held = {incarnation.topic for incarnation in base.topics}
-    gone = held - set(source.ids) - set(source.missing)
+    backed_up = {incarnation.topic for incarnation in base.topics}
+    gone = backed_up - set(source.ids) - set(source.missing)
     meant = selection.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))
     schemas = {shape.topic for shape in base.topics.values() if shape.holds_schemas}
     return tuple(sorted({*meant, *(schemas & gone)}))
 
 
-def _made_anew(base: BackupState, source: Source) -> Iterator[TopicIncarnation]:
+def _find_recreated(base: BackupState, source: Source) -> Iterator[TopicIncarnation]:
     listed = {
         topic: TopicIncarnation(topic=topic, topic_id=topic_id) for topic, topic_id in source.ids.items() if topic_id
     }
-    for each in base.topics:
-        now = listed.get(each.topic, each)
-        if each.topic_id and now not in base.topics:
-            yield each
+    for incarnation in base.topics:
+        now = listed.get(incarnation.topic, incarnation)
+        if incarnation.topic_id and now not in base.topics:
+            yield incarnation

@@ -34,10 +34,10 @@ from offsite.model.errors import (
 from offsite.repository.commit import NO_EPOCH, CutBack, PartitionId
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState
-from offsite.services.backup.own_log import OwnLog, agreed_end, last_batch
+from offsite.services.backup.own_log import BackedUpLog, agreed_end, last_batch
 from offsite.stores.store import Store
 
-Known = tuple[int, int]
+BackedUpEnd = tuple[int, int]
 """A leader epoch, and the end offset of backed-up records from leaders up to the epoch."""
 
 
@@ -67,18 +67,22 @@ def find_truncations(
 ) -> Truncations:
     """Find the partitions of `bounds` whose log differs from the log in `base`. Sends a request per broker, and a few
     more for every truncated log. Raises the errors of the store."""
-    known = {each.topic_partition: (each, found) for each in bounds if (found := _known(base, each))}
-    ends = admin.epoch_ends({key: epoch for key, (_, (epoch, _)) in known.items()}) if known else {}
+    backed_up = {
+        partition.topic_partition: (partition, backed_up_end)
+        for partition in bounds
+        if (backed_up_end := _find_backed_up_end(base, partition))
+    }
+    ends = admin.epoch_ends({key: epoch for key, (_, (epoch, _)) in backed_up.items()}) if backed_up else {}
     cuts: list[CutBack] = []
     borders: dict[PartitionId, LastBatch | None] = {}
     sick: list[SickPartition] = []
     for key, end in sorted(ends.items()):
-        each, reached = known[key]
+        partition, reached = backed_up[key]
         try:
             if isinstance(end, OffsiteError):
                 raise end
-            if _has_diverged(base, each, reached, end):
-                cut, borders[each.partition_id] = _cut(admin, store, base, each, reached, end)
+            if _has_diverged(base, partition, reached, end):
+                cut, borders[partition.partition_id] = _cut(admin, store, base, partition, reached, end)
                 cuts.append(cut)
         except OffsiteError as error:
             if isinstance(error, StoreUnavailable):
@@ -87,30 +91,35 @@ def find_truncations(
     return Truncations(cuts=tuple(cuts), borders=borders, sick=tuple(sick))
 
 
-def _has_diverged(base: BackupState, bounds: PartitionBounds, known: Known, end: EpochEnd) -> bool:
+def _has_diverged(base: BackupState, bounds: PartitionBounds, backed_up_end: BackedUpEnd, end: EpochEnd) -> bool:
     """Whether the leader's log ends one of our epochs earlier than the backup, or lacks the newest epoch of our records
     although the log may be as long (KIP-279)."""
-    epoch, reached = known
+    epoch, reached = backed_up_end
     last = base.segments.get(bounds.partition_id, SegmentList()).last
     newest = max(last.leader_epochs, default=NO_EPOCH) if last and end.epoch < epoch else NO_EPOCH
     return end.end < reached or newest > end.epoch
 
 
 def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either
-    admin: LogEvidence, store: Store, base: BackupState, bounds: PartitionBounds, known: Known, end: EpochEnd
+    admin: LogEvidence,
+    store: Store,
+    base: BackupState,
+    bounds: PartitionBounds,
+    backed_up_end: BackedUpEnd,
+    end: EpochEnd,
 ) -> tuple[CutBack, LastBatch | None]:
     """The offset at which the histories part, if provable, and the last batch before the offset. Raises the reason when
     the offset cannot be proven."""
-    key, (epoch, _) = bounds.topic_partition, known
-    log = OwnLog(store=store, segments=base.segments.get(bounds.partition_id, SegmentList()), epoch=epoch)
+    key, (epoch, _) = bounds.topic_partition, backed_up_end
+    log = BackedUpLog(store=store, segments=base.segments.get(bounds.partition_id, SegmentList()), epoch=epoch)
     at = None if _cannot_tell(base, bounds, epoch) else agreed_end(admin, log, key, end)
     if at is None or at <= bounds.log_start != 0:
-        raise _cut_back(key, known, end.end)
+        raise _cut_back(key, backed_up_end, end.end)
     parted = log.parted(at)
     if (border := parted.border) is not None:
-        held = admin.batch_at(key, border.last_offset)
-        if held is None or LastBatch.of(held) != border:
-            raise _cut_back(key, known, end.end)
+        batch = admin.batch_at(key, border.last_offset)
+        if batch is None or LastBatch.of(batch) != border:
+            raise _cut_back(key, backed_up_end, end.end)
     cut = CutBack(
         partition_id=bounds.partition_id,
         at=at,
@@ -131,8 +140,8 @@ def _cannot_tell(base: BackupState, bounds: PartitionBounds, epoch: int) -> bool
     return not bounds.topic_id or bounds.was_compacted or bounds.leader_epoch <= epoch or not is_exact
 
 
-def _cut_back(key: TopicPartition, known: Known, end: int) -> SourceTruncated:
-    epoch, reached = known
+def _cut_back(key: TopicPartition, backed_up_end: BackedUpEnd, end: int) -> SourceTruncated:
+    epoch, reached = backed_up_end
     now = f"ends at {end} now" if end >= 0 else "is not known to its leader any more"
     return SourceTruncated(
         f"{key} was cut back and written anew: what leaders up to epoch {epoch} wrote reached to {reached} and {now}",
@@ -140,53 +149,53 @@ def _cut_back(key: TopicPartition, known: Known, end: int) -> SourceTruncated:
     )
 
 
-def _known(base: BackupState, bounds: PartitionBounds) -> Known | None:
+def _find_backed_up_end(base: BackupState, bounds: PartitionBounds) -> BackedUpEnd | None:
     """The epoch to ask the leader about. None when the partition is new, or when the log has deleted everything that
     the backup holds."""
-    known = bounds.partition_id
-    position = base.positions.get(known)
+    partition_id = bounds.partition_id
+    position = base.positions.get(partition_id)
     if position is None or position.end <= bounds.log_start:
         return None
     if position.leader_epoch != NO_EPOCH:
         return position.leader_epoch, position.end
-    found = base.segments.get(known)
-    segment = found.last if found else None
+    segments = base.segments.get(partition_id)
+    segment = segments.last if segments else None
     return _of_segment(segment) if segment and segment.last_offset >= bounds.log_start else None
 
 
-def _of_segment(segment: Segment) -> Known | None:
+def _of_segment(segment: Segment) -> BackedUpEnd | None:
     """The epoch as far as commits of earlier versions record epochs."""
     if not 0 < len(segment.leader_epochs) < MAX_LEADER_EPOCHS:
         return None
     return max(segment.leader_epochs), segment.last_offset + 1
 
 
-def made_anew(
+def find_recreated(
     admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Iterator[SickPartition]:
     """Find the partitions of `bounds`, of topics without ids, whose log continues where another log ended.
 
     Reads one batch from both ends for every partition with new records. Raises the errors of the store.
     """
-    for each in bounds:
-        known = PartitionId(topic=each.topic, topic_id="", partition=each.partition)
-        position, found = base.positions.get(known), base.segments.get(known)
-        segment = found.last if found else None
-        if each.topic_id or position is None or position.last_batch or segment is None or each.was_compacted:
+    for partition in bounds:
+        partition_id = PartitionId(topic=partition.topic, topic_id="", partition=partition.partition)
+        position, segments = base.positions.get(partition_id), base.segments.get(partition_id)
+        segment = segments.last if segments else None
+        if partition.topic_id or position is None or position.last_batch or segment is None or partition.was_compacted:
             continue
-        if each.log_start <= segment.last_offset and position.end < each.end:
+        if partition.log_start <= segment.last_offset and position.end < partition.end:
             problem = _identity_problem(admin, store, segment)
             if problem is not None:
-                yield SickPartition(topic=each.topic, partition=each.partition, error=problem)
+                yield SickPartition(topic=partition.topic, partition=partition.partition, error=problem)
 
 
 def _identity_problem(admin: LogEvidence, store: Store, segment: Segment) -> OffsiteError | None:
     partition = TopicPartition(topic=segment.topic, partition=segment.partition)
     try:
-        stored, held = last_batch(store, segment), admin.batch_at(partition, segment.last_offset)
+        stored, current = last_batch(store, segment), admin.batch_at(partition, segment.last_offset)
     except (KafkaUnavailable, Damaged, Denied) as error:
         return error
-    if held is not None and LastBatch.of(held) == LastBatch.of(stored):
+    if current is not None and LastBatch.of(current) == LastBatch.of(stored):
         return None
     return TopicReplaced(
         f"{partition} does not hold the batch that was backed up last, at offset {stored.base_offset}: the topic was "

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from offsite.model.choices import CompressionChoice, CompressionText, MissingTopics, MissingTopicsText, chosen
-from offsite.model.option import Option, filled
+from offsite.model.choices import CompressionChoice, CompressionText, MissingTopics, MissingTopicsText, parse_choice
+from offsite.model.option import Option, with_defaults
 
 if TYPE_CHECKING:
     from offsite.services.backup.request import BackupRequest
@@ -93,26 +93,26 @@ class BackupWords(TypedDict, total=False):
     ]
 
 
-def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
+def parse_backup(backup: str, options: BackupWords) -> BackupRequest:
     """Build the request for backup `backup` from the options. Raises `BadOption` for an unreadable option."""
     from offsite.model.selections.selection import parse_groups, parse_selection
     from offsite.services.backup.request import BackupRequest
 
-    words = filled(BackupWords, given)
+    words = with_defaults(BackupWords, options)
     topics, exclude = words["topics"], words["exclude"] or ()
     return BackupRequest(
         backup=backup,
         selection=parse_selection(topics, exclude, internal=words["internal"]) if topics else None,
-        missing_topics=chosen(MissingTopics, words["missing_topics"]),
+        missing_topics=parse_choice(MissingTopics, words["missing_topics"]),
         schemas_topic=words["schemas_topic"],
         groups=parse_groups(words["groups"] or ()),
         group_history=words["group_history"],
-        compression=chosen(CompressionChoice, words["compression"]),
+        compression=parse_choice(CompressionChoice, words["compression"]),
         expect_deletes=parse_selection(words["expect_deletes"], internal=True) if words["expect_deletes"] else None,
     )
 
 
-def parse_limits(given: BackupWords) -> RateLimits:
+def parse_limits(options: BackupWords) -> RateLimits:
     """Build the rate limits for the runner of a backup from the options. Raises `BadOption` for an unreadable
     option."""
     from offsite.model.size import parse_rate
@@ -122,8 +122,8 @@ def parse_limits(given: BackupWords) -> RateLimits:
         return None if text is None else parse_rate(text, option)
 
     return RateLimits(
-        read_bytes_per_s=rate(given.get("read_limit"), "--read-limit"),
-        write_bytes_per_s=rate(given.get("write_limit"), "--write-limit"),
-        executor_read_bytes_per_s=rate(given.get("executor_read_limit"), "--executor-read-limit"),
-        executor_write_bytes_per_s=rate(given.get("executor_write_limit"), "--executor-write-limit"),
+        read_bytes_per_s=rate(options.get("read_limit"), "--read-limit"),
+        write_bytes_per_s=rate(options.get("write_limit"), "--write-limit"),
+        executor_read_bytes_per_s=rate(options.get("executor_read_limit"), "--executor-read-limit"),
+        executor_write_bytes_per_s=rate(options.get("executor_write_limit"), "--executor-write-limit"),
     )

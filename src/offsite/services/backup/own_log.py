@@ -26,7 +26,7 @@ _BATCH_OFFSETS_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnLog:
+class BackedUpLog:
     """The backed-up `segments` of a partition, ending at an offset that a leader of `epoch` reported."""
 
     store: Store
@@ -35,8 +35,8 @@ class OwnLog:
 
     def epoch_up_to(self, epoch: int) -> int | None:
         """The newest epoch of the log up to `epoch`; None where none exists."""
-        known = {self.epoch, *(each for segment in self.segments for each in segment.leader_epochs)}
-        return max((each for each in known if each <= epoch), default=None)
+        epochs = {self.epoch, *(leader_epoch for segment in self.segments for leader_epoch in segment.leader_epochs)}
+        return max((leader_epoch for leader_epoch in epochs if leader_epoch <= epoch), default=None)
 
     def names_its_epochs(self) -> bool:
         """Whether the segments name all epochs of their batches. Segments of a broken cluster may not."""
@@ -81,19 +81,19 @@ class EpochEndNow(Protocol):
     def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd: ...
 
 
-def agreed_end(admin: EpochEndNow, own: OwnLog, key: TopicPartition, told: EpochEnd) -> int | None:
+def agreed_end(admin: EpochEndNow, backed_up: BackedUpLog, key: TopicPartition, leader_end: EpochEnd) -> int | None:
     """The offset up to which the leader's log and `backed_up` agree. `leader_end` is the leader's answer about our
     newest epoch. 0: everything that the leader knows is older than the backup. None: the leader knows none of our
     epochs, or our epochs are unknown. Raises the errors of asking."""
-    if not own.names_its_epochs():
+    if not backed_up.names_its_epochs():
         return None
-    while told.end >= 0:
-        epoch = own.epoch_up_to(told.epoch)
+    while leader_end.end >= 0:
+        epoch = backed_up.epoch_up_to(leader_end.epoch)
         if epoch is None:
             return 0
-        if epoch == told.epoch:
-            return min(told.end, own.end_of(epoch))
-        told = admin.epoch_end_now(key, epoch)
+        if epoch == leader_end.epoch:
+            return min(leader_end.end, backed_up.end_of(epoch))
+        leader_end = admin.epoch_end_now(key, epoch)
     return None
 
 

@@ -15,9 +15,9 @@ from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (
     UNACCOUNTED,
-    Changes,
     Checkpoint,
-    LeftBehind,
+    CommitChanges,
+    LeftBehindPartition,
     PartitionId,
     PassProgress,
     RecordedHole,
@@ -31,14 +31,14 @@ from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.copy_pass import is_news
-from offsite.services.backup.former import Former
+from offsite.services.backup.former import PassMemory
 from offsite.services.backup.pass_cut import NoCut, PassCut, cut_of_pass
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.backup.whole_pass import WholePass
-from offsite.services.cut.deletions import consumed, declared, offsets_of_cut
+from offsite.services.backup.whole_pass import PassSummary
+from offsite.services.cut.deletions import explain_consumed, explain_declared, offsets_of_cut
 from offsite.services.cut.found_cut import key_of
-from offsite.services.groups.snapshots import GroupsSaved, save_groups
-from offsite.services.heads import SeenHead, head_of
+from offsite.services.groups.snapshots import SavedGroups, save_groups
+from offsite.services.heads import RememberedHead, head_of
 
 _HOLES_JUDGED = 10_000
 """At most so many losses of earlier runs, newest first, are examined again in every run."""
@@ -75,30 +75,30 @@ class PassCommits:
         plan: BackupPlan,
         *,
         clock: Clock,
-        former: Former,
+        memory: PassMemory,
         only_news: bool,
         on_commit: Callable[[], None] | None,
         participants_complete: Callable[[], None] | None = None,
         may_go_on: bool = False,
     ) -> None:
-        self.groups: GroupsSaved | None = None
+        self.groups: SavedGroups | None = None
         self.lost: frozenset[PartitionId] = frozenset()
         self.explained: dict[RecordedHole, RecordedHole] = {}
         self._may_go_on = may_go_on
-        self.against = self.no_cut = ""
+        self.checkpoint_problem = self.no_cut = ""
         self.took_s: list[float] = []
-        self._former, self._on_commit = former, on_commit
+        self._memory, self._on_commit = memory, on_commit
         self._participants_complete = participants_complete
         self._clock = clock
         self._repository, self._backup, self._plan = repository, backup, plan
         self._only_news = only_news
 
-    def make(self, found: Committable, base: BackupState, whole: WholePass | None) -> BackupState | None:
+    def make(self, committable: Committable, base: BackupState, summary: PassSummary | None) -> BackupState | None:
         """Make a commit of `committable`, found since the previous commit, unless nothing is new. The commit that
         completes the pass also contains the groups and the failed partitions, and is judged by the `summary` of the
         pass."""
         snapshot, cut, judged = None, None, None
-        if whole is not None:
+        if summary is not None:
             plan = self._plan
             snapshot, self.groups = save_groups(
                 self._backup,
@@ -107,23 +107,23 @@ class PassCommits:
                 plan.source.shapes,
                 unseen=plan.unseen,
                 patterns=plan.group_patterns,
-                before=self._former.groups,
+                before=self._memory.groups,
             )
-            judged = self._judged(whole)
-            self._explain(whole, judged)
+            judged = self._judged(summary)
+            self._explain(summary, judged)
             if self._may_go_on and judged.lost:
                 self.lost = judged.lost
-                snapshot, whole = None, None
-        changes = replace(self._changes(found, base), groups=snapshot)
-        if whole is None:  # an earlier failure stays until a pass is known to have got further
-            progress = _progress(self._plan, found)
+                snapshot, summary = None, None
+        changes = replace(self._changes(committable, base), groups=snapshot)
+        if summary is None:  # an earlier failure stays until a pass is known to have got further
+            progress = _progress(self._plan, committable)
             changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
         if base is self._plan.base:
             changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from the cut
         if judged is not None:
-            changes = self._with_verdict(changes, judged, found, is_last=whole is not None)
-            cut = None if whole is None else self._told(judged.cut)
-        has_news = is_news(changes, base) or self._former.cut.is_healed_by(cut, self._backup, base)
+            changes = self._with_verdict(changes, judged, committable, is_last=summary is not None)
+            cut = None if summary is None else self._report_cut(judged.cut)
+        has_news = is_news(changes, base) or self._memory.cut.is_healed_by(cut, self._backup, base)
         if self._only_news and not has_news:
             return None
         if cut is not None:
@@ -131,36 +131,38 @@ class PassCommits:
         began_s = self._clock.monotonic_s()
         with uninterrupted():
             state = self._backup.commit(changes, base=base, writer=random_id(16))
-            SeenHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
+            RememberedHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
         self.took_s.append(self._clock.monotonic_s() - began_s)
         if self.lost and judged is not None and isinstance(judged.cut, PassCut):
-            self._former.cut.keep_amid(state, judged.cut.cut)
+            self._memory.cut.keep_amid(state, judged.cut.cut)
         if self._on_commit is not None:
             self._on_commit()
         return state
 
-    def _with_verdict(self, changes: Changes, judged: _Judgement, found: Committable, *, is_last: bool) -> Changes:
+    def _with_verdict(
+        self, changes: CommitChanges, judged: _Judgement, committable: Committable, *, is_last: bool
+    ) -> CommitChanges:
         """Add to `changes` the facts known only at the end of a pass. Deleted topics are marked even if the run goes
         on, because the next plan takes a recreated topic for a known topic."""
         changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
         if not is_last:
             return changes
-        explained = tuple(self.explained[hole] for hole in self._committed_before(found))
+        explained = tuple(self.explained[hole] for hole in self._committed_before(committable))
         return replace(changes, checkpoint=judged.checkpoint, explained=explained)
 
-    def _judged(self, whole: WholePass) -> _Judgement:
+    def _judged(self, whole: PassSummary) -> _Judgement:
         """Judge the pass: make the cut, and the checkpoint if all participants have completed their parts and the cut
         keeps the records read by participants."""
-        carried, taken = _completed(self._plan, whole), self._plan.checkpoint
+        carried, checkpoint = _completed(self._plan, whole), self._plan.checkpoint
         lost = _lost_since_taken(self._plan, whole) if carried is not None else ""
-        participants = taken.participants if carried is not None and taken is not None else ()
+        participants = checkpoint.participants if carried is not None and checkpoint is not None else ()
         cut = self._cut(whole, participants)
-        self.against = lost or self._not_complete(participants) or self._contradiction(cut, participants)
-        if self.against and participants:
+        self.checkpoint_problem = lost or self._not_complete(participants) or self._contradiction(cut, participants)
+        if self.checkpoint_problem and participants:
             cut = self._cut(whole, ())
-        return _Judgement(checkpoint=None if self.against else carried, cut=cut)
+        return _Judgement(checkpoint=None if self.checkpoint_problem else carried, cut=cut)
 
-    def _explain(self, whole: WholePass, judged: _Judgement) -> None:
+    def _explain(self, whole: PassSummary, judged: _Judgement) -> None:
         """Find the harmless holes: declared holes, and holes passed by every reader of the partition. Includes holes of
         earlier runs, which may have been broken off before the judgement."""
         plan, cut = self._plan, judged.cut
@@ -172,14 +174,14 @@ class PassCommits:
                 offsets = cut.offsets
             else:
                 emptied = {key_of(hole.partition_id) for hole in holes}
-                offsets = offsets_of_cut(self._former.groups.newest, (), emptied)
-            self.explained = consumed(holes, offsets, plan.source.shapes)
+                offsets = offsets_of_cut(self._memory.groups.newest, (), emptied)
+            self.explained = explain_consumed(holes, offsets, plan.source.shapes)
         if plan.expect_deletes is not None:
-            self.explained = declared(holes, plan.expect_deletes) | self.explained
+            self.explained = explain_declared(holes, plan.expect_deletes) | self.explained
 
-    def _committed_before(self, found: Committable) -> list[RecordedHole]:
+    def _committed_before(self, committable: Committable) -> list[RecordedHole]:
         """The explained holes of earlier commits."""
-        now = set(found.holes)
+        now = set(committable.holes)
         return [hole for hole in self.explained if hole not in now]
 
     def _not_complete(self, participants: tuple[CheckpointParticipant, ...]) -> str:
@@ -194,16 +196,16 @@ class PassCommits:
     def _contradiction(self, cut: PassCut | NoCut, participants: tuple[CheckpointParticipant, ...]) -> str:
         """Why a restore could not use a cut with the positions and stamps of participants; empty where a restore
         can."""
-        if self._plan.stamps is None and not any(each.positions for each in participants):
+        if self._plan.stamps is None and not any(participant.positions for participant in participants):
             return ""
         if isinstance(cut, NoCut):
             return f"there is no consistent cut that its participants could be held against: {cut.why}"
         refused = cut.cut.refused
         return f"its cut contradicts its participants, or cannot be used: {refused}" if refused else ""
 
-    def _cut(self, whole: WholePass, participants: tuple[CheckpointParticipant, ...]) -> PassCut | NoCut:
-        known_open = self._former.cut.open_at(self._backup, self._plan.base)
-        groups = self._former.groups.newest
+    def _cut(self, whole: PassSummary, participants: tuple[CheckpointParticipant, ...]) -> PassCut | NoCut:
+        known_open = self._memory.cut.open_at(self._backup, self._plan.base)
+        groups = self._memory.groups.newest
         try:
             return cut_of_pass(
                 self._plan,
@@ -211,12 +213,12 @@ class PassCommits:
                 groups,
                 known_open=known_open,
                 participants=participants,
-                exactly_once=self._former.cut.exactly_once(self._backup, self._plan.base),
+                exactly_once=self._memory.cut.exactly_once(self._backup, self._plan.base),
             )
         except OffsiteError as error:  # the copied records count, whatever is wrong with the cut
             return NoCut(why=error.message, error=error.id)
 
-    def _told(self, cut: PassCut | NoCut) -> CommitCut | None:
+    def _report_cut(self, cut: PassCut | NoCut) -> CommitCut | None:
         """The cut for the commit. Logs once why the commit has none, or has an unusable cut."""
         missing = cut if isinstance(cut, NoCut) else NoCut(why=cut.cut.refused)
         self.no_cut = missing.why
@@ -226,33 +228,37 @@ class PassCommits:
 
     def _put_cut(self, cut: CommitCut, base: BackupState) -> SnapshotRef:
         ref = put_commit_cut(self._backup.store, base, cut)
-        self._former.cut.keep(ref, cut)
+        self._memory.cut.keep(ref, cut)
         return ref
 
-    def _changes(self, found: Committable, base: BackupState) -> Changes:
+    def _changes(self, committable: Committable, base: BackupState) -> CommitChanges:
         plan = self._plan
-        return Changes(
-            segments=found.segments,
-            holes=tuple(self.explained.get(hole, hole) for hole in found.holes),
-            gaps=found.gaps,
+        return CommitChanges(
+            segments=committable.segments,
+            holes=tuple(self.explained.get(hole, hole) for hole in committable.holes),
+            gaps=committable.gaps,
             accounted=True,
-            left_behind=tuple(_left_behind(plan, found)),
-            positions=found.positions,
+            left_behind=tuple(_left_behind(plan, committable)),
+            positions=committable.positions,
             topics=plan.source.shapes,
             metadata=put_cluster_snapshot(self._backup.store, base, plan.settings.settings),
         )
 
 
-def _completed(plan: BackupPlan, whole: WholePass) -> Checkpoint | None:
+def _completed(plan: BackupPlan, whole: PassSummary) -> Checkpoint | None:
     """The checkpoint that the pass completes. None unless every partition ends exactly at the end of the checkpoint."""
-    taken = plan.checkpoint
-    if taken is None or taken.sick or whole.failed:
+    checkpoint = plan.checkpoint
+    if checkpoint is None or checkpoint.sick or whole.failed:
         return None
     reached = {position.partition_id: position.end for position in whole.positions}
-    return taken.carried() if reached == {each.partition_id: each.end for each in taken.ends} else None
+    return (
+        checkpoint.carried()
+        if reached == {taken_end.partition_id: taken_end.end for taken_end in checkpoint.ends}
+        else None
+    )
 
 
-def _lost_since_taken(plan: BackupPlan, whole: WholePass) -> str:
+def _lost_since_taken(plan: BackupPlan, whole: PassSummary) -> str:
     """The records that the source still had when the checkpoint was taken and lost before the copy, in words; empty for
     none."""
     log_starts = {bounds.partition_id: bounds.log_start for bounds in plan.copy.bounds}
@@ -267,25 +273,25 @@ def _lost_since_taken(plan: BackupPlan, whole: WholePass) -> str:
     return ""
 
 
-def _progress(plan: BackupPlan, found: Committable) -> PassProgress:
-    ends = {position.partition_id: position.end for position in found.positions}
-    planned = left = 0
+def _progress(plan: BackupPlan, committable: Committable) -> PassProgress:
+    ends = {position.partition_id: position.end for position in committable.positions}
+    planned = remaining = 0
     for bounds in plan.copy.bounds:
         start = plan.copy.starts.get(bounds.key, bounds.log_start)
         planned += max(0, bounds.end - start)
-        left += max(0, bounds.end - ends.get(bounds.partition_id, start))
-    return PassProgress(copied=max(0, planned - left), planned=planned)
+        remaining += max(0, bounds.end - ends.get(bounds.partition_id, start))
+    return PassProgress(copied=max(0, planned - remaining), planned=planned)
 
 
 def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
     if plan.gone.deleted:
         now_ms = backup.store.now_ms()
-        yield from (replace(plan.base.topics[each], deleted_ms=now_ms) for each in plan.gone.deleted)
+        yield from (replace(plan.base.topics[incarnation], deleted_ms=now_ms) for incarnation in plan.gone.deleted)
 
 
-def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
-    held = {shape.topic: shape.topic_id for shape in plan.base.latest_shapes().values()}
-    ids = {**held, **plan.source.ids}  # hidden topics, and visible topics
-    for each in committable.failed:
-        known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
-        yield LeftBehind(partition_id=known, error=each.error)
+def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehindPartition]:
+    topic_ids = {shape.topic: shape.topic_id for shape in plan.base.latest_shapes().values()}
+    ids = {**topic_ids, **plan.source.ids}  # hidden topics, and visible topics
+    for failure in committable.failed:
+        partition_id = PartitionId(topic=failure.topic, topic_id=ids[failure.topic], partition=failure.partition)
+        yield LeftBehindPartition(partition_id=partition_id, error=failure.error)

@@ -8,9 +8,9 @@ from offsite.repository.state import BackupState
 from offsite.services.backup.committable import PartitionFailure
 from offsite.services.backup.pass_commits import PassCommits
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.backup.whole_pass import PassesSoFar
+from offsite.services.backup.whole_pass import PassTotals
 from offsite.services.branch_report import BranchReport, branch_reports
-from offsite.services.groups.snapshots import GroupsSaved
+from offsite.services.groups.snapshots import SavedGroups
 from offsite.services.hole_report import HoleReport, expected_deletions, hole_reports
 
 
@@ -41,7 +41,7 @@ class BackupResult:
     deleted_topics: tuple[str, ...]
     denied_topics: tuple[str, ...]
     not_read: tuple[str, ...]
-    groups: GroupsSaved | None
+    groups: SavedGroups | None
     committed_at_ms: int
     head_hash: str
     worker_peak_rss_bytes: int
@@ -58,12 +58,12 @@ class BackupResult:
 
 
 def result_of(
-    plan: BackupPlan, passes: PassesSoFar, state: BackupState, made: PassCommits, *, since: int
+    plan: BackupPlan, passes: PassTotals, state: BackupState, commits: PassCommits, *, since: int
 ) -> BackupResult:
     """Summarize what the run added since commit `since`. `plan` and `commits` belong to the last pass; its last commit
     left `state`."""
-    whole, figures = passes.whole, passes.whole.figures
-    holes = [made.explained.get(hole, hole) for hole in whole.holes]
+    whole, figures = passes.summary, passes.summary.figures
+    holes = [commits.explained.get(hole, hole) for hole in whole.holes]
     return BackupResult(
         backup=plan.backup,
         commit=state.seq,
@@ -78,16 +78,16 @@ def result_of(
         cut_back=branch_reports(state, since=since + 1),
         missing_topics=plan.source.missing,
         vanished_topics=plan.gone.vanished,
-        deleted_topics=tuple(sorted({each.topic for each in plan.gone.deleted})),
+        deleted_topics=tuple(sorted({incarnation.topic for incarnation in plan.gone.deleted})),
         denied_topics=plan.gone.denied,
         not_read=plan.settings.not_read,
         not_carried=plan.settings.settings.not_carried,
-        groups=made.groups,
+        groups=commits.groups,
         committed_at_ms=state.committed_at_ms,
         head_hash=state.head_hash,
         worker_peak_rss_bytes=passes.worker_peak_rss_bytes,
         commits=passes.commits,
         unread_topics=tuple(shape.topic for shape in plan.source.shapes if shape.configs_unread),
-        no_cut=made.no_cut,
+        no_cut=commits.no_cut,
         expected_deletions=expected_deletions(holes),
     )

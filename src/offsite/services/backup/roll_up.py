@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from offsite.copy.backup import BackupEnds
-from offsite.copy.roll_up import FAN_IN, RollUp, dealt, find_roll_ups, roll_up_all
+from offsite.copy.roll_up import FAN_IN, RollUp, deal_roll_ups, find_roll_ups, roll_up_all
 from offsite.log.range import Span
 from offsite.model.clock import Clock
 from offsite.model.ids import random_id
@@ -21,7 +21,7 @@ from offsite.model.named import amount
 from offsite.model.size import MIB
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId
+from offsite.repository.commit import CommitChanges, PartitionId
 from offsite.repository.layout import parse_pack_key
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
@@ -39,7 +39,7 @@ TURN_S = 6 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RolledUp:
+class RollUpResult:
     """A step of a roll-up: `into` segments, of `bytes` in the log, replaced `segments` segments; `state` contains the
     commit."""
 
@@ -60,25 +60,25 @@ class RollUpWatch:
         self._in_turn: deque[PartitionId] = deque()
         self._next_turn_s = clock.monotonic_s()
 
-    def note(self, known: PartitionId) -> None:
+    def note(self, partition_id: PartitionId) -> None:
         """Note a segment that was added to a partition."""
-        self._new[known] += 1
+        self._new[partition_id] += 1
 
     def put_back(self, partitions: Iterable[PartitionId]) -> None:
         """Note partitions to examine next: the step had no room for them, or made segments in them."""
-        for known in partitions:
-            self._new[known] += FAN_IN
+        for partition_id in partitions:
+            self._new[partition_id] += FAN_IN
 
     def chosen(self, state: BackupState) -> list[PartitionId]:
         """The partitions to examine now."""
         if not self._in_turn and self._clock.monotonic_s() >= self._next_turn_s:
             self._in_turn.extend(sorted(state.segments))
             self._next_turn_s = self._clock.monotonic_s() + TURN_S
-        found = {known for known, count in self._new.items() if count >= FAN_IN}
-        for known in found:
-            del self._new[known]
-        found.update(self._in_turn.popleft() for _ in range(min(IN_TURN, len(self._in_turn))))
-        return sorted(found & state.segments.keys())
+        due = {partition_id for partition_id, count in self._new.items() if count >= FAN_IN}
+        for partition_id in due:
+            del self._new[partition_id]
+        due.update(self._in_turn.popleft() for _ in range(min(IN_TURN, len(self._in_turn))))
+        return sorted(due & state.segments.keys())
 
 
 def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
@@ -89,18 +89,20 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     runner: Runner,
     ends: BackupEnds,
     watch: RollUpWatch | None = None,
-) -> RolledUp | None:
+) -> RollUpResult | None:
     """Roll up the due segments in `partitions` of `state`, the newest state, but at most a step; None when nothing is
     due. An unreadable segment stays unchanged, with a log line. `watch` notes partitions without room in the step.
     Raises `CommitLost` when another writer was first."""
     chosen = list(_step(due_roll_ups(state, partitions)))
-    if watch is not None and sum(each.raw_bytes for each in chosen) >= STEP_BYTES:
+    if watch is not None and sum(roll_up.raw_bytes for roll_up in chosen) >= STEP_BYTES:
         last = segment_partition(chosen[-1].segments[0])
-        watch.put_back(known for known in partitions if known > last)  # but not what may be damaged
-    tasks = dealt(chosen, slots=runner.slots)
+        watch.put_back(
+            partition_id for partition_id in partitions if partition_id > last
+        )  # but not what may be damaged
+    tasks = deal_roll_ups(chosen, slots=runner.slots)
     if not tasks:
         return None
-    made: list[Segment] = []
+    large_segments: list[Segment] = []
     removed: list[str] = []
     with job_named(f"roll up {backup.layout.backup}: {amount(len(chosen), 'segment')}"):
         outcomes = runner.run_all(tasks, partial(roll_up_all, ends=ends, base=state.seq))
@@ -110,52 +112,57 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
             continue
         for roll_up, segment in zip(task.roll_ups, outcome.value, strict=True):
             if segment is not None:
-                made.append(segment)
-                removed += [each.key for each in roll_up.segments]
-    if not made:
+                large_segments.append(segment)
+                removed += [small_segment.key for small_segment in roll_up.segments]
+    if not large_segments:
         return None
-    decided("roll_up", segments=len(removed), into=len(made), why="small neighbours")
-    changes = state.carried_over(Changes(segments=tuple(made), removed=tuple(removed)))
+    decided("roll_up", segments=len(removed), into=len(large_segments), why="small neighbours")
+    changes = state.carry_over(CommitChanges(segments=tuple(large_segments), removed=tuple(removed)))
     with uninterrupted():
         after = backup.commit(changes, base=state, writer=random_id(16))
     if watch is not None:
-        watch.put_back(map(segment_partition, made))  # the new segments may complete a class
-    return RolledUp(segments=len(removed), into=len(made), bytes=sum(each.raw_bytes for each in made), state=after)
+        watch.put_back(map(segment_partition, large_segments))  # the new segments may complete a class
+    return RollUpResult(
+        segments=len(removed),
+        into=len(large_segments),
+        bytes=sum(segment.raw_bytes for segment in large_segments),
+        state=after,
+    )
 
 
 def due_roll_ups(state: BackupState, partitions: Iterable[PartitionId]) -> Iterator[RollUp]:
     """All roll-ups that are due in `partitions`, in order."""
-    wanted = set(partitions)
+    selected = set(partitions)
     holes: dict[PartitionId, list[Span]] = {}
     for hole in state.holes:
-        if hole.partition_id in wanted:
+        if hole.partition_id in selected:
             holes.setdefault(hole.partition_id, []).append((hole.start, hole.end))
     oldest = _newest_too_old(state)
-    for known in sorted(wanted):
-        found = state.segments.get(known)
+    for partition_id in sorted(selected):
+        segments = state.segments.get(partition_id)
         yield from find_roll_ups(
-            found.read() if found else (),
-            holes=holes.get(known, ()),
-            borders=state.borders(known),
+            segments.read() if segments else (),
+            holes=holes.get(partition_id, ()),
+            borders=state.borders(partition_id),
             is_old=partial(_is_old, oldest),
         )
 
 
 def _newest_too_old(state: BackupState) -> int:
     """The newest commit older than the time for which packs may be needed."""
-    found = state.history.latest_at(state.committed_at_ms - PACKED_FOR_MS)
-    return found.seq if found else 0
+    commit = state.history.latest_at(state.committed_at_ms - PACKED_FOR_MS)
+    return commit.seq if commit else 0
 
 
 def _is_old(newest: int, segment: Segment) -> bool:
-    begun = parse_pack_key(segment.pack or "")
-    return begun is not None and begun < newest
+    pack_commit = parse_pack_key(segment.pack or "")
+    return pack_commit is not None and pack_commit < newest
 
 
 def _step(roll_ups: Iterator[RollUp]) -> Iterator[RollUp]:
     size_bytes = 0
-    for each in roll_ups:
-        yield each
-        size_bytes += each.raw_bytes
+    for roll_up in roll_ups:
+        yield roll_up
+        size_bytes += roll_up.raw_bytes
         if size_bytes >= STEP_BYTES:
             return

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.copy.backup import BackupEnds, BackupReceipt, RangeReads, copy_read
-from offsite.copy.bundle import Copied, CopyBundle, copy_bundle
+from offsite.copy.backup import BackupEnds, BackupReceipt, RangeReads, copy_range_with
+from offsite.copy.bundle import CopyBundle, CopyOutcome, copy_bundle
 from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.read_task import Item, ReadTask
@@ -23,13 +23,13 @@ from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.state import BackupState
-from offsite.services.backup.copy_pass import CommitEvery, CopyPass
-from offsite.services.backup.former import Former
+from offsite.services.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.services.backup.former import PassMemory
 from offsite.services.backup.last_progress import LastProgress
 from offsite.services.backup.pass_commits import PassCommits
-from offsite.services.backup.planned import BackupPlan, PlanAgain
+from offsite.services.backup.planned import BackupPlan, Replan
 from offsite.services.backup.result import BackupResult, result_of
-from offsite.services.backup.whole_pass import PassesSoFar, WholePass
+from offsite.services.backup.whole_pass import PassSummary, PassTotals
 from offsite.services.groups.history import history_options
 from offsite.services.records.schemas_topic import schemas_options
 from offsite.spark.job_name import job_named
@@ -43,7 +43,7 @@ def run_backup(  # noqa: PLR0913  # all by keyword but what is done
     kafka: KafkaConfig,
     runner: Runner,
     on_progress: OnProgress | None = None,
-    again: PlanAgain | None = None,
+    replan: Replan | None = None,
 ) -> BackupResult:
     """Copy and commit. The first run makes the backup. `replan`: see `carry_out`.
 
@@ -51,24 +51,24 @@ def run_backup(  # noqa: PLR0913  # all by keyword but what is done
     when no range could be copied. On an interrupt, commits its work and raises the interrupt.
     """
     backup = make_backup(repository, plan, runner)
-    ended = carry_out(
-        plan, backup, repository=repository, kafka=kafka, runner=runner, on_progress=on_progress, again=again
+    pass_result = carry_out(
+        plan, backup, repository=repository, kafka=kafka, runner=runner, on_progress=on_progress, replan=replan
     )
-    if ended.result is None:
+    if pass_result.result is None:
         raise Bug("a run that was to make a commit made none")
-    return ended.result
+    return pass_result.result
 
 
 def make_backup(repository: Repository, plan: BackupPlan, runner: Runner) -> Backup:
     """Make the backup of `plan` if absent. `runner` starts first if it has anything to do: otherwise a failed start
     would leave a backup without a commit."""
-    if plan.begun_with is None and plan.for_workers:
+    if plan.first_selection is None and plan.for_workers:
         runner.await_start()
     return repository.create_backup(
         plan.backup,
         cluster_id=plan.source.cluster_id,
-        selection=plan.begun_with or plan.selection,
-        options=(*schemas_options(plan.schemas_topic), *history_options(wanted=plan.group_history)),
+        selection=plan.first_selection or plan.selection,
+        options=(*schemas_options(plan.schemas_topic), *history_options(enabled=plan.group_history)),
         declared_by=plan.declared_by,
     )
 
@@ -79,7 +79,7 @@ are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class PassResult:
     """The result of a finished run, and the state left by the run. `result` None: nothing was new, and no commit was
     made. `checkpoint_problem`: why the run did not complete its checkpoint, apart from its own partitions."""
 
@@ -87,7 +87,7 @@ class Ended:
     state: BackupState
     commits_s: tuple[float, ...] = ()
     throttled_s: float = 0.0
-    against: str = ""
+    checkpoint_problem: str = ""
 
 
 def _job_name(plan: BackupPlan) -> str:
@@ -108,14 +108,14 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     kafka: KafkaConfig,
     runner: Runner,
     on_progress: OnProgress | None = None,
-    every: CommitEvery | None = None,
+    thresholds: CommitThresholds | None = None,
     clock: Clock | None = None,
     only_news: bool = False,
-    former: Former | None = None,
+    memory: PassMemory | None = None,
     on_commit: Callable[[], None] | None = None,
     participants_complete: Callable[[], None] | None = None,
-    again: PlanAgain | None = None,
-) -> Ended:
+    replan: Replan | None = None,
+) -> PassResult:
     """Carry out `plan` into `backup`. With `only_news`, a commit without news is not made. `memory`: facts about the
     previous commit. `on_commit` is called after every commit. `participants_complete` is called before a commit that
     would complete a checkpoint with participants, and raises `ParticipantFailed` for an incomplete part: the commit
@@ -126,33 +126,33 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
 
     Raises as `run_backup`.
     """
-    clock, former = clock or SystemClock(), former or Former()
-    first_plan, passes = plan, PassesSoFar()
+    clock, memory = clock or SystemClock(), memory or PassMemory()
+    first_plan, passes = plan, PassTotals()
     while True:
         commits = PassCommits(
             repository,
             backup,
             plan,
             clock=clock,
-            former=former,
+            memory=memory,
             only_news=only_news,
             on_commit=on_commit,
             participants_complete=participants_complete,
-            may_go_on=again is not None and plan.checkpoint is None and passes.count + 1 < PASSES_MAX,
+            may_go_on=replan is not None and plan.checkpoint is None and passes.count + 1 < PASSES_MAX,
         )
         copying = CopyPass(
             copy=plan.copy,
             bundles=plan.bundles,
             base=plan.base,
             commit=commits.make,
-            every=every or CommitEvery(),
+            thresholds=thresholds or CommitThresholds(),
             clock=clock,
         )
         last = LastProgress(on_progress, clock=clock, open_partitions=copying.open_partitions)
         whole = _copied(plan, copying, ends=ends_of(plan, backup, kafka), runner=runner, last=last)
         passes = passes.with_one(
-            PassesSoFar(
-                whole=whole,
+            PassTotals(
+                summary=whole,
                 count=1,
                 commits=copying.commits,
                 commits_s=tuple(commits.took_s),
@@ -160,23 +160,25 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
                 worker_peak_rss_bytes=last.worker_peak_rss_bytes,
             )
         )
-        former.note_deletions(hole.partition_id for hole in whole.holes)
-        if again is None or not commits.lost:
+        memory.note_deletions(hole.partition_id for hole in whole.holes)
+        if replan is None or not commits.lost:
             break
         decided("read_again", why="the source deleted what a group had not read", partitions=len(commits.lost))
-        plan = again(copying.state, commits.lost)
+        plan = replan(copying.state, commits.lost)
     if not passes.commits:
-        return Ended(result=None, state=plan.base, against=commits.against)
-    return Ended(
+        return PassResult(result=None, state=plan.base, checkpoint_problem=commits.checkpoint_problem)
+    return PassResult(
         result=result_of(plan, passes, copying.state, commits, since=first_plan.base.seq),
         state=copying.state,
         commits_s=passes.commits_s,
         throttled_s=passes.throttled_s,
-        against=commits.against,
+        checkpoint_problem=commits.checkpoint_problem,
     )
 
 
-def _copied(plan: BackupPlan, copying: CopyPass, *, ends: BackupEnds, runner: Runner, last: LastProgress) -> WholePass:
+def _copied(
+    plan: BackupPlan, copying: CopyPass, *, ends: BackupEnds, runner: Runner, last: LastProgress
+) -> PassSummary:
     """Copy the bundles of `plan`: caught bundles here, the rest by workers."""
     copy, workers = partial(copy_bundle, ends=ends, base=plan.base.seq), plan.for_workers
     try:
@@ -194,7 +196,7 @@ def _copied(plan: BackupPlan, copying: CopyPass, *, ends: BackupEnds, runner: Ru
     return copying.complete()
 
 
-def _copied_here(plan: BackupPlan, bundle: CopyBundle, ends: BackupEnds) -> Done[tuple[Copied, ...]] | Failed:
+def _copied_here(plan: BackupPlan, bundle: CopyBundle, ends: BackupEnds) -> Done[tuple[CopyOutcome, ...]] | Failed:
     """The outcome of a bundle whose records wait in memory."""
     ranges = {caught.range: caught for caught in plan.caught.values()}
 
@@ -207,11 +209,11 @@ def _copied_here(plan: BackupPlan, bundle: CopyBundle, ends: BackupEnds) -> Done
     ) -> BackupReceipt:
         live = reads or RangeReads(task, ends=ends, pack=pack)
 
-        def read(asked: ReadTask) -> Iterator[Item]:
+        def read(read_task: ReadTask) -> Iterator[Item]:
             """Read a range from memory. The batch before the range is read from the cluster as usual."""
-            return iter(ranges[asked.range].items) if asked.range in ranges else live(asked)
+            return iter(ranges[read_task.range].items) if read_task.range in ranges else live(read_task)
 
-        return copy_read(task, read, ends=ends, pack=pack)
+        return copy_range_with(task, read, ends=ends, pack=pack)
 
     try:
         return Done(value=copy_bundle(bundle, ends=ends, base=plan.base.seq, copy=copy, begin=lambda *_, **__: None))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.copy.plan import PartitionBounds, SickPartition
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.log_bounds import FoundBounds
+from offsite.kafka.log_bounds import ListedBounds
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
@@ -45,7 +45,7 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     missing_topics: MissingTopics,
     schemas_topic: str = "",
     group_history: bool = False,
-    known: Iterable[TopicShape] = (),
+    recorded: Iterable[TopicShape] = (),
 ) -> Source:
     """Read the selected topics of the cluster with their bounds. Raises `NoSuchTopic` when nothing matches, and for a
     missing topic unless missing topics only warn. A topic recorded earlier is gone, not misspelt, and does not raise.
@@ -56,37 +56,39 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     """
     cluster_id = admin.cluster().cluster_id
     admin.check_readable()
-    there = admin.topics()
-    known = tuple(known)
-    earlier = {shape.topic for shape in known}
-    missing = selection.missing({*there, *earlier})
+    listed = admin.topics()
+    recorded = tuple(recorded)
+    earlier = {shape.topic for shape in recorded}
+    missing = selection.missing({*listed, *earlier})
     if missing and missing_topics is MissingTopics.FAIL:
         raise NoSuchTopic(
             f"topic {', '.join(missing)} does not exist on cluster {cluster_id}",
             hint="check the name, or go on without it: --missing-topics warn",
         )
     names = selection.select(
-        there,
-        internal=frozenset(name for name, topic in there.items() if topic.internal),
-        hidden=drill_copies(there),
+        listed,
+        internal=frozenset(name for name, topic in listed.items() if topic.internal),
+        hidden=drill_copies(listed),
     )
     if not names and not selection.select(earlier, internal=PROTECTED_TOPICS):
         raise no_topics(selection)
-    names = with_schemas(names, schemas_topic, known=there, selection=selection)
-    names = with_history(names, wanted=group_history, known=there)
+    names = with_schemas(names, schemas_topic, existing=listed, selection=selection)
+    names = with_history(names, enabled=group_history, existing=listed)
     configs = _configs(admin, names)
-    topics = [there[name] for name in names if name in configs.configs or name in configs.denied]
-    shapes = tuple(_shapes(topics, configs, schemas_topic, known))
+    topics = [listed[name] for name in names if name in configs.configs or name in configs.denied]
+    shapes = tuple(_shapes(topics, configs, schemas_topic, recorded))
     shaped = {shape.topic for shape in shapes}
     of_shaped = (topic for topic in topics if topic.name in shaped)
-    found = admin.bounds(TopicPartition(topic=t.name, partition=p.partition) for t in of_shaped for p in t.partitions)
-    failed = {**found.failed, **dict(_without_settings([t for t in topics if t.name not in shaped], configs))}
-    if failed and not found.bounds:
+    log_bounds = admin.bounds(
+        TopicPartition(topic=t.name, partition=p.partition) for t in of_shaped for p in t.partitions
+    )
+    failed = {**log_bounds.failed, **dict(_without_settings([t for t in topics if t.name not in shaped], configs))}
+    if failed and not log_bounds.bounds:
         raise failed[min(failed)]
     return Source(
         cluster_id=cluster_id,
         shapes=shapes,
-        bounds=_bounds(admin, found, shapes),
+        bounds=_bounds(admin, log_bounds, shapes),
         missing=missing,
         sick=_sick(failed),
         ids={topic.name: _topic_id(topic) for topic in topics},
@@ -96,14 +98,15 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
 def with_new_bounds(admin: ClusterAdmin, source: Source) -> Source:
     """`source` with current bounds of its partitions. Leaders may have changed, and an end is only valid together with
     its leader epoch."""
-    found = admin.bounds(each.topic_partition for each in source.bounds)
-    bounds = _bounds(admin, found, source.shapes)
-    return replace(source, bounds=bounds, sick=(*source.sick, *_sick(found.failed)))
+    log_bounds = admin.bounds(partition_bounds.topic_partition for partition_bounds in source.bounds)
+    bounds = _bounds(admin, log_bounds, source.shapes)
+    return replace(source, bounds=bounds, sick=(*source.sick, *_sick(log_bounds.failed)))
 
 
 def _sick(failed: Mapping[TopicPartition, OffsiteError]) -> tuple[SickPartition, ...]:
     return tuple(
-        SickPartition(topic=each.topic, partition=each.partition, error=error) for each, error in sorted(failed.items())
+        SickPartition(topic=partition.topic, partition=partition.partition, error=error)
+        for partition, error in sorted(failed.items())
     )
 
 
@@ -114,31 +117,31 @@ def _configs(admin: ClusterAdmin, names: Sequence[str]) -> TopicConfigs:
         return admin.readable_topic_configs(names)
     except NoSuchTopic as error:
         listed = admin.topics()
-        left = [name for name in names if name in listed]
-        if len(left) == len(names):
+        remaining = [name for name in names if name in listed]
+        if len(remaining) == len(names):
             raise LeaderUnavailable(f"{error.message}, while it is listed", hint="run again") from error
-        return _configs(admin, left)
+        return _configs(admin, remaining)
 
 
 def _shapes(
-    topics: Iterable[TopicMetadata], configs: TopicConfigs, schemas_topic: str, known: Iterable[TopicShape]
+    topics: Iterable[TopicMetadata], configs: TopicConfigs, schemas_topic: str, recorded: Iterable[TopicShape]
 ) -> Iterator[TopicShape]:
     """Make the shapes of topics. Compaction is remembered: records that compaction removed before a change of policy do
     not come back."""
-    before = {shape.incarnation: shape for shape in known}
+    before = {shape.incarnation: shape for shape in recorded}
     for topic in topics:
         last = before.get(TopicIncarnation(topic=topic.name, topic_id=_topic_id(topic)))
         was_compacted = last is not None and (last.was_compacted or is_compacted(dict(last.configs)))
-        own = _own_configs(topic.name, configs, last)
-        if own is not None:
+        topic_configs = _own_configs(topic.name, configs, last)
+        if topic_configs is not None:
             yield TopicShape(
                 topic=topic.name,
                 topic_id=_topic_id(topic),
                 partitions=len(topic.partitions),
                 replication_factor=topic.replication_factor,
-                configs=tuple(sorted(own.items())),
+                configs=tuple(sorted(topic_configs.items())),
                 holds_schemas=topic.name == schemas_topic,
-                was_compacted=was_compacted or is_compacted(own),
+                was_compacted=was_compacted or is_compacted(topic_configs),
                 configs_unread=topic.name in configs.denied,
             )
 
@@ -159,26 +162,26 @@ def _without_settings(
     lose records to a wrong retention."""
     for topic in topics:
         error = KafkaNotAuthorized(configs.denied[topic.name].message, hint=_GRANT)
-        for each in topic.partitions:
-            yield TopicPartition(topic=topic.name, partition=each.partition), error
+        for partition in topic.partitions:
+            yield TopicPartition(topic=topic.name, partition=partition.partition), error
 
 
-def _bounds(admin: ClusterAdmin, found: FoundBounds, shapes: Iterable[TopicShape]) -> tuple[PartitionBounds, ...]:
-    sizes = admin.sizes_bytes(found.bounds)
+def _bounds(admin: ClusterAdmin, log_bounds: ListedBounds, shapes: Iterable[TopicShape]) -> tuple[PartitionBounds, ...]:
+    sizes = admin.sizes_bytes(log_bounds.bounds)
     of_topic = {shape.topic: shape for shape in shapes}
     remote = {shape.topic for shape in shapes if dict(shape.configs).get("remote.storage.enable") == "true"}
     return tuple(
         PartitionBounds(
-            topic=each.topic,
-            topic_id=of_topic[each.topic].topic_id,
-            partition=each.partition,
+            topic=partition.topic,
+            topic_id=of_topic[partition.topic].topic_id,
+            partition=partition.partition,
             log_start=bounds.start,
             end=bounds.end,
-            size_bytes=0 if each.topic in remote else sizes.get(each, 0),
+            size_bytes=0 if partition.topic in remote else sizes.get(partition, 0),
             leader_epoch=bounds.leader_epoch,
-            was_compacted=of_topic[each.topic].was_compacted,
+            was_compacted=of_topic[partition.topic].was_compacted,
         )
-        for each, bounds in sorted(found.bounds.items())
+        for partition, bounds in sorted(log_bounds.bounds.items())
     )
 
 

@@ -11,7 +11,7 @@ from offsite.services.backup.committable import PartitionFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholePass:
+class PassSummary:
     """Everything that a finished pass brought: the positions of its partitions, new holes, and failures. `receipts`: of
     all tasks in the order of the plan if every task succeeded, else None; without segments, holes and gaps of earlier
     commits. `figures`: of all `segments` segments."""
@@ -23,7 +23,7 @@ class WholePass:
     segments: int
     figures: SegmentFigures
 
-    def followed_by(self, later: WholePass) -> WholePass:
+    def followed_by(self, later: PassSummary) -> PassSummary:
         """Both passes of a run as one."""
         return replace(
             later,
@@ -33,24 +33,24 @@ class WholePass:
         )
 
 
-_NOTHING = WholePass(positions=(), holes=(), failed=(), receipts=(), segments=0, figures=SegmentFigures())
+_NOTHING = PassSummary(positions=(), holes=(), failed=(), receipts=(), segments=0, figures=SegmentFigures())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassesSoFar:
+class PassTotals:
     """Totals of `count` passes of a run, summed up in `summary`. `commits_s`: duration of every commit in seconds.
     `throttled_s`: total seconds for which limits held back tasks."""
 
-    whole: WholePass = _NOTHING
+    summary: PassSummary = _NOTHING
     count: int = 0
     commits: int = 0
     commits_s: tuple[float, ...] = ()
     throttled_s: float = 0.0
     worker_peak_rss_bytes: int = 0
 
-    def with_one(self, other: PassesSoFar) -> PassesSoFar:
-        return PassesSoFar(
-            whole=self.whole.followed_by(other.whole),
+    def with_one(self, other: PassTotals) -> PassTotals:
+        return PassTotals(
+            summary=self.summary.followed_by(other.summary),
             count=self.count + other.count,
             commits=self.commits + other.commits,
             commits_s=(*self.commits_s, *other.commits_s),

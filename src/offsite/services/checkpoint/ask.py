@@ -15,8 +15,8 @@ from offsite.model.errors import BadOption, CheckpointIdUsed
 from offsite.model.ids import random_id
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.marker import ToldCheckpoint
-from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.marker import CheckpointNote
+from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
@@ -29,16 +29,16 @@ _USED = frozenset({CheckpointStatus.FAILED, CheckpointStatus.DELETED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestedCheckpoint:
     """The id of a requested checkpoint. `is_new`: this call made the request."""
 
     id: int
     is_new: bool
 
 
-def ask(
-    backup: Backup, wanted: int | None = None, *, participants: Sequence[str] = (), stamping: Stamping | None = None
-) -> Asked:
+def request_checkpoint(
+    backup: Backup, chosen: int | None = None, *, participants: Sequence[str] = (), stamping: Stamping | None = None
+) -> RequestedCheckpoint:
     """Request the checkpoint with id `chosen`. None: the next id, which is the store's time in epoch ms, or the highest
     known id plus 1. An id that is already requested, taken or complete is returned without a new request. No process
     takes the checkpoint without the `participants`, by name; the checkpoint is opened to applications as `stamping`
@@ -49,39 +49,39 @@ def ask(
     """
     records, checkpoints = CheckpointRecords.of(backup), Checkpoints(backup)
     highest = highest_id(checkpoints.ids)
-    if wanted is None:
-        return _ask_next(backup, records, highest, _Wanted(tuple(participants), stamping))
-    if not 0 < wanted <= CHOSEN_MAX:
+    if chosen is None:
+        return _ask_next(backup, records, highest, _RequestTerms(tuple(participants), stamping))
+    if not 0 < chosen <= CHOSEN_MAX:
         hint = f"choose a number above {highest} and up to {CHOSEN_MAX}, or none"
-        raise BadOption(f"{wanted} is no id of a checkpoint", hint=hint)
-    report = checkpoints.report(wanted)
+        raise BadOption(f"{chosen} is no id of a checkpoint", hint=hint)
+    report = checkpoints.report(chosen)
     if report.status is not CheckpointStatus.DOES_NOT_EXIST:
-        asked = _Wanted(tuple(participants), stamping)
-        return _known(report, highest, records.told(wanted, Told.REQUESTED), asked)
-    if wanted < highest:
+        terms = _RequestTerms(tuple(participants), stamping)
+        return _known(report, highest, records.note(chosen, CheckpointEvent.REQUESTED), terms)
+    if chosen < highest:
         raise CheckpointIdUsed(
-            f"checkpoint {highest} of backup {backup.descriptor.name} is there, so {wanted} cannot be taken any more",
+            f"checkpoint {highest} of backup {backup.descriptor.name} is there, so {chosen} cannot be taken any more",
             hint=_next_hint(highest),
         )
-    request = _request(backup, wanted, _Wanted(tuple(participants), stamping))
-    return Asked(id=wanted, is_new=records.put(request, Told.REQUESTED))
+    request = _request(backup, chosen, _RequestTerms(tuple(participants), stamping))
+    return RequestedCheckpoint(id=chosen, is_new=records.put(request, CheckpointEvent.REQUESTED))
 
 
-class _Wanted(NamedTuple):
+class _RequestTerms(NamedTuple):
     participants: tuple[str, ...]
     stamping: Stamping | None
 
 
-def _ask_next(backup: Backup, records: CheckpointRecords, highest: int, wanted: _Wanted) -> Asked:
+def _ask_next(backup: Backup, records: CheckpointRecords, highest: int, terms: _RequestTerms) -> RequestedCheckpoint:
     checkpoint = next_id(backup, highest)
-    while not records.put(_request(backup, checkpoint, wanted), Told.REQUESTED):
+    while not records.put(_request(backup, checkpoint, terms), CheckpointEvent.REQUESTED):
         checkpoint = next_id(backup, checkpoint)  # another request was faster by some ms
-    return Asked(id=checkpoint, is_new=True)
+    return RequestedCheckpoint(id=checkpoint, is_new=True)
 
 
-def highest_id(known: Iterable[int]) -> int:
+def highest_id(ids: Iterable[int]) -> int:
     """The highest of the known `ids` that the next id must exceed."""
-    return max((checkpoint for checkpoint in known if checkpoint < _OWN_BELOW), default=0)
+    return max((checkpoint for checkpoint in ids if checkpoint < _OWN_BELOW), default=0)
 
 
 def next_id(backup: Backup, highest: int) -> int:
@@ -95,25 +95,29 @@ def next_id(backup: Backup, highest: int) -> int:
     return max(backup.store.now_ms(), highest + 1)
 
 
-def _known(report: CheckpointReport, highest: int, request: ToldCheckpoint | None, wanted: _Wanted) -> Asked:
+def _known(
+    report: CheckpointReport, highest: int, request: CheckpointNote | None, terms: _RequestTerms
+) -> RequestedCheckpoint:
     if report.status in _USED:
         why = f": {report.failure_reason}" if report.failure_reason else ""
         raise CheckpointIdUsed(
             f"checkpoint {report.id} of backup {report.backup} {_WORDS[report.status]}{why}",
             hint=f"each id is used once; {_next_hint(highest)}",
         )
-    taking_part = {each.name for each in report.participants} | set(request.participants if request is not None else ())
-    if missing := sorted(set(wanted.participants) - taking_part):
+    taking_part = {participant.name for participant in report.participants} | set(
+        request.participants if request is not None else ()
+    )
+    if missing := sorted(set(terms.participants) - taking_part):
         raise CheckpointIdUsed(
             f"checkpoint {report.id} of backup {report.backup} was asked for without {', '.join(missing)}",
             hint=f"each id is used once; {_next_hint(highest)}",
         )
-    if wanted.stamping is not None and (request is None or request.stamping != wanted.stamping):
+    if terms.stamping is not None and (request is None or request.stamping != terms.stamping):
         raise CheckpointIdUsed(
             f"checkpoint {report.id} of backup {report.backup} was asked for with other options for participants",
             hint=f"each id is used once; {_next_hint(highest)}",
         )
-    return Asked(id=report.id, is_new=False)
+    return RequestedCheckpoint(id=report.id, is_new=False)
 
 
 _WORDS = {CheckpointStatus.FAILED: "failed", CheckpointStatus.DELETED: "was deleted"}
@@ -125,19 +129,19 @@ def _next_hint(highest: int) -> str:
     return f"take the next one: offsite checkpoint take --id {highest + 1}, or without --id"
 
 
-def _request(backup: Backup, checkpoint: int, wanted: _Wanted) -> ToldCheckpoint:
+def _request(backup: Backup, checkpoint: int, terms: _RequestTerms) -> CheckpointNote:
     """Make a request. Its random word tells our own lost answer from a foreign request."""
     return replace(
-        told(backup, checkpoint, writer=random_id(16)), participants=wanted.participants, stamping=wanted.stamping
+        make_note(backup, checkpoint, writer=random_id(16)), participants=terms.participants, stamping=terms.stamping
     )
 
 
-def told(backup: Backup, checkpoint: int, *, writer: str, reason: str = "") -> ToldCheckpoint:
+def make_note(backup: Backup, checkpoint: int, *, writer: str, reason: str = "") -> CheckpointNote:
     """Make a note about a checkpoint, dated now."""
-    return ToldCheckpoint(
+    return CheckpointNote(
         id=checkpoint,
         at_ms=backup.store.now_ms(),
-        by=ProcessIdentity.mine().text,
+        by=ProcessIdentity.current().text,
         writer=writer,
         reason=reason,
     )

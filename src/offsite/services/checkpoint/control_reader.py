@@ -68,7 +68,7 @@ class ControlReader:
 
     def lease_ms(self, sessions: Iterable[Session]) -> int:
         """The longest lease of the sessions."""
-        return max(self._state.stays[each].lease_ms for each in sessions)
+        return max(self._state.stays[session].lease_ms for session in sessions)
 
     @property
     def has_sessions(self) -> bool:

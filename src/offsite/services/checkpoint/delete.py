@@ -7,16 +7,16 @@ from offsite.model.errors import CheckpointNeeded, CommitLost
 from offsite.model.ids import random_id
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.records import CheckpointRecords, Told
-from offsite.repository.commit import Changes
+from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
+from offsite.repository.commit import CommitChanges
 from offsite.repository.snapshots.audit_record import POINTS, Deletion, note_deletions
 from offsite.repository.state import BackupState
-from offsite.services.checkpoint.ask import told
+from offsite.services.checkpoint.ask import make_note
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import NO_COMMIT, CheckpointReport, Checkpoints, CheckpointStatus, check_exists
 from offsite.services.let_go_memory import LetGoMemory
 from offsite.services.retention.apply import ATTEMPTS
-from offsite.services.retention.kept_points import holds
+from offsite.services.retention.kept_points import pin_holds
 from offsite.services.retention.plan import points_in_use
 
 BY = "checkpoint delete"
@@ -34,8 +34,8 @@ def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Particip
     report = check_exists(Checkpoints(backup).report(checkpoint))
     _check_not_needed(backup, report)
     if report.status is not CheckpointStatus.DELETED:
-        note = told(backup, checkpoint, writer=random_id(16), reason=BY)
-        CheckpointRecords.of(backup).put(note, Told.DELETED)
+        note = make_note(backup, checkpoint, writer=random_id(16), reason=BY)
+        CheckpointRecords.of(backup).put(note, CheckpointEvent.DELETED)
     if participants:
         participants.delete(checkpoint)
     _drop(backup, report.commit)
@@ -53,7 +53,7 @@ def _check_not_needed(backup: Backup, report: CheckpointReport) -> None:
 
 def _check_point_not_needed(backup: Backup, head: BackupState, commit: int) -> None:
     now_ms = backup.store.now_ms()
-    if any(pin.seq == commit and holds(pin, now_ms=now_ms) for pin in head.pins):
+    if any(pin.seq == commit and pin_holds(pin, now_ms=now_ms) for pin in head.pins):
         raise CheckpointNeeded(
             f"commit {commit}, which is this checkpoint, is pinned",
             hint=f"take the pin off first: offsite retention unpin --commit {commit}",
@@ -80,7 +80,9 @@ def _drop_once(backup: Backup, commit: int) -> None:
     gone = (Deletion(kind=POINTS, what=f"commit {commit}", rule=BY, bytes=0),)
     note_deletions(backup.store, backup.layout, gone, by=BY, commit=head.seq, writer=writer)
     with uninterrupted():
-        after = backup.commit(head.carried_over(Changes(forgotten=((commit, commit + 1),))), base=head, writer=writer)
+        after = backup.commit(
+            head.carry_over(CommitChanges(forgotten=((commit, commit + 1),))), base=head, writer=writer
+        )
     LetGoMemory(backup=backup).note_made(after)
 
 

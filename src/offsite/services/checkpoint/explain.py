@@ -60,9 +60,9 @@ def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
         )
     state = backup.state_at(report.commit)
     cut = CommitCut() if state.cut is None else get_commit_cut(backup.store, state.cut)
-    topics = sorted({each.topic for each in report.details})
-    known = dict(cut.classes)
-    reached = {(each.topic, each.partition): each.end for each in report.details}
+    topics = sorted({detail.topic for detail in report.details})
+    topic_classes = dict(cut.classes)
+    reached = {(detail.topic, detail.partition): detail.end for detail in report.details}
     return Explanation(
         backup=report.backup,
         id=checkpoint,
@@ -70,20 +70,20 @@ def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
         commit=report.commit,
         has_cut=state.cut is not None,
         refused=cut.refused,
-        classes=tuple((topic, known.get(topic, str(TopicClass.UNCOORDINATED.value))) for topic in topics),
+        classes=tuple((topic, topic_classes.get(topic, str(TopicClass.UNCOORDINATED.value))) for topic in topics),
         partitions=tuple(
             HeldBack(
-                topic=each.partition_id.topic,
-                partition=each.partition_id.partition,
-                copied=reached.get((each.partition_id.topic, each.partition_id.partition), -1),
-                end=each.end,
-                floor=each.floor,
-                transactions=len(each.markers),
+                topic=partition.partition_id.topic,
+                partition=partition.partition_id.partition,
+                copied=reached.get((partition.partition_id.topic, partition.partition_id.partition), -1),
+                end=partition.end,
+                floor=partition.floor,
+                transactions=len(partition.markers),
             )
-            for each in cut.partitions
+            for partition in cut.partitions
         ),
         groups=len(cut.groups),
-        left_out=tuple(report_left_out(each) for each in cut.left_out),
+        left_out=tuple(report_left_out(left_out) for left_out in cut.left_out),
         left_out_count=cut.left_out_count,
         notes=cut.notes,
         participants=cut.participants or report.participants,

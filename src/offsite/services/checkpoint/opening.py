@@ -20,7 +20,7 @@ from functools import partial
 from offsite.copy.plan import PartitionBounds
 from offsite.copy.stamps import EpochOffset, StampWindows
 from offsite.kafka.net.routing import Router, shared_router
-from offsite.kafka.presence import Presence
+from offsite.kafka.presence import PresenceState
 from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.kafka.small_log import SmallLog
@@ -38,10 +38,10 @@ from offsite.model.journal import decided, warned
 from offsite.model.named import named
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
-from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Opened, Session, format_record
+from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, OpenRecord, Session, format_record
 from offsite.participant.number import MARKER_KEY, MAX_NUMBER, Form, marker_headers
 from offsite.repository.checkpoints.stamping import Stamping
-from offsite.services.backup.planned import Opening
+from offsite.services.backup.planned import OpenCheckpoint
 from offsite.services.checkpoint.control_reader import ControlReader
 from offsite.services.cluster import Cluster
 
@@ -77,7 +77,7 @@ class Opener:
         reader = ControlReader(log, stamping.control_topic, clock=self.clock)
         reader.begin()
         _check_is_new(checkpoint, reader.newest, stamping)
-        at = log.append(format_record(Opened(id=checkpoint, form=windows.form)))
+        at = log.append(format_record(OpenRecord(id=checkpoint, form=windows.form)))
         try:
             reader.read_to(at)
             _check_is_new(checkpoint, reader.newest, stamping)  # of two openers the first in the topic wins
@@ -106,16 +106,16 @@ class Opener:
 
     def _control_log(self, topic: str) -> SmallLog:
         admin = self.cluster.admin
-        if admin.presence_now(topic) is Presence.DELETED:
+        if admin.presence_now(topic) is PresenceState.DELETED:
             try:
                 admin.create_topics([NewTopic(name=topic, partitions=1, configs=dict(CONTROL_TOPIC_CONFIG))])
             except OffsiteError:
-                if admin.presence_now(topic) is not Presence.THERE:  # else a participant was faster
+                if admin.presence_now(topic) is not PresenceState.THERE:  # else a participant was faster
                     raise
-        found = admin.topics([topic])[topic]
-        if len(found.partitions) != 1:
+        metadata = admin.topics([topic])[topic]
+        if len(metadata.partitions) != 1:
             raise ParticipantFailed(
-                f"{topic} has {len(found.partitions)} partitions, and no order of what is said in it",
+                f"{topic} has {len(metadata.partitions)} partitions, and no order of what is said in it",
                 hint="name another topic with --control-topic, for all participants as well",
             )
         where = TopicPartition(topic=topic, partition=CONTROL_PARTITION)
@@ -134,8 +134,8 @@ class Opener:
             )
 
         with ThreadPoolExecutor(MARKERS_AT_ONCE, thread_name_prefix="offsite-marker") as pool:
-            for done in [pool.submit(mark, topic, partition) for topic, _, partition in sorted(windows.starts)]:
-                done.result()
+            for future in [pool.submit(mark, topic, partition) for topic, _, partition in sorted(windows.starts)]:
+                future.result()
 
     def _await_acks(self, reader: ControlReader, checkpoint: int) -> frozenset[Session]:
         """Return when no session is missing, or a higher id was opened. Returns the missing sessions when waiting takes
@@ -161,15 +161,15 @@ class Opener:
             warned("control_topic_untrimmed", error=error.id, why=error.message)
 
 
-def opening_of(opener: Opener, checkpoint: int, stamping: Stamping | None) -> Opening | None:
+def opening_of(opener: Opener, checkpoint: int, stamping: Stamping | None) -> OpenCheckpoint | None:
     """Make the callable with which a plan opens `checkpoint`; None if the checkpoint is not opened to applications."""
     return None if stamping is None else partial(opener.open, checkpoint, stamping)
 
 
 def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBounds]) -> StampWindows:
-    there = {each.topic for each in bounds} - PROTECTED_TOPICS
+    topics = {partition.topic for partition in bounds} - PROTECTED_TOPICS
     selection = TopicSelection(include=stamping.topics)
-    chosen, missing = set(selection.select(there)), selection.missing(there)
+    chosen, missing = set(selection.select(topics)), selection.missing(topics)
     if stamping.control_topic in chosen | PROTECTED_TOPICS:
         raise BadOption(f"{stamping.control_topic} is no control topic", hint="name one that nothing else writes to")
     if missing or not chosen:
@@ -179,7 +179,11 @@ def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBoun
         )
     return StampWindows(
         checkpoint=checkpoint,
-        starts={each.key: EpochOffset(each.end, each.leader_epoch) for each in bounds if each.topic in chosen},
+        starts={
+            partition.key: EpochOffset(partition.end, partition.leader_epoch)
+            for partition in bounds
+            if partition.topic in chosen
+        },
         form=Form(stamping.form.value),
         control_topic=stamping.control_topic,
     )
@@ -193,7 +197,7 @@ def _overtaken(checkpoint: int, topic: str) -> ParticipantFailed:
 
 
 def _silent(checkpoint: int, missing: frozenset[Session]) -> ParticipantFailed:
-    names = named(sorted({each.participant for each in missing}), most=3)
+    names = named(sorted({session.participant for session in missing}), most=3)
     return ParticipantFailed(
         f"participant {names} has not acknowledged checkpoint {checkpoint} in time",
         hint="does it call poll() at least every few seconds? See to it, and take the next checkpoint",

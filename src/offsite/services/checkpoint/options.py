@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from offsite.model.choices import StampForm, chosen
+from offsite.model.choices import StampForm, parse_choice
 from offsite.model.errors import BadOption
 from offsite.model.option import Option
 
@@ -49,7 +49,7 @@ def parse_participants(words: ParticipantWords) -> Stamping | None:
     if not topics:
         raise BadOption("which topics do they write to?", hint="add --participant-topics 'orders,payments-*'")
     return Stamping(
-        form=chosen(StampForm, form),
+        form=parse_choice(StampForm, form),
         topics=parse_selection(topics).include,
         control_topic=CONTROL_TOPIC if control_topic is None else check_topic_name(control_topic),
     )

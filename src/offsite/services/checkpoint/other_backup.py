@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from offsite.model.errors import CheckpointIdUsed, ParticipantFailed
 from offsite.repository.backup import Backup
-from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.ask import request_checkpoint
 from offsite.services.checkpoint.background import Background
 from offsite.services.checkpoint.delete import delete_checkpoint
 from offsite.services.checkpoint.participants import DeclaredPositions
@@ -34,7 +34,7 @@ class OtherBackup:
     def take(self, checkpoint: int) -> DeclaredPositions | None:
         """Request the checkpoint. None until every partition of the other cluster has started."""
         try:
-            ask(self._backup, checkpoint)
+            request_checkpoint(self._backup, checkpoint)
         except CheckpointIdUsed as error:
             raise ParticipantFailed(error.message, hint=error.hint) from error
         if self.status(checkpoint) is not CheckpointStatus.REQUESTED:

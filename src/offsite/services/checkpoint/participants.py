@@ -59,7 +59,7 @@ class DeclaredPositions:
     can_replay: bool = False
 
 
-class Participant(Protocol):
+class CheckpointingParticipant(Protocol):
     """A system that saves a state of its own for every checkpoint. `name` is unique among the participants of a
     checkpoint.
 
@@ -97,48 +97,54 @@ class Participants:
 
     def __init__(
         self,
-        asked: Sequence[Participant] = (),
+        participants: Sequence[CheckpointingParticipant] = (),
         *,
         take_timeout_s: float = TAKE_TIMEOUT_S,
         complete_timeout_s: float = COMPLETE_TIMEOUT_S,
         poll_s: float = POLL_S,
         clock: Clock | None = None,
     ) -> None:
-        if len({each.name for each in asked}) < len(asked):
+        if len({participant.name for participant in participants}) < len(participants):
             raise BadOption("two participants have the same name", hint="give each a name of its own")
-        self._asked, self._poll_s, self._clock = tuple(asked), poll_s, clock or SystemClock()
+        self._participants, self._poll_s, self._clock = tuple(participants), poll_s, clock or SystemClock()
         self._take_timeout_s, self._complete_timeout_s = take_timeout_s, complete_timeout_s
         self._may_hold = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(each.name for each in self._asked))
+        return tuple(sorted(participant.name for participant in self._participants))
 
     def __bool__(self) -> bool:
-        return bool(self._asked)
+        return bool(self._participants)
 
     def take(self, checkpoint: int) -> tuple[CheckpointParticipant, ...]:
         """Ask every participant to save its state, and return the declarations by name; to be called before anything of
         the source is read. Raises `ParticipantFailed` for the first participant that failed or did not answer in time.
         `release` has to follow."""
         self._may_hold = True
-        found = self._ask_all(
-            lambda each: _declared(each.name, each.take(checkpoint)), self._take_timeout_s, "saved its state"
+        declared = self._ask_all(
+            lambda participant: _declared(participant.name, participant.take(checkpoint)),
+            self._take_timeout_s,
+            "saved its state",
         )
-        if found:
-            decided("participants_taken", why="each has declared its positions", id=checkpoint, participants=len(found))
-        return tuple(sorted(found, key=lambda each: each.name))
+        if declared:
+            decided(
+                "participants_taken", why="each has declared its positions", id=checkpoint, participants=len(declared)
+            )
+        return tuple(sorted(declared, key=lambda participant: participant.name))
 
     def complete(self, checkpoint: int) -> None:
         """Return when every participant has completed its part. Raises `ParticipantFailed` otherwise."""
-        self._ask_all(lambda each: _completed(each, checkpoint), self._complete_timeout_s, "completed its part")
+        self._ask_all(
+            lambda participant: _completed(participant, checkpoint), self._complete_timeout_s, "completed its part"
+        )
 
     def delete(self, checkpoint: int) -> None:
         """Ask every participant to delete its state. Raises `ParticipantFailed`; deleting again continues with the
         rest."""
 
-        def delete(each: Participant) -> bool:
-            each.delete(checkpoint)
+        def delete(participant: CheckpointingParticipant) -> bool:
+            participant.delete(checkpoint)
             return True
 
         self._ask_all(delete, self._take_timeout_s, "deleted its part")
@@ -153,8 +159,8 @@ class Participants:
         """Release the participants that were asked to take since the last release. A failed release is a warning, and
         repeated at the next call. Raises no `OffsiteError`."""
 
-        def release(each: Participant) -> bool:
-            each.release()
+        def release(participant: CheckpointingParticipant) -> bool:
+            participant.release()
             return True
 
         if not self._may_hold:
@@ -165,24 +171,24 @@ class Participants:
         except OffsiteError as error:
             warned("participants_held", error=error.id, why=error.message)
 
-    def _ask_all(self, ask: Callable[[Participant], T | None], timeout_s: float, what: str) -> list[T]:
+    def _ask_all(self, ask: Callable[[CheckpointingParticipant], T | None], timeout_s: float, action: str) -> list[T]:
         """Collect the answers of all participants. Every participant is asked in its own thread, because any may
         hang."""
         over, answers = threading.Event(), queue.SimpleQueue[tuple[str, T | OffsiteError]]()
-        for each in self._asked:
-            asking = (each, ask, answers, over)
+        for participant in self._participants:
+            asking = (participant, ask, answers, over)
             threading.Thread(
-                target=self._ask, args=asking, name=f"offsite-participant-{each.name}", daemon=True
+                target=self._ask, args=asking, name=f"offsite-participant-{participant.name}", daemon=True
             ).start()
         try:
-            return list(self._answers(answers, timeout_s, what))
+            return list(self._answers(answers, timeout_s, action))
         finally:
             over.set()
 
     def _answers(
-        self, answers: queue.SimpleQueue[tuple[str, T | OffsiteError]], timeout_s: float, what: str
+        self, answers: queue.SimpleQueue[tuple[str, T | OffsiteError]], timeout_s: float, action: str
     ) -> Iterator[T]:
-        missing = {each.name for each in self._asked}
+        missing = {participant.name for participant in self._participants}
         deadline_s = self._clock.monotonic_s() + timeout_s
         while missing:
             try:
@@ -190,7 +196,7 @@ class Participants:
             except queue.Empty:
                 names = ", ".join(sorted(missing))
                 raise ParticipantFailed(
-                    f"participant {names} has not {what} within {timeout_s:g} s", hint=_NEXT_HINT
+                    f"participant {names} has not {action} within {timeout_s:g} s", hint=_NEXT_HINT
                 ) from None
             if isinstance(answer, OffsiteError):
                 raise ParticipantFailed(
@@ -201,16 +207,16 @@ class Participants:
 
     def _ask(
         self,
-        participant: Participant,
-        ask: Callable[[Participant], T | None],
+        participant: CheckpointingParticipant,
+        ask: Callable[[CheckpointingParticipant], T | None],
         answers: queue.SimpleQueue[tuple[str, T | OffsiteError]],
         over: threading.Event,
     ) -> None:
         try:
-            while (found := ask(participant)) is None:
+            while (answer := ask(participant)) is None:
                 if over.wait(self._poll_s):
                     return
-            answers.put((participant.name, found))
+            answers.put((participant.name, answer))
         except OffsiteError as error:
             answers.put((participant.name, error))
         except Exception as error:  # noqa: BLE001  # a participant of others: its mistake must not look like a hang
@@ -220,19 +226,20 @@ class Participants:
 _NEXT_HINT = "see to it, and take the next checkpoint"
 
 
-def _declared(name: str, found: DeclaredPositions | None) -> CheckpointParticipant | None:
-    if found is None:
+def _declared(name: str, declared: DeclaredPositions | None) -> CheckpointParticipant | None:
+    if declared is None:
         return None
-    for at, end in found.positions.items():
+    for at, end in declared.positions.items():
         if not (is_topic_name(at.topic) and 0 <= at.partition < MAX_PARTITIONS and 0 <= end <= MAX_OFFSET):
             raise ParticipantFailed(f"it declared {end} for {at}, which is no position")
     positions = [
-        DeclaredPosition(topic=at.topic, partition=at.partition, end=end) for at, end in sorted(found.positions.items())
+        DeclaredPosition(topic=at.topic, partition=at.partition, end=end)
+        for at, end in sorted(declared.positions.items())
     ]
-    return CheckpointParticipant(name=name, can_replay=found.can_replay, positions=tuple(positions))
+    return CheckpointParticipant(name=name, can_replay=declared.can_replay, positions=tuple(positions))
 
 
-def _completed(participant: Participant, checkpoint: int) -> bool | None:
+def _completed(participant: CheckpointingParticipant, checkpoint: int) -> bool | None:
     status = participant.status(checkpoint)
     if status in _SETTLED_BADLY:
         raise ParticipantFailed(f"its part is {status}")

@@ -11,9 +11,9 @@ from offsite.model.errors import CheckpointIdUsed, OffsiteError
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import BackupPlan, Known, Opening, find_known, plan_backup
+from offsite.services.backup.planned import BackupPlan, OpenCheckpoint, OpenedBackup, open_existing_backup, plan_backup
 from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.run import Ended, carry_out
+from offsite.services.backup.run import PassResult, carry_out
 from offsite.services.checkpoint.opening import Opener, opening_of
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
@@ -27,7 +27,7 @@ POLL_S = 1.0
 UNSETTLED = frozenset({CheckpointStatus.REQUESTED, CheckpointStatus.ONGOING})
 
 
-class Server:
+class CheckpointServer:
     """Takes the requested checkpoints of a backup, with a pass for every checkpoint. `participants` take part in all,
     and all are opened to applications as `stamping` says."""
 
@@ -54,8 +54,8 @@ class Server:
         """
         refused: CheckpointIdUsed | None = None
         taker = Taker(backup=self._backup, participants=self._participants.names, stamping=self._stamping)
-        with held_lease(taker) as held:
-            if held is None:
+        with held_lease(taker) as lease:
+            if lease is None:
                 return False
             self._participants.begin()
             while (checkpoint := taker.next_request()) is not None:
@@ -80,12 +80,12 @@ class Server:
             opening = opening_of(Opener(cluster=self._cluster), checkpoint, self._stamping)
             plan = taker.take(checkpoint, self._plan(opening), declared)
         except OffsiteError as error:
-            taker.broke(checkpoint, error)
+            taker.abort(checkpoint, error)
             raise
         if plan is None:
             return  # another process has taken the id
         try:
-            ended = carry_out(
+            pass_result = carry_out(
                 plan,
                 self._backup,
                 repository=self._repository,
@@ -95,23 +95,28 @@ class Server:
                 participants_complete=partial(self._participants.complete, checkpoint),
             )
         except (OffsiteError, KeyboardInterrupt) as error:
-            taker.broke(checkpoint, error)
+            taker.abort(checkpoint, error)
             raise
-        taker.ended(checkpoint, ended.state, why_not(ended))
+        taker.finish(checkpoint, pass_result.state, why_not_completed(pass_result))
 
-    def _plan(self, opening: Opening | None) -> BackupPlan:
+    def _plan(self, opening: OpenCheckpoint | None) -> BackupPlan:
         request = BackupRequest(backup=self._backup.descriptor.name, selection=None)
-        known: Known = find_known(self._repository, request.backup)
+        opened: OpenedBackup = open_existing_backup(self._repository, request.backup)
         return plan_backup(
-            self._repository, self._cluster.admin, request, slots=self._runner.slots, known=known, opening=opening
+            self._repository,
+            self._cluster.admin,
+            request,
+            slots=self._runner.slots,
+            opened=opened,
+            open_checkpoint=opening,
         )
 
 
-def why_not(ended: Ended) -> str:
+def why_not_completed(pass_result: PassResult) -> str:
     """Why a finished pass did not complete its checkpoint."""
-    if ended.against:
-        return ended.against
-    failed = ended.result.failed if ended.result is not None else ()
+    if pass_result.checkpoint_problem:
+        return pass_result.checkpoint_problem
+    failed = pass_result.result.failed if pass_result.result is not None else ()
     if not failed:
         return "the copy did not end where the checkpoint was taken"
     more = f", and {len(failed) - 1} more partitions" if len(failed) > 1 else ""
@@ -120,8 +125,8 @@ def why_not(ended: Ended) -> str:
 
 def is_free(backup: Backup, checkpoint: int) -> bool:
     """Whether nobody takes checkpoints of the backup now, and `checkpoint` waits for a taker."""
-    found = Checkpoints(backup)
-    return not found.is_being_taken and found.report(checkpoint).status is CheckpointStatus.REQUESTED
+    checkpoints = Checkpoints(backup)
+    return not checkpoints.is_being_taken and checkpoints.report(checkpoint).status is CheckpointStatus.REQUESTED
 
 
 def wait_for(

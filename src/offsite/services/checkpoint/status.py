@@ -15,14 +15,14 @@ from functools import cached_property
 from offsite.model.errors import DamagedObject, FormatTooNew, NoSuchRestorePoint
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.marker import TakenCheckpoint, ToldCheckpoint
-from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.marker import CheckpointNote, TakenCheckpoint
+from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
 from offsite.repository.commit import Checkpoint, PartitionId, StoredCommit
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
-from offsite.stores.looking_store import reading_now_ms
+from offsite.stores.looking_store import display_now_ms
 
 NO_COMMIT = 0
 LIST_MAX = 20
@@ -44,7 +44,7 @@ class CheckpointStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionProgress:
+class CheckpointPartition:
     """A partition of a checkpoint: its end, the backed-up offset (at most the end), and its status. Both offsets are -1
     for a partition without a known end."""
 
@@ -73,7 +73,7 @@ class CheckpointReport:
     deleted_by: str = ""
     partitions: int = 0
     partitions_completed: int = 0
-    details: tuple[PartitionProgress, ...] = ()
+    details: tuple[CheckpointPartition, ...] = ()
     participants: tuple[CheckpointParticipant, ...] = ()
 
 
@@ -87,15 +87,15 @@ class CheckpointList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class CheckpointFacts:
     """The facts about an id. `carried`: the checkpoint in its commit; `commit`: that commit where it still is a restore
     point. `passed_by`: the commit of another pass behind it, 0: none is known. `is_passed`: a higher id was taken.
     `is_at_work`: the process that took it shows signs of life."""
 
     requested: bool = False
-    taken: TakenCheckpoint | None = None
-    failed: ToldCheckpoint | None = None
-    deleted: ToldCheckpoint | None = None
+    taken_checkpoint: TakenCheckpoint | None = None
+    failed: CheckpointNote | None = None
+    deleted: CheckpointNote | None = None
     carried: Checkpoint | None = None
     commit: int = NO_COMMIT
     passed_by: int = NO_COMMIT
@@ -103,7 +103,7 @@ class Facts:
     is_at_work: bool = False
 
 
-def decide_status(facts: Facts) -> CheckpointStatus:
+def decide_status(facts: CheckpointFacts) -> CheckpointStatus:
     """The status that the facts prove. Pure."""
     if facts.deleted is not None or (facts.carried is not None and facts.commit == NO_COMMIT):
         return CheckpointStatus.DELETED
@@ -111,39 +111,41 @@ def decide_status(facts: Facts) -> CheckpointStatus:
         return CheckpointStatus.COMPLETED
     if facts.failed is not None or facts.passed_by != NO_COMMIT:
         return CheckpointStatus.FAILED
-    if facts.taken is not None:
+    if facts.taken_checkpoint is not None:
         return CheckpointStatus.ONGOING if facts.is_at_work else CheckpointStatus.INCOMPLETE
     if facts.requested:
         return CheckpointStatus.FAILED if facts.is_passed else CheckpointStatus.REQUESTED
     return CheckpointStatus.DOES_NOT_EXIST
 
 
-def decide_details(facts: Facts, status: CheckpointStatus, head: BackupState) -> Iterator[PartitionProgress]:
+def decide_details(
+    facts: CheckpointFacts, status: CheckpointStatus, head: BackupState
+) -> Iterator[CheckpointPartition]:
     """The partitions of a checkpoint. A partition that is backed up to its end is completed, whatever the rest.
     Pure."""
     missing = status if status is not CheckpointStatus.INCOMPLETE else CheckpointStatus.DOES_NOT_EXIST
-    for each, end in _ends(facts):
+    for partition, end in _ends(facts):
         is_kept = status in {CheckpointStatus.COMPLETED, CheckpointStatus.DELETED}
-        reached = end if is_kept else min(end, _reached(head, each))
-        done = status if status is CheckpointStatus.DELETED else CheckpointStatus.COMPLETED
-        yield PartitionProgress(
-            topic=each.topic,
-            partition=each.partition,
-            status=done if reached == end else missing,
+        reached = end if is_kept else min(end, _reached(head, partition))
+        reached_status = status if status is CheckpointStatus.DELETED else CheckpointStatus.COMPLETED
+        yield CheckpointPartition(
+            topic=partition.topic,
+            partition=partition.partition,
+            status=reached_status if reached == end else missing,
             end=end,
             reached=reached,
         )
-    for sick in facts.taken.sick if facts.taken is not None else ():
-        yield PartitionProgress(
+    for sick in facts.taken_checkpoint.sick if facts.taken_checkpoint is not None else ():
+        yield CheckpointPartition(
             topic=sick.topic, partition=sick.partition, status=CheckpointStatus.FAILED, end=-1, reached=-1
         )
 
 
-def _ends(facts: Facts) -> Iterator[tuple[PartitionId, int]]:
+def _ends(facts: CheckpointFacts) -> Iterator[tuple[PartitionId, int]]:
     if facts.carried is not None and facts.carried.ends:
         yield from facts.carried.ends
-    elif facts.taken is not None:
-        yield from ((each.partition_id, each.end) for each in facts.taken.ends)
+    elif facts.taken_checkpoint is not None:
+        yield from ((taken_end.partition_id, taken_end.end) for taken_end in facts.taken_checkpoint.ends)
 
 
 def _reached(head: BackupState, partition: PartitionId) -> int:
@@ -157,21 +159,23 @@ class Checkpoints:
     def __init__(self, backup: Backup) -> None:
         self._backup = backup
         self._records = CheckpointRecords.of(backup)
-        self._known = dict(self._records.known())  # in this order: a process that recorded a taken id and is no longer
+        self._events = dict(
+            self._records.events()
+        )  # in this order: a process that recorded a taken id and is no longer
         self._at_work = self._holder()  # at work has committed before, or never will
         self._head = backup.sound_state()
 
     @cached_property
     def _points(self) -> dict[int, int]:
-        return {each.checkpoint: each.seq for each in self._head.history if each.checkpoint >= 0}
+        return {commit.checkpoint: commit.seq for commit in self._head.history if commit.checkpoint >= 0}
 
     @cached_property
     def _carried(self) -> dict[int, Checkpoint]:
-        return {each.id: each for each in self._head.checkpoints}
+        return {checkpoint.id: checkpoint for checkpoint in self._head.checkpoints}
 
     @cached_property
     def _now_ms(self) -> int:
-        return reading_now_ms(self._backup.store)
+        return display_now_ms(self._backup.store)
 
     @property
     def is_being_taken(self) -> bool:
@@ -181,7 +185,7 @@ class Checkpoints:
     @property
     def ids(self) -> Sequence[int]:
         """All known ids, rising."""
-        return sorted({*self._known, *self._carried})
+        return sorted({*self._events, *self._carried})
 
     def list(self, *, most: int = LIST_MAX) -> CheckpointList:
         """The newest checkpoints, at most `most`. A checkpoint with an unreadable note hides no other. Raises
@@ -219,28 +223,35 @@ class Checkpoints:
             failure_reason=_failure(facts) if status is CheckpointStatus.FAILED else "",
             deleted_by=_deleted_by(facts) if status is CheckpointStatus.DELETED else "",
             partitions=len(details),
-            partitions_completed=sum(each.status is CheckpointStatus.COMPLETED for each in details),
+            partitions_completed=sum(detail.status is CheckpointStatus.COMPLETED for detail in details),
             details=details if with_details else (),
             participants=self._participants(checkpoint, facts) if with_details else (),
         )
 
-    def facts(self, checkpoint: int) -> Facts:
+    def facts(self, checkpoint: int) -> CheckpointFacts:
         """The facts about an id. Raises as `list`."""
-        known, carried = self._known.get(checkpoint, frozenset()), self._carried.get(checkpoint)
-        taken = self._records.taken(checkpoint) if Told.TAKEN in known and carried is None else None
-        told_since = {Told.FAILED} if taken is not None else set()  # recorded by a process no longer at work
-        failed = self._told(checkpoint, Told.FAILED, known | told_since)
-        is_open = taken is not None and failed is None
-        return Facts(
-            requested=Told.REQUESTED in known,
-            taken=taken,
+        events, carried = self._events.get(checkpoint, frozenset()), self._carried.get(checkpoint)
+        taken_checkpoint = (
+            self._records.taken(checkpoint) if CheckpointEvent.TAKEN in events and carried is None else None
+        )
+        told_since = (
+            {CheckpointEvent.FAILED} if taken_checkpoint is not None else set()
+        )  # recorded by a process no longer at work
+        failed = self._read_note(checkpoint, CheckpointEvent.FAILED, events | told_since)
+        is_open = taken_checkpoint is not None and failed is None
+        return CheckpointFacts(
+            requested=CheckpointEvent.REQUESTED in events,
+            taken_checkpoint=taken_checkpoint,
             failed=failed,
-            deleted=self._told(checkpoint, Told.DELETED, known),
+            deleted=self._read_note(checkpoint, CheckpointEvent.DELETED, events),
             carried=self._with_ends(carried),
             commit=self._points.get(checkpoint, NO_COMMIT),
-            passed_by=self._passed_by(taken) if taken is not None and is_open else NO_COMMIT,
-            is_passed=any(each > checkpoint and Told.TAKEN in told for each, told in self._known.items()),
-            is_at_work=taken is not None and is_open and taken.told.writer == self._at_work,
+            passed_by=self._passed_by(taken_checkpoint) if taken_checkpoint is not None and is_open else NO_COMMIT,
+            is_passed=any(
+                other_id > checkpoint and CheckpointEvent.TAKEN in other_events
+                for other_id, other_events in self._events.items()
+            ),
+            is_at_work=taken_checkpoint is not None and is_open and taken_checkpoint.note.writer == self._at_work,
         )
 
     def _with_ends(self, carried: Checkpoint | None) -> Checkpoint | None:
@@ -252,14 +263,16 @@ class Checkpoints:
         stored = self._backup.log.get(self._points[carried.id]) if carried.id in self._points else None
         if stored is not None and stored.commit.changes.checkpoint is not None:
             return replace(carried, ends=stored.commit.changes.checkpoint.ends)
-        taken = self._told_when_taken(carried.id)
-        ends = taken.ends if taken is not None else ()
-        return replace(carried, ends=tuple((each.partition_id, each.end) for each in ends))
+        taken_checkpoint = self._told_when_taken(carried.id)
+        ends = taken_checkpoint.ends if taken_checkpoint is not None else ()
+        return replace(carried, ends=tuple((taken_end.partition_id, taken_end.end) for taken_end in ends))
 
-    def _participants(self, checkpoint: int, facts: Facts) -> tuple[CheckpointParticipant, ...]:
+    def _participants(self, checkpoint: int, facts: CheckpointFacts) -> tuple[CheckpointParticipant, ...]:
         """The participants, as recorded when the checkpoint was taken."""
-        taken = facts.taken or (self._told_when_taken(checkpoint) if facts.carried is not None else None)
-        return taken.participants if taken is not None else ()
+        taken_checkpoint = facts.taken_checkpoint or (
+            self._told_when_taken(checkpoint) if facts.carried is not None else None
+        )
+        return taken_checkpoint.participants if taken_checkpoint is not None else ()
 
     def _told_when_taken(self, checkpoint: int) -> TakenCheckpoint | None:
         """The record of the taking. None where unreadable: a commit carries the checkpoint, so nothing depends on the
@@ -274,21 +287,23 @@ class Checkpoints:
         """The word of the process that takes checkpoints now; empty where none exists, or where unknown."""
         terms = LeaseTerms(store=self._backup.store, lease=self._records.lease)
         try:
-            holder = terms.holder(asking=ProcessIdentity.mine(), now_ms=self._now_ms)
+            holder = terms.holder(asking=ProcessIdentity.current(), now_ms=self._now_ms)
         except (DamagedObject, FormatTooNew) as error:  # completed, failed and deleted checkpoints do not need it
             warned("checkpoint_lease", error=error.id, why=error.message)
             return ""
         return "" if holder is None else holder.word
 
-    def _told(self, checkpoint: int, what: Told, known: frozenset[Told]) -> ToldCheckpoint | None:
-        return self._records.told(checkpoint, what) if what in known else None
+    def _read_note(
+        self, checkpoint: int, event: CheckpointEvent, events: frozenset[CheckpointEvent]
+    ) -> CheckpointNote | None:
+        return self._records.note(checkpoint, event) if event in events else None
 
-    def _passed_by(self, taken: TakenCheckpoint) -> int:
+    def _passed_by(self, taken_checkpoint: TakenCheckpoint) -> int:
         """The first commit behind `taken_checkpoint` that completes a pass. The commit lacks the id, so it belongs to
         another pass, and no commit of the checkpoint's own pass can follow."""
-        for seq, each in self._backup.log.try_read(after=taken.base, upto=self._head.seq):
-            if isinstance(each, StoredCommit):
-                changes = each.commit.changes
+        for seq, stored in self._backup.log.try_read(after=taken_checkpoint.base, upto=self._head.seq):
+            if isinstance(stored, StoredCommit):
+                changes = stored.commit.changes
                 if not changes.incomplete and not changes.is_upkeep:
                     return seq
         return NO_COMMIT
@@ -303,13 +318,13 @@ def check_exists(report: CheckpointReport) -> CheckpointReport:
     return report
 
 
-def _taken_at_ms(facts: Facts) -> int:
+def _taken_at_ms(facts: CheckpointFacts) -> int:
     if facts.carried is not None:
         return facts.carried.taken_at_ms
-    return facts.taken.told.at_ms if facts.taken is not None else -1
+    return facts.taken_checkpoint.note.at_ms if facts.taken_checkpoint is not None else -1
 
 
-def _failure(facts: Facts) -> str:
+def _failure(facts: CheckpointFacts) -> str:
     if facts.failed is not None:
         return facts.failed.reason
     if facts.passed_by != NO_COMMIT:
@@ -317,5 +332,5 @@ def _failure(facts: Facts) -> str:
     return "a higher id was taken before it was begun"
 
 
-def _deleted_by(facts: Facts) -> str:
+def _deleted_by(facts: CheckpointFacts) -> str:
     return facts.deleted.by if facts.deleted is not None else "retention"

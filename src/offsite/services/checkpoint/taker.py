@@ -16,14 +16,14 @@ from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import SickEnd, TakenCheckpoint, TakenEnd
-from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.checkpoint.ask import highest_id, next_id, told
+from offsite.services.checkpoint.ask import highest_id, make_note, next_id
 
 _TERMS_SWEPT = 10
 """A holder deletes so many terms before its own: the terms of the last holder, and of some that died."""
@@ -48,71 +48,88 @@ class Taker:
     def next_request(self) -> int | None:
         """The lowest requested id that can still be taken: a list of keys that are new since the last taken id. A
         request passed by a higher id fails, and so does a request for unknown participants."""
-        known = self.records.known(after=self._highest)
-        self._highest = max((each for each, what in known.items() if Told.TAKEN in what), default=self._highest)
-        open_ids = [each for each, what in known.items() if what == {Told.REQUESTED}]
-        for each in open_ids:
-            if each < self._highest:
-                self.fail(each, f"checkpoint {self._highest} was taken before it was begun")
-        return next((each for each in sorted(open_ids) if each > self._highest and self._may_take(each)), None)
+        events = self.records.events(after=self._highest)
+        self._highest = max(
+            (checkpoint for checkpoint, id_events in events.items() if CheckpointEvent.TAKEN in id_events),
+            default=self._highest,
+        )
+        open_ids = [checkpoint for checkpoint, id_events in events.items() if id_events == {CheckpointEvent.REQUESTED}]
+        for checkpoint in open_ids:
+            if checkpoint < self._highest:
+                self.fail(checkpoint, f"checkpoint {self._highest} was taken before it was begun")
+        return next(
+            (
+                checkpoint
+                for checkpoint in sorted(open_ids)
+                if checkpoint > self._highest and self._may_take(checkpoint)
+            ),
+            None,
+        )
 
     def _may_take(self, checkpoint: int) -> bool:
         """Whether the request can be taken. States of another process's participants would be missing from the
         completed checkpoint."""
         try:
-            asked = self.records.told(checkpoint, Told.REQUESTED)
+            request = self.records.note(checkpoint, CheckpointEvent.REQUESTED)
         except DamagedObject as error:
             self.fail(checkpoint, f"{error.id}: {error.message}")
             return False
-        if asked is None:
+        if request is None:
             return True
-        if missing := sorted(set(asked.participants) - set(self.participants)):
+        if missing := sorted(set(request.participants) - set(self.participants)):
             self.fail(checkpoint, f"the process that came to take it does not know participant {', '.join(missing)}")
             return False
-        if asked.stamping not in {None, self.stamping}:
+        if request.stamping not in {None, self.stamping}:
             self.fail(checkpoint, "the process that came to take it was started with other options for participants")
             return False
         return True
 
     def next_id(self) -> int:
         """An id for a due checkpoint. Raises `CheckpointIdUsed` where none is left."""
-        return next_id(self.backup, highest_id((self._highest, *self.records.known(after=self._highest))))
+        return next_id(self.backup, highest_id((self._highest, *self.records.events(after=self._highest))))
 
     def request_next(self) -> int | None:
         """Request an id for a due checkpoint like any other: participants never hear of an id unknown to the store, and
         hear of the same id again if their round broke. None where another process was faster: `next_request` finds its
         request."""
         checkpoint = self.next_id()
-        asked = replace(
-            told(self.backup, checkpoint, writer=self.word), participants=self.participants, stamping=self.stamping
+        request = replace(
+            make_note(self.backup, checkpoint, writer=self.word), participants=self.participants, stamping=self.stamping
         )
-        return checkpoint if self.records.put(asked, Told.REQUESTED) else None
+        return checkpoint if self.records.put(request, CheckpointEvent.REQUESTED) else None
 
     def take(
         self, checkpoint: int, plan: BackupPlan, participants: tuple[CheckpointParticipant, ...] = ()
     ) -> BackupPlan | None:
         """Take the checkpoint: `plan` with the checkpoint, which every partition has started on return; None where
         another process has taken the id. `participants` have saved their states before anything was read for `plan`."""
-        taken = TakenCheckpoint(
-            told=told(self.backup, checkpoint, writer=self.word),
+        taken_checkpoint = TakenCheckpoint(
+            note=make_note(self.backup, checkpoint, writer=self.word),
             cluster_id=plan.source.cluster_id,
             base=plan.base.seq,
-            ends=tuple(TakenEnd(partition_id=each.partition_id, end=each.end) for each in plan.copy.bounds),
+            ends=tuple(
+                TakenEnd(partition_id=partition.partition_id, end=partition.end) for partition in plan.copy.bounds
+            ),
             sick=tuple(
-                SickEnd(topic=each.topic, partition=each.partition, error=each.error.id) for each in plan.copy.sick
+                SickEnd(topic=sick.topic, partition=sick.partition, error=sick.error.id) for sick in plan.copy.sick
             ),
             participants=participants,
         )
-        if not self.records.put_taken(taken) or self.records.told(checkpoint, Told.FAILED) is not None:
+        if (
+            not self.records.put_taken(taken_checkpoint)
+            or self.records.note(checkpoint, CheckpointEvent.FAILED) is not None
+        ):
             return None  # another process has the id, or recorded its failure
         self._highest = max(self._highest, checkpoint)
-        decided("checkpoint_taken", why="every partition has an end", id=checkpoint, partitions=len(taken.ends))
+        decided(
+            "checkpoint_taken", why="every partition has an end", id=checkpoint, partitions=len(taken_checkpoint.ends)
+        )
         if plan.copy.sick:
             first = plan.copy.sick[0]
             self.fail(checkpoint, f"{first.topic}/{first.partition}: {first.error.message}")
-        return replace(plan, checkpoint=taken)
+        return replace(plan, checkpoint=taken_checkpoint)
 
-    def ended(self, checkpoint: int, state: BackupState, why: str) -> bool:
+    def finish(self, checkpoint: int, state: BackupState, why: str) -> bool:
         """Whether `state`, left by the checkpoint's pass, completes the checkpoint; otherwise record the failure with
         the reason."""
         if state.checkpoint(checkpoint) is not None:
@@ -120,7 +137,7 @@ class Taker:
         self.fail(checkpoint, why)
         return False
 
-    def broke(self, checkpoint: int, error: BaseException) -> None:
+    def abort(self, checkpoint: int, error: BaseException) -> None:
         """Record the meaning of the error that ended the checkpoint's pass. Nothing is recorded where nobody knows
         whether its commit arrived. Raises no `OffsiteError`."""
         if isinstance(error, PutOutcomeUnknown) or self._is_anothers(checkpoint):
@@ -132,8 +149,8 @@ class Taker:
         """Whether another process, also believing to hold the lease, has taken the id: that process decides about the
         checkpoint."""
         with suppress(OffsiteError):
-            taken = self.records.taken(checkpoint)
-            return taken is not None and taken.told.writer != self.word
+            taken_checkpoint = self.records.taken(checkpoint)
+            return taken_checkpoint is not None and taken_checkpoint.note.writer != self.word
         return False
 
     def fail(self, checkpoint: int, why: str) -> None:
@@ -141,7 +158,7 @@ class Taker:
         another pass proves the failure."""
         warned("checkpoint_failed", why=why, id=checkpoint)
         try:
-            self.records.put(told(self.backup, checkpoint, writer=self.word, reason=why), Told.FAILED)
+            self.records.put(make_note(self.backup, checkpoint, writer=self.word, reason=why), CheckpointEvent.FAILED)
         except OffsiteError as error:
             warned("checkpoint_untold", error=error.id, why=error.message, id=checkpoint)
 
@@ -179,7 +196,7 @@ def hold_lease(taker: Taker) -> HeldLease | None:
     """Get the lease for `taker`; None where another process has the lease."""
     terms = LeaseTerms(store=taker.backup.store, lease=taker.records.lease)
     try:
-        claim = terms.claim(ProcessIdentity.mine(), taker.word, take_over=False)
+        claim = terms.claim(ProcessIdentity.current(), taker.word, take_over=False)
     except RestoreRunning:
         return None
     _sweep(terms, before=claim.term)
@@ -197,12 +214,12 @@ def _sweep(terms: LeaseTerms, *, before: int) -> None:
 @contextmanager
 def held_lease(taker: Taker) -> Iterator[HeldLease | None]:
     """A block in which `taker` holds the lease, or another process does (None)."""
-    held = hold_lease(taker)
+    lease = hold_lease(taker)
     try:
-        yield held
+        yield lease
     finally:
-        if held is not None:
-            held.give_up()
+        if lease is not None:
+            lease.give_up()
 
 
 OnTaken = Callable[[int], None]

@@ -24,16 +24,16 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.fold import fold
-from offsite.repository.replaced import segments_of
+from offsite.repository.replaced import dropped_segments
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.state import BackupState
 from offsite.services.let_go_memory import NO_RULE, LetGoMemory
-from offsite.services.retention.apply import points_named, range_named
-from offsite.services.retention.kept_points import Chosen, holds, points_between, runs, told
+from offsite.services.retention.apply import describe_points, describe_range
+from offsite.services.retention.kept_points import ChosenPoints, merge_chosen, pin_holds, points_between, unbroken_runs
 from offsite.services.retention.needs import Branches, needs_of_run, states_to_read
-from offsite.services.retention.plan import RetentionPlan, planned
+from offsite.services.retention.plan import RetentionPlan, retention_plan_steps
 from offsite.services.retention.policy import RetentionPolicy, rule_of
-from offsite.stores.looking_store import has_own_time
+from offsite.stores.looking_store import uses_own_clock
 
 WAITS = 3
 """A new commit of this kind is believed after this many grace times, counted from the moment when this installation
@@ -45,20 +45,20 @@ def _nothing_told(_backup: Backup, _state: BackupState) -> Mapping[str, Retentio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class RetentionInForce:
     """The rules of this installation: its `policy` (None: keep everything), and the source's own retention of its
     topics. `accepted`: a person accepted the commits up to this number."""
 
     policy: RetentionPolicy | None = None
-    told_settings: Callable[[Backup, BackupState], Mapping[str, Retention]] = _nothing_told
+    cluster_retention: Callable[[Backup, BackupState], Mapping[str, Retention]] = _nothing_told
     accepted: int = 0
 
 
-NOTHING_IN_FORCE = InForce()
+NOTHING_IN_FORCE = RetentionInForce()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCommit:
+class DisbelievedCommit:
     """A commit without effect on collection: its author according to the audit lines (empty without lines), and the
     reason for disbelief. `waits`: only the waiting time has not passed."""
 
@@ -69,14 +69,14 @@ class KeptCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class CommitJudgement:
     """`disbelieved`: the reason for disbelief; `needed`: data protected from deletion by any commit."""
 
-    kept: KeptCommit | None = None
+    disbelieved: DisbelievedCommit | None = None
     needed: tuple[tuple[PartitionId, Span], ...] = ()
 
 
-def commit_to_judge(backup: Backup, seq: int) -> tuple[BackupState, StoredCommit]:
+def read_commit_to_judge(backup: Backup, seq: int) -> tuple[BackupState, StoredCommit]:
     """Commit `seq`, and the state before it. Raises `DamagedCommit` if either is missing."""
     base = backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=backup.layout.backup)
     stored = backup.log.get(seq)
@@ -85,17 +85,17 @@ def commit_to_judge(backup: Backup, seq: int) -> tuple[BackupState, StoredCommit
     return base, stored
 
 
-def judged(  # noqa: PLR0913  # what is judged, by what
-    backup: Backup, stored: StoredCommit, base: BackupState, *, in_force: InForce, clock: Clock, grace_ms: int
-) -> Generator[None, None, Judged]:
+def judge_commit(  # noqa: PLR0913  # what is judged, by what
+    backup: Backup, stored: StoredCommit, base: BackupState, *, in_force: RetentionInForce, clock: Clock, grace_ms: int
+) -> Generator[None, None, CommitJudgement]:
     """Judge the commit after `base`. Raises `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
     seq, memory = stored.commit.seq, LetGoMemory(backup=backup)
-    if seq <= in_force.accepted or not (stored.commit.changes.lets_go or loosened(stored, base)):
-        return Judged()
+    if seq <= in_force.accepted or not (stored.commit.changes.drops_data or loosened_pins(stored, base)):
+        return CommitJudgement()
     lines = tuple(_lines(backup, stored))
     rule = memory.rule_of(seq, stored.hash, points=len(fold(base, [stored]).history))
     now_ms = backup.store.now_ms()
-    if has_own_time(backup.store):
+    if uses_own_clock(backup.store):
         why, waits = "who may not write here is not told the store's time, and cannot say how long it was known", False
     else:
         why, waits = _unknown(memory, stored, now_ms=now_ms, wait_ms=WAITS * grace_ms)
@@ -104,31 +104,33 @@ def judged(  # noqa: PLR0913  # what is judged, by what
     if not why and (rule is None or not _is_by(rule, in_force.policy)):
         why = yield from _disagreement(backup, stored, base, in_force, clock)
     if not why:
-        return Judged()
+        return CommitJudgement()
     needed = () if rule is not None else tuple(_needed(backup, stored, base))
     who = next((line.who for line in lines), "")
-    return Judged(kept=KeptCommit(commit=seq, who=who, why=why, waits=waits), needed=needed)
+    return CommitJudgement(disbelieved=DisbelievedCommit(commit=seq, who=who, why=why, waits=waits), needed=needed)
 
 
-def tell_kept(kept: Sequence[KeptCommit]) -> None:
+def log_disbelieved(commits: Sequence[DisbelievedCommit]) -> None:
     """Log the disbelieved commits, except for waiting ones."""
-    for each in kept:
-        if not each.waits:
-            cure = f"where it is right: offsite collect run --accept-upto {each.commit}, or the same --retain here"
-            warned("not_collected", commit=each.commit, who=each.who, why=each.why, next=cure)
+    for disbelieved in commits:
+        if not disbelieved.waits:
+            cure = (
+                f"where it is right: offsite collect run --accept-upto {disbelieved.commit}, or the same --retain here"
+            )
+            warned("not_collected", commit=disbelieved.commit, who=disbelieved.who, why=disbelieved.why, next=cure)
 
 
 def _is_by(rule: str, policy: RetentionPolicy | None) -> bool:
     return rule == NO_RULE or policy is None or rule == rule_of(policy)
 
 
-def loosened(stored: StoredCommit, base: BackupState) -> frozenset[int]:
+def loosened_pins(stored: StoredCommit, base: BackupState) -> frozenset[int]:
     """The restore points whose pin the commit removes or shortens."""
     before, changes = {pin.seq: pin for pin in base.pins}, stored.commit.changes
     shorter = (
         pin.seq
         for pin in changes.pinned
-        if pin.seq in before and pin.until_ms != FOR_EVER and holds(before[pin.seq], now_ms=pin.until_ms)
+        if pin.seq in before and pin.until_ms != FOR_EVER and pin_holds(before[pin.seq], now_ms=pin.until_ms)
     )
     return frozenset((*before.keys() & set(changes.unpinned), *shorter))
 
@@ -156,26 +158,26 @@ def _unknown(memory: LetGoMemory, stored: StoredCommit, *, now_ms: int, wait_ms:
 
 
 def _without_line(stored: StoredCommit, lines: Sequence[AuditLine]) -> str:
-    changes, there = stored.commit.changes, {line.deletion.what for line in lines}
-    names = [points_named(start, end - 1) for start, end in changes.forgotten]
-    names += [range_named(each) for each in changes.expired]
-    if missing := next((name for name in names if name not in there), ""):
+    changes, noted = stored.commit.changes, {line.deletion.what for line in lines}
+    names = [describe_points(start, end - 1) for start, end in changes.forgotten]
+    names += [describe_range(expired) for expired in changes.expired]
+    if missing := next((name for name in names if name not in noted), ""):
         return f"the audit has no line about {missing}"
-    return "" if there or not changes.removed else "the audit has no line about it"
+    return "" if noted or not changes.removed else "the audit has no line about it"
 
 
 def _disagreement(
-    backup: Backup, stored: StoredCommit, base: BackupState, in_force: InForce, clock: Clock
+    backup: Backup, stored: StoredCommit, base: BackupState, in_force: RetentionInForce, clock: Clock
 ) -> Generator[None, None, str]:
     """Why a plan of this installation does not remove the same data."""
     if stored.commit.changes.compacted:
         return "another installation compacted it"
     if in_force.policy is None:
         return "no retention is in force here"
-    told_settings = in_force.told_settings(backup, base) if in_force.policy.mirrors else {}
+    told_settings = in_force.cluster_retention(backup, base) if in_force.policy.mirrors else {}
     now_ms = min(stored.commit.committed_at_ms, backup.store.now_ms())
-    plan = yield from planned(
-        backup, in_force.policy, clock=clock, told_settings=told_settings, now_ms=now_ms, head=base
+    plan = yield from retention_plan_steps(
+        backup, in_force.policy, clock=clock, cluster_retention=told_settings, now_ms=now_ms, head=base
     )
     return _differs(plan, stored, base)
 
@@ -186,33 +188,37 @@ def _differs(plan: RetentionPlan, stored: StoredCommit, base: BackupState) -> st
     for start, end in stored.commit.changes.forgotten:
         for low, high in uncovered(start, end, plan.forgotten):
             if points_between(base.history, low, high - 1):
-                return f"the retention that is in force here keeps restore points of {points_named(low, high - 1)}"
-    if early := loosened(stored, base).difference(plan.unpinned):
+                return f"the retention that is in force here keeps restore points of {describe_points(low, high - 1)}"
+    if early := loosened_pins(stored, base).difference(plan.unpinned):
         return f"another installation took the pin off commit {min(early)}"
     for expired in stored.commit.changes.expired:
         if not _lets_go(plan, expired, base):
-            return f"the retention that is in force here keeps some of {range_named(expired)}"
+            return f"the retention that is in force here keeps some of {describe_range(expired)}"
     return ""
 
 
 def _lets_go(plan: RetentionPlan, expired: ExpiredRange, base: BackupState) -> bool:
     of = (expired.partition_id, expired.branch)
-    spans = [(each.start, each.end) for each in plan.expired if (each.partition_id, each.branch) == of]
+    spans = [
+        (planned_range.start, planned_range.end)
+        for planned_range in plan.expired
+        if (planned_range.partition_id, planned_range.branch) == of
+    ]
     return all(
         any(low <= gone.segment.start and gone.segment.end <= high for low, high in spans)
-        for gone in segments_of(base, expired)
+        for gone in dropped_segments(base, expired)
     )
 
 
 def _needed(backup: Backup, stored: StoredCommit, base: BackupState) -> Iterator[tuple[PartitionId, Span]]:
     """The needs of the restore points that the commit dropped or unpinned."""
     branches = Branches.of(base)
-    taken_off = ((seq, seq + 1) for seq in sorted(loosened(stored, base)))
+    taken_off = ((seq, seq + 1) for seq in sorted(loosened_pins(stored, base)))
     for start, end in (*stored.commit.changes.forgotten, *taken_off):
-        kept = told(base.history, [Chosen(start=start, end=end, rule="")])
-        for run in runs(base.history, kept):
+        dropped_points = merge_chosen(base.history, [ChosenPoints(start=start, end=end, rule="")])
+        for run in unbroken_runs(base.history, dropped_points):
             states = {
                 seq: base if seq == base.seq else backup.catalog.state(upto=seq)
                 for seq in states_to_read(run, branches)
             }
-            yield from ((known.partition_id, span) for known, span in needs_of_run(states, run, branches))
+            yield from ((history.partition_id, span) for history, span in needs_of_run(states, run, branches))

@@ -14,28 +14,36 @@ from offsite.model.clock import Clock
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Pin
 from offsite.repository.fold import fold
-from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.replaced import CollectedHint, collected_hint
 from offsite.repository.state import BackupState
-from offsite.services.collect.agreement import InForce, KeptCommit, commit_to_judge, judged, loosened
+from offsite.services.collect.agreement import (
+    DisbelievedCommit,
+    RetentionInForce,
+    judge_commit,
+    loosened_pins,
+    read_commit_to_judge,
+)
 from offsite.services.collect.plan import CatalogCheck
 from offsite.services.let_go_memory import LetGoMemory
-from offsite.services.steps import ended
+from offsite.services.steps import run_to_end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disputed:
+class DisputedCommit:
     """The state `before` a disbelieved commit, the reason, and the `pins` that the commit removed or shortened."""
 
     before: BackupState
-    kept: KeptCommit
+    disbelieved: DisbelievedCommit
     pins: tuple[Pin, ...]
 
     def __str__(self) -> str:
-        return f"commit {self.kept.commit} let something of it go, and is not believed: {self.kept.why}"
+        return f"commit {self.disbelieved.commit} let something of it go, and is not believed: {self.disbelieved.why}"
 
 
-def disputed(backup: Backup, *, in_force: InForce, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> Iterator[Disputed]:
+def find_disputed(
+    backup: Backup, *, in_force: RetentionInForce, clock: Clock, grace_ms: int = LEFTOVER_AFTER_MS
+) -> Iterator[DisputedCommit]:
     """The commits of `backup` with removals of data or pins, not yet judged or not believed by a collection, and
     neither made nor believed by this machine. Raises `DamagedObject` if a catalog contradicts the commits,
     `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
@@ -45,15 +53,19 @@ def disputed(backup: Backup, *, in_force: InForce, clock: Clock, grace_ms: int =
     doubtful = list(hint.pending)
     for stored in backup.log.read(after=state.seq, upto=head.seq):
         catalogs.check(state, stored)
-        if stored.commit.changes.is_to_judge:
+        if stored.commit.changes.needs_judgement:
             doubtful.append(stored.commit.seq)
         state = fold(state, [stored])
     for seq in doubtful:
-        before, commit = commit_to_judge(backup, seq)
+        before, commit = read_commit_to_judge(backup, seq)
         points = len(fold(before, [commit]).history)
         if LetGoMemory(backup=backup).rule_of(seq, commit.hash, points=points) is not None:
             continue
-        kept = ended(judged(backup, commit, before, in_force=in_force, clock=clock, grace_ms=grace_ms)).kept
-        if kept is not None:
-            pins = loosened(commit, before)
-            yield Disputed(before=before, kept=kept, pins=tuple(pin for pin in before.pins if pin.seq in pins))
+        disbelieved = run_to_end(
+            judge_commit(backup, commit, before, in_force=in_force, clock=clock, grace_ms=grace_ms)
+        ).disbelieved
+        if disbelieved is not None:
+            pins = loosened_pins(commit, before)
+            yield DisputedCommit(
+                before=before, disbelieved=disbelieved, pins=tuple(pin for pin in before.pins if pin.seq in pins)
+            )

@@ -26,9 +26,9 @@ from offsite.model.errors import Damaged
 from offsite.model.journal import noted
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs.seal import Seal, decode_seal
+from offsite.repository.catalogs.seal import CatalogSeal, decode_seal
 from offsite.repository.commit import StoredCommit
-from offsite.repository.layout import lies_below, own, parse_catalog_key, parse_part_key, parse_snapshot_key
+from offsite.repository.layout import lies_below, own_objects, parse_catalog_key, parse_part_key, parse_snapshot_key
 from offsite.repository.leftovers import Orphan, find_orphans, folder_of
 from offsite.repository.state import BackupState
 from offsite.services.clocks import check_clocks
@@ -50,11 +50,11 @@ class LeftoversPlan:
     head: BackupState
     before_ms: int
     objects: tuple[Orphan, ...] = ()
-    kept: tuple[Orphan, ...] = ()
+    undecided: tuple[Orphan, ...] = ()
 
     @property
     def bytes(self) -> int:
-        return sum(each.info.size_bytes for each in self.objects)
+        return sum(orphan.info.size_bytes for orphan in self.objects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,34 +65,34 @@ class _PassedOver:
     stored_ms: int
 
 
-def planned_leftovers(backup: Backup, *, clock: Clock, grace_ms: int) -> Generator[None, None, LeftoversPlan]:
+def leftovers_plan_steps(backup: Backup, *, clock: Clock, grace_ms: int) -> Generator[None, None, LeftoversPlan]:
     """The plan, made in steps. Raises `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
-    found = find_orphans(backup)
+    orphans = find_orphans(backup)
     head = backup.state()
     now_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)
     before_ms = now_ms - grace_ms
     yield
-    old = tuple(each for each in found if each.info.modified_ms < before_ms)
+    old = tuple(orphan for orphan in orphans if orphan.info.modified_ms < before_ms)
     passed = _passed_over(backup, head, before_ms) if old else None
-    may_go = {each.info.key for each in old if passed is not None and _is_passed(each, passed)}
-    may_go |= {each.info.key for each in _of_catalogs(backup, old, before_ms)}
-    may_go |= {each.info.key for each in _of_folders(backup, old, before_ms)}
+    may_go = {orphan.info.key for orphan in old if passed is not None and _is_passed(orphan, passed)}
+    may_go |= {orphan.info.key for orphan in _of_catalogs(backup, old, before_ms)}
+    may_go |= {orphan.info.key for orphan in _of_folders(backup, old, before_ms)}
     may_go = {key for key in may_go if lies_below(key, backup.layout.prefix)}
     passed_keys = frozenset(may_go)
     if may_go:
-        may_go -= yield from named_by(backup.log.read(after=0, upto=head.seq), may_go, clock)
+        may_go -= yield from find_named(backup.log.read(after=0, upto=head.seq), may_go, clock)
     return LeftoversPlan(
         head=head,
         before_ms=before_ms,
-        objects=tuple(each for each in found if each.info.key in may_go),
-        kept=tuple(each for each in found if each.info.key not in passed_keys),
+        objects=tuple(orphan for orphan in orphans if orphan.info.key in may_go),
+        undecided=tuple(orphan for orphan in orphans if orphan.info.key not in passed_keys),
     )
 
 
 def _passed_over(backup: Backup, head: BackupState, before_ms: int) -> _PassedOver | None:
     """None if no run has completed a pass long enough ago: a run may still commit any object."""
-    known = head.history.latest_at(before_ms)
-    newest = known.seq if known is not None else 0
+    point = head.history.latest_at(before_ms)
+    newest = point.seq if point is not None else 0
     for seq in range(newest, max(0, newest - _LOOKED_BACK), -1):
         stored, info = backup.log.get(seq), backup.store.head(backup.layout.commit_key(seq))
         if stored is None or info is None or stored.commit.changes.incomplete:
@@ -112,11 +112,13 @@ def _is_passed(orphan: Orphan, passed: _PassedOver) -> bool:
 
 def _of_catalogs(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
     """Objects of unsealed catalogs, if a newer catalog was sealed long ago."""
-    unsealed = [each for each in orphans if each.kind == "catalog"]
+    unsealed = [orphan for orphan in orphans if orphan.kind == "catalog"]
     if not unsealed:
         return
     infos = {
-        _sealed(each.key): each for each in own(backup.store.list(backup.layout.catalog_prefix)) if _sealed(each.key)
+        _sealed(info.key): info
+        for info in own_objects(backup.store.list(backup.layout.catalog_prefix))
+        if _sealed(info.key)
     }
     newest = max((seq for seq, info in infos.items() if info.modified_ms < before_ms), default=0)
     try:
@@ -124,10 +126,10 @@ def _of_catalogs(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> I
     except Damaged as error:
         noted("leftovers_kept", what="unsealed catalogs", why=error.message)
         return
-    for each in unsealed:
-        seq = _catalog_of(each.info.key)
-        if seq is not None and seq < newest and seq not in infos and each.info.key not in named:
-            yield each
+    for orphan in unsealed:
+        seq = _catalog_of(orphan.info.key)
+        if seq is not None and seq < newest and seq not in infos and orphan.info.key not in named:
+            yield orphan
 
 
 def _sealed(key: str) -> int:
@@ -147,27 +149,27 @@ def _parts(backup: Backup, seq: int) -> Iterator[str]:
     key = backup.layout.seal_key(seq)
     data = backup.store.get(key)
     seal = None if data is None else decode_seal(data, key=key, layout=backup.layout)
-    if isinstance(seal, Seal):
-        yield from (each.key for each in seal.segments)
-        yield from (each.ref.key for each in seal.history)
+    if isinstance(seal, CatalogSeal):
+        yield from (part.key for part in seal.segments)
+        yield from (chunk.ref.key for chunk in seal.history)
 
 
 def _of_folders(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
     """The content of folders without a record and without a recent object."""
     quiet: dict[str, bool] = {}
-    for each in orphans:
-        prefix = next((p for p in backup.layout.record_prefixes if each.info.key.startswith(p)), None)
-        if prefix is None or each.kind in _DATA or each.kind == "catalog":
+    for orphan in orphans:
+        prefix = next((p for p in backup.layout.record_prefixes if orphan.info.key.startswith(p)), None)
+        if prefix is None or orphan.kind in _DATA or orphan.kind == "catalog":
             continue
-        folder = f"{prefix}{each.info.key.removeprefix(prefix).split('/')[0]}/"
+        folder = f"{prefix}{orphan.info.key.removeprefix(prefix).split('/')[0]}/"
         if folder not in quiet:
             quiet[folder] = folder_of(backup.store, folder).quiet_since_ms < before_ms
         if quiet[folder]:
-            yield each
+            yield orphan
 
 
-def named_by(
-    commits: Iterable[StoredCommit], wanted: Collection[str], clock: Clock
+def find_named(
+    commits: Iterable[StoredCommit], candidates: Collection[str], clock: Clock
 ) -> Generator[None, None, frozenset[str]]:
     """The `candidates` named by any commit, in any way."""
     named: set[str] = set()
@@ -177,6 +179,6 @@ def named_by(
         keys: list[str | None] = [*changes.snapshot_keys, *changes.removed]
         for segment in changes.segments:
             keys += (segment.key, segment.index_key, segment.pack)
-        named.update(key for key in keys if key is not None and key in wanted)
+        named.update(key for key in keys if key is not None and key in candidates)
         yield from paused.if_due()
     return frozenset(named)

@@ -16,11 +16,11 @@ from offsite.model.errors import CommitsGone, StoreDenied
 from offsite.model.journal import decided
 from offsite.repository.backup import Backup
 from offsite.repository.layout import lies_below
-from offsite.repository.leftovers import LEFT_AFTER_MS, Orphan
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS, Orphan
 from offsite.repository.snapshots.audit_record import OBJECT, Deletion, note_deletions
-from offsite.services.collect.leftovers_plan import LeftoversPlan, named_by, planned_leftovers
-from offsite.services.heads import head_of, missing
-from offsite.services.steps import ended
+from offsite.services.collect.leftovers_plan import LeftoversPlan, find_named, leftovers_plan_steps
+from offsite.services.heads import head_of, why_missing
+from offsite.services.steps import run_to_end
 
 BY = "leftovers"
 RULE = "a run that never ended left it"
@@ -30,7 +30,7 @@ _RECORDS = {"restore": "restore.json", "drill": "report.json", "group change": "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftoversCollected:
+class LeftoversResult:
     """The result of a pass. `locked`: keys protected by the store. `unfinished`: swept uploads. `undecided` objects
     stay until a later pass can decide."""
 
@@ -38,73 +38,77 @@ class LeftoversCollected:
     bytes: int = 0
     locked: tuple[str, ...] = ()
     unfinished: int = 0
-    kept: int = 0
+    undecided: int = 0
 
 
-def plan_leftovers(backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> LeftoversPlan:
+def plan_leftovers(backup: Backup, *, clock: Clock, grace_ms: int = LEFTOVER_AFTER_MS) -> LeftoversPlan:
     """The plan, in one go. Raises as `leftover_steps`."""
-    return ended(planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS)))
+    return run_to_end(leftovers_plan_steps(backup, clock=clock, grace_ms=max(grace_ms, LEFTOVER_AFTER_MS)))
 
 
-def collect_leftovers(backup: Backup, plan: LeftoversPlan, *, clock: Clock) -> LeftoversCollected:
+def collect_leftovers(backup: Backup, plan: LeftoversPlan, *, clock: Clock) -> LeftoversResult:
     """Carry out `plan`. Raises as `leftover_steps`."""
-    return ended(_carried_out(backup, plan, clock))
+    return run_to_end(_carried_out(backup, plan, clock))
 
 
 def leftover_steps(
-    backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS
-) -> Generator[None, None, LeftoversCollected]:
+    backup: Backup, *, clock: Clock, grace_ms: int = LEFTOVER_AFTER_MS
+) -> Generator[None, None, LeftoversResult]:
     """One pass with frequent pauses, for a continuous run. `grace_ms` is at least a day. Raises `DamagedCommit` and
     `CommitsGone` if the history is damaged, `ClocksDiffer`, `StoreDenied` without any right to delete, and errors of
     the store."""
-    plan = yield from planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS))
+    plan = yield from leftovers_plan_steps(backup, clock=clock, grace_ms=max(grace_ms, LEFTOVER_AFTER_MS))
     return (yield from _carried_out(backup, plan, clock))
 
 
-def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator[None, None, LeftoversCollected]:
+def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator[None, None, LeftoversResult]:
     unfinished = backup.store.sweep_unfinished(before_ms=plan.before_ms)
     if not plan.objects:
-        return LeftoversCollected(unfinished=unfinished, kept=len(plan.kept))
+        return LeftoversResult(unfinished=unfinished, undecided=len(plan.undecided))
     # 1. Check the right to delete.
-    backup.store.delete(backup.layout.never_key)  # without the right to delete: fail first
+    backup.store.delete(backup.layout.delete_probe_key)  # without the right to delete: fail first
     yield
     head = backup.state()
     # 2. The log must still contain the plan's head.
-    if gone := missing(backup, head, head_of(plan.head)):
+    if gone := why_missing(backup, head, head_of(plan.head)):
         raise CommitsGone(gone, hint="bring the commits back; nothing was deleted")
     # 3. Spare the objects named by commits made since the plan.
-    wanted = {each.info.key for each in plan.objects}
-    named = yield from named_by(backup.log.read(after=plan.head.seq, upto=head.seq), wanted, clock)
-    named |= wanted & {key for each in head.stored_segments() for key in (each.object_key, each.index_key) if key}
+    planned_keys = {orphan.info.key for orphan in plan.objects}
+    named = yield from find_named(backup.log.read(after=plan.head.seq, upto=head.seq), planned_keys, clock)
+    named |= planned_keys & {
+        key for segment in head.stored_segments() for key in (segment.object_key, segment.index_key) if key
+    }
     deletions = _Deletions(backup)
-    doomed = [each for each in _bodies_first(plan.objects) if each.info.key not in named]
-    seen = head.seq
+    doomed = [orphan for orphan in _bodies_first(plan.objects) if orphan.info.key not in named]
+    read_upto = head.seq
     # 4. Delete in batches, each with its audit lines before.
     for first in range(0, len(doomed), _DELETED_AT_ONCE):
-        since = tuple(backup.log.read(after=seen))  # a slow roll-up may have committed at a pause
-        named |= yield from named_by(since, wanted, clock)
-        seen = since[-1].commit.seq if since else seen
-        some = [each for each in doomed[first : first + _DELETED_AT_ONCE] if each.info.key not in named]
-        lines = [Deletion(kind=OBJECT, what=each.info.key, rule=RULE, bytes=each.info.size_bytes) for each in some]
+        since = tuple(backup.log.read(after=read_upto))  # a slow roll-up may have committed at a pause
+        named |= yield from find_named(since, planned_keys, clock)
+        read_upto = since[-1].commit.seq if since else read_upto
+        batch = [orphan for orphan in doomed[first : first + _DELETED_AT_ONCE] if orphan.info.key not in named]
+        lines = [
+            Deletion(kind=OBJECT, what=orphan.info.key, rule=RULE, bytes=orphan.info.size_bytes) for orphan in batch
+        ]
         note_deletions(backup.store, backup.layout, lines, by=BY, commit=head.seq)
-        for each in some:
-            deletions.delete(each)
+        for orphan in batch:
+            deletions.delete(orphan)
         yield
     decided(
         "collect_leftovers", objects=deletions.objects, bytes=deletions.bytes, why="runs that never ended left them"
     )
-    return LeftoversCollected(
+    return LeftoversResult(
         objects=deletions.objects,
         bytes=deletions.bytes,
         locked=tuple(deletions.locked),
         unfinished=unfinished,
-        kept=len(plan.kept),
+        undecided=len(plan.undecided),
     )
 
 
 def _bodies_first(orphans: Sequence[Orphan]) -> Sequence[Orphan]:
     """A commit notices a missing segment body, and would not notice a missing index."""
-    return sorted(orphans, key=lambda each: (each.kind == "index", each.info.key))
+    return sorted(orphans, key=lambda orphan: (orphan.kind == "index", orphan.info.key))
 
 
 @dataclass(slots=True)
@@ -114,11 +118,11 @@ class _Deletions:
     bytes: int = 0
     locked: list[str] = field(default_factory=list)
 
-    def delete(self, each: Orphan) -> None:
+    def delete(self, orphan: Orphan) -> None:
         """Delete the object, unless replaced since the plan, or completed by a record."""
-        layout, key = self.backup.layout, each.info.key
+        layout, key = self.backup.layout, orphan.info.key
         check(not key.startswith(layout.commits_prefix) and lies_below(key, layout.prefix), f"{key} is no leftover")
-        if self.backup.store.head(key) != each.info or self._has_record(each):
+        if self.backup.store.head(key) != orphan.info or self._has_record(orphan):
             return
         try:
             self.backup.store.delete(key)
@@ -126,11 +130,11 @@ class _Deletions:
             self.locked.append(key)
         else:
             self.objects += 1
-            self.bytes += each.info.size_bytes
+            self.bytes += orphan.info.size_bytes
 
-    def _has_record(self, each: Orphan) -> bool:
-        if (record := _RECORDS.get(each.kind)) is None:
+    def _has_record(self, orphan: Orphan) -> bool:
+        if (record := _RECORDS.get(orphan.kind)) is None:
             return False
-        prefix = next(p for p in self.backup.layout.record_prefixes if each.info.key.startswith(p))
-        folder = each.info.key.removeprefix(prefix).split("/")[0]
+        prefix = next(p for p in self.backup.layout.record_prefixes if orphan.info.key.startswith(p))
+        folder = orphan.info.key.removeprefix(prefix).split("/")[0]
         return self.backup.store.head(f"{prefix}{folder}/{record}") is not None

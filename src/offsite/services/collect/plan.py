@@ -24,20 +24,26 @@ from offsite.repository.catalogs.parts_reader import SharedParts
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.coverage import is_covered, segment_span
 from offsite.repository.layout import parse_pack_key
-from offsite.repository.leftovers import LEFT_AFTER_MS, living_since_ms
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS, living_since_ms
 from offsite.repository.replaced import (
     CollectedHint,
-    Gone,
-    Held,
-    Replaced,
+    DroppedSegment,
+    HeldRange,
+    ReplacedObject,
     ReplacedWalk,
     collected_hint,
-    own_object,
+    object_of,
     packs_begun_at,
 )
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce, KeptCommit, commit_to_judge, judged
+from offsite.services.collect.agreement import (
+    NOTHING_IN_FORCE,
+    DisbelievedCommit,
+    RetentionInForce,
+    judge_commit,
+    read_commit_to_judge,
+)
 from offsite.services.steps import Pauses
 
 OBJECTS_MAX = 20_000
@@ -65,22 +71,22 @@ class CollectionPlan:
     head: BackupState
     upto: int
     pending: tuple[int, ...] = ()
-    kept: tuple[KeptCommit, ...] = ()
+    disbelieved: tuple[DisbelievedCommit, ...] = ()
     objects: tuple[CollectableObject, ...] = ()
     replacements: tuple[Segment, ...] = ()
     is_last: bool = True
 
     @property
     def bytes(self) -> int:
-        return sum(each.bytes for each in self.objects)
+        return sum(collectable.bytes for collectable in self.objects)
 
     @property
     def bytes_to_read(self) -> int:
-        return sum(each.stored_bytes for each in self.replacements)
+        return sum(segment.stored_bytes for segment in self.replacements)
 
 
-def planned(
-    backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS, in_force: InForce = NOTHING_IN_FORCE
+def collection_plan_steps(
+    backup: Backup, *, clock: Clock, grace_ms: int = LEFTOVER_AFTER_MS, in_force: RetentionInForce = NOTHING_IN_FORCE
 ) -> Generator[None, None, CollectionPlan]:
     """The plan for the commits after the last collection, and for the commits disbelieved before. Raises
     `DamagedCommit`, `DamagedObject` if restores cannot be read, `ClocksDiffer`, and errors of the store, always before
@@ -107,25 +113,25 @@ def planned(
         yield from _look_again(backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms)
         yield
     # 4. Drop candidates that are gone already, or needed by the state at the walk's end or by the newest.
-    there = yield from _there(backup, candidates.by_key, paused)
+    present = yield from _find_present(backup, candidates.by_key, paused)
     for state in (walk.state, head):  # a reader may still use the older state
-        yield from _spare_needed(there, state, paused)
+        yield from _spare_needed(present, state, paused)
     # 5. Keep those with all data held by live segments, or expired.
-    wanted = _Wanted(head=head, at_end=walk.state, disbelieved=disbelieved.spans)
+    holders = _DataHolders(head=head, at_end=walk.state, disbelieved=disbelieved.spans)
     chosen: list[CollectableObject] = []
-    for each in there.values():
-        if wanted.take(each.replaced.held):
-            chosen += each.objects
-        elif wanted.was_let_go(each.replaced.held):
-            disbelieved.pending.update(candidates.named_by[each.replaced.key])
+    for present_object in present.values():
+        if holders.take(present_object.replaced.ranges):
+            chosen += present_object.objects
+        elif holders.was_let_go(present_object.replaced.ranges):
+            disbelieved.pending.update(candidates.named_by[present_object.replaced.key])
         yield from paused.if_due()
     return CollectionPlan(
         head=head,
         upto=walk.state.seq,
         pending=tuple(sorted(disbelieved.pending)),
-        kept=tuple(disbelieved.kept),
+        disbelieved=tuple(disbelieved.commits),
         objects=tuple(chosen),
-        replacements=tuple(wanted.segments()),
+        replacements=tuple(holders.segments()),
         is_last=not candidates.is_full or (not chosen and walk.state.seq == hint.upto),
     )
 
@@ -133,8 +139,8 @@ def planned(
 def _newest_old_enough(backup: Backup, head: BackupState, grace_ms: int) -> int:
     """The newest commit with deletable objects, according to the state; 0 if none exists."""
     now_ms, living_ms = backup.store.now_ms(), living_since_ms(backup)
-    found = head.history.latest_at((now_ms if living_ms is None else min(now_ms, living_ms)) - grace_ms)
-    return 0 if found is None else min(found.seq, head.seq - head.loose_commits)
+    point = head.history.latest_at((now_ms if living_ms is None else min(now_ms, living_ms)) - grace_ms)
+    return 0 if point is None else min(point.seq, head.seq - head.loose_commits)
 
 
 class _Candidates:
@@ -142,20 +148,20 @@ class _Candidates:
 
     def __init__(self, backup: Backup) -> None:
         self._layout, self._packs = backup.layout, _Packs(backup)
-        self.by_key: dict[str, Replaced] = {}
+        self.by_key: dict[str, ReplacedObject] = {}
         self.named_by: dict[str, set[int]] = {}
 
     @property
     def is_full(self) -> bool:
         return len(self.by_key) >= OBJECTS_MAX
 
-    def add(self, gone: Gone, *, seq: int) -> None:
+    def add(self, gone: DroppedSegment, *, seq: int) -> None:
         packed = gone.segment.as_written.pack
-        replaced = self._packs.of(gone.segment) if packed else own_object(gone)
+        replaced = self._packs.of(gone.segment) if packed else object_of(gone)
         if replaced is not None and all(map(self._layout.is_stored_body, replaced.keys)):
             earlier = self.by_key.get(replaced.key, replaced)
-            held = {*earlier.held, *replaced.held}  # both parts of a segment split by a cut
-            self.by_key[replaced.key] = replace(replaced, held=tuple(held))
+            ranges = {*earlier.ranges, *replaced.ranges}  # both parts of a segment split by a cut
+            self.by_key[replaced.key] = replace(replaced, ranges=tuple(ranges))
             self.named_by.setdefault(replaced.key, set()).add(seq)
 
 
@@ -172,12 +178,12 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
         catalogs.check(walk.state, stored)
         if stored.commit.seq > until:
             break
-        if (changes.removed or changes.is_to_judge) and not _is_older(backup, stored, before_ms):
+        if (changes.removed or changes.needs_judgement) and not _is_older(backup, stored, before_ms):
             break
-        if changes.is_to_judge:
+        if changes.needs_judgement:
             lets_go.append(stored.commit.seq)
         for gone in walk.take(stored, believed=False):
-            if not changes.is_to_judge:
+            if not changes.needs_judgement:
                 candidates.add(gone, seq=stored.commit.seq)
         if candidates.is_full:
             break
@@ -198,8 +204,8 @@ class CatalogCheck:
         readable catalog, because no reader continues from an unreadable one. Raises `DamagedObject`."""
         catalog, key = self.backup.catalog, self.backup.layout.seal_key(state.seq)
         try:
-            kept = catalog.read_named(state.seq, following, shared=self._shared) if state.seq else None
-            is_other = kept is not None and kept != state
+            catalogued = catalog.read_named(state.seq, following, shared=self._shared) if state.seq else None
+            is_other = catalogued is not None and catalogued != state
         except Damaged:
             return
         if is_other:
@@ -215,7 +221,7 @@ class _Disbelieved:
     """The disbelieved commits (`commits`), the spans of their removals (`spans`), and the commits to examine again
     (`pending`)."""
 
-    kept: list[KeptCommit] = field(default_factory=list)
+    commits: list[DisbelievedCommit] = field(default_factory=list)
     spans: dict[PartitionId, list[Span]] = field(default_factory=dict)
     pending: set[int] = field(default_factory=set)
 
@@ -226,19 +232,19 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
     candidates: _Candidates,
     disbelieved: _Disbelieved,
     *,
-    in_force: InForce,
+    in_force: RetentionInForce,
     clock: Clock,
     grace_ms: int,
 ) -> Generator[None, None, None]:
     """Take the objects replaced or expired by commit `seq`, if the commit is believed."""
-    base, stored = commit_to_judge(backup, seq)
+    base, stored = read_commit_to_judge(backup, seq)
     changes = stored.commit.changes
-    judgement = yield from judged(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
-    if judgement.kept is not None:
-        disbelieved.kept.append(judgement.kept)
+    judgement = yield from judge_commit(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
+    if judgement.disbelieved is not None:
+        disbelieved.commits.append(judgement.disbelieved)
         disbelieved.pending.add(seq)
-        let_go = [(each.partition_id, (each.start, each.end)) for each in changes.expired]
-        let_go += [(each.partition_id, (each.start, each.end)) for each in changes.compacted]
+        let_go = [(expired.partition_id, (expired.start, expired.end)) for expired in changes.expired]
+        let_go += [(compacted.partition_id, (compacted.start, compacted.end)) for compacted in changes.compacted]
         for partition_id, span in (*let_go, *judgement.needed):
             disbelieved.spans.setdefault(partition_id, []).append(span)
         return
@@ -258,78 +264,84 @@ class _Packs:
 
     def __init__(self, backup: Backup) -> None:
         self._log = backup.log
-        self._begun: dict[int, dict[str, Replaced]] = {}
+        self._begun: dict[int, dict[str, ReplacedObject]] = {}
 
-    def of(self, segment: Segment) -> Replaced | None:
+    def of(self, segment: Segment) -> ReplacedObject | None:
         """The pack of `segment`; None if the commits of the pack's run do not list the segment in it."""
         pack = segment.as_written.pack or ""
-        begun = parse_pack_key(pack)
-        if begun is None:
+        begun_at = parse_pack_key(pack)
+        if begun_at is None:
             return None
-        if begun not in self._begun:
+        if begun_at not in self._begun:
             while len(self._begun) >= 64:
                 del self._begun[next(iter(self._begun))]
-            self._begun[begun] = packs_begun_at(self._log, begun)
-        found = self._begun[begun].get(pack)
+            self._begun[begun_at] = packs_begun_at(self._log, begun_at)
+        pack_object = self._begun[begun_at].get(pack)
         where = PartitionId(topic=segment.topic, topic_id=segment.topic_id, partition=segment.partition)
         start, _ = segment_span(segment.as_written)
-        listed = found is not None and any((each.partition, each.start) == (where, start) for each in found.held)
-        return found if listed else None
+        listed = pack_object is not None and any(
+            (held_range.partition, held_range.start) == (where, start) for held_range in pack_object.ranges
+        )
+        return pack_object if listed else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _There:
-    replaced: Replaced
+class _PresentObject:
+    replaced: ReplacedObject
     objects: tuple[CollectableObject, ...]
 
 
-def _there(backup: Backup, found: dict[str, Replaced], paused: Pauses) -> Generator[None, None, dict[str, _There]]:
+def _find_present(
+    backup: Backup, candidates: dict[str, ReplacedObject], paused: Pauses
+) -> Generator[None, None, dict[str, _PresentObject]]:
     """The objects still in the store: an earlier collection may have deleted some."""
-    there: dict[str, _There] = {}
-    everything, window = tuple(found.values()), 10 * LOOKED_UP_AT_ONCE
+    present: dict[str, _PresentObject] = {}
+    everything, window = tuple(candidates.values()), 10 * LOOKED_UP_AT_ONCE
     for first in range(0, len(everything), window):
-        some = everything[first : first + window]
-        keys = [key for each in some for key in each.keys]
+        batch = everything[first : first + window]
+        keys = [key for candidate in batch for key in candidate.keys]
         with ThreadPoolExecutor(max_workers=LOOKED_UP_AT_ONCE, thread_name_prefix="collect") as pool:
             infos = dict(zip(keys, pool.map(backup.store.head, keys), strict=True))
-        for each in some:
+        for candidate in batch:
             objects = tuple(
-                CollectableObject(key=key, body=each.key, bytes=info.size_bytes)
-                for key in each.keys
+                CollectableObject(key=key, body=candidate.key, bytes=info.size_bytes)
+                for key in candidate.keys
                 if (info := infos[key])
             )
             if objects:
-                there[each.key] = _There(replaced=each, objects=objects)
+                present[candidate.key] = _PresentObject(replaced=candidate, objects=objects)
         yield from paused.if_due()
-    return there
+    return present
 
 
-def spared(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[str]]:
+def find_needed(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[str]]:
     """The `keys` of objects needed by `state`, some at a time, for a caller with pauses."""
-    wanted = frozenset(keys)
+    candidates = frozenset(keys)
     lists = [*state.segments.values(), *(branch.segments for branch in state.branches)]
     needed: set[str] = set()
-    seen = 0
-    for each in lists if wanted else ():
-        segments = each.read()
+    count = 0
+    for segment_list in lists if candidates else ():
+        segments = segment_list.read()
         for segment in segments:
             needed.update((segment.as_written.object_key, segment.object_key))
-        seen += len(segments)
-        if seen >= _SEGMENTS_AT_ONCE:
-            yield wanted & needed
-            needed, seen = set(), 0
-    yield wanted & needed
+        count += len(segments)
+        if count >= _SEGMENTS_AT_ONCE:
+            yield candidates & needed
+            needed, count = set(), 0
+    yield candidates & needed
 
 
-def _spare_needed(there: dict[str, _There], state: BackupState, paused: Pauses) -> Generator[None, None, None]:
-    for needed in spared(tuple(there), state):
+def _spare_needed(
+    present: dict[str, _PresentObject], state: BackupState, paused: Pauses
+) -> Generator[None, None, None]:
+    for needed in find_needed(tuple(present), state):
         for key in needed:
-            there.pop(key, None)
+            present.pop(key, None)
         yield from paused.if_due()
 
 
 @dataclass(slots=True, kw_only=True)
-class _Wanted:
+class _DataHolders:
     """Chooses the segments of `head` with the data of the objects to delete. Expired data needs no holder, if expired
     according to `at_end`, the state of the last old enough commit, and not `disbelieved`."""
 
@@ -339,41 +351,52 @@ class _Wanted:
     _lists: dict[tuple[PartitionId, int], tuple[Segment, ...]] = field(default_factory=dict)
     _chosen: dict[str, Segment] = field(default_factory=dict)
 
-    def take(self, held: Iterable[Held]) -> bool:
+    def take(self, ranges: Iterable[HeldRange]) -> bool:
         """Whether all data is held now or expired. If so, the holding segments are added to the replacements."""
         chosen: list[Segment] = []
-        for each in held:
-            over = self._over(each)
-            if not is_covered(each.start, each.end, [*map(_span, over), *self._let_go(each)]):
+        for held_range in ranges:
+            over = self._over(held_range)
+            if not is_covered(held_range.start, held_range.end, [*map(_span, over), *self._let_go(held_range)]):
                 return False
             chosen += over
-        self._chosen |= {each.as_written.key: each.as_written for each in chosen}
+        self._chosen |= {segment.as_written.key: segment.as_written for segment in chosen}
         return True
 
-    def was_let_go(self, held: Iterable[Held]) -> bool:
+    def was_let_go(self, ranges: Iterable[HeldRange]) -> bool:
         """Whether all data is held now or expired by any commit, believed or not."""
         return all(
-            is_covered(each.start, each.end, [*map(_span, self._over(each)), *_let_go_at(self.head, each)])
-            for each in held
+            is_covered(
+                held_range.start,
+                held_range.end,
+                [*map(_span, self._over(held_range)), *_let_go_at(self.head, held_range)],
+            )
+            for held_range in ranges
         )
 
     def segments(self) -> Iterator[Segment]:
         yield from self._chosen.values()
 
-    def _let_go(self, held: Held) -> Iterator[Span]:
-        disbelieved = sorted(self.disbelieved.get(held.partition, ()))
-        for start, end in _let_go_at(self.at_end, held):
+    def _let_go(self, held_range: HeldRange) -> Iterator[Span]:
+        disbelieved = sorted(self.disbelieved.get(held_range.partition, ()))
+        for start, end in _let_go_at(self.at_end, held_range):
             yield from uncovered(start, end, disbelieved)
 
-    def _over(self, held: Held) -> list[Segment]:
-        return [s for s in self._list(held) if s.start < held.end and held.start < max(s.end, s.last_offset + 1)]
+    def _over(self, held_range: HeldRange) -> list[Segment]:
+        return [
+            s
+            for s in self._list(held_range)
+            if s.start < held_range.end and held_range.start < max(s.end, s.last_offset + 1)
+        ]
 
-    def _list(self, held: Held) -> tuple[Segment, ...]:
+    def _list(self, held_range: HeldRange) -> tuple[Segment, ...]:
         """The partition's segments, in the history known to the commit."""
-        since = sum(each.partition_id == held.partition and each.commit > held.commit for each in self.head.branches)
-        key = (held.partition, since)
+        since = sum(
+            branch.partition_id == held_range.partition and branch.commit > held_range.commit
+            for branch in self.head.branches
+        )
+        key = (held_range.partition, since)
         if key not in self._lists:
-            self._lists[key] = self.head.segments_at(held.commit, held.partition).read()
+            self._lists[key] = self.head.segments_at(held_range.commit, held_range.partition).read()
         return self._lists[key]
 
 
@@ -381,7 +404,7 @@ def _span(segment: Segment) -> Span:
     return segment.start, max(segment.end, segment.last_offset + 1)
 
 
-def _let_go_at(state: BackupState, held: Held) -> Iterator[Span]:
+def _let_go_at(state: BackupState, held_range: HeldRange) -> Iterator[Span]:
     """The expired or compacted spans of the history that held the range."""
-    yield from state.let_go_at(held.commit, held.partition)
-    yield from state.compacted.get(held.partition, ())
+    yield from state.expired_at(held_range.commit, held_range.partition)
+    yield from state.compacted.get(held_range.partition, ())

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.copy.verify import SegmentFinding, shares, verify_share
+from offsite.copy.verify import SegmentFinding, make_shares, verify_share
 from offsite.model.check import check
 from offsite.model.clock import Clock
 from offsite.model.errors import CommitsGone, DamagedObject, StoreDenied
@@ -23,16 +23,22 @@ from offsite.model.journal import decided
 from offsite.model.named import amount
 from offsite.model.size import MIB
 from offsite.repository.backup import Backup
-from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.replaced import CollectedHint, collected_hint, note_collected
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.audit_record import OBJECT, Deletion, note_deletions
 from offsite.repository.state import BackupState
-from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce, KeptCommit, tell_kept
-from offsite.services.collect.plan import LOOKED_UP_AT_ONCE, CollectableObject, CollectionPlan, planned, spared
-from offsite.services.heads import head_of, missing
+from offsite.services.collect.agreement import NOTHING_IN_FORCE, DisbelievedCommit, RetentionInForce, log_disbelieved
+from offsite.services.collect.plan import (
+    LOOKED_UP_AT_ONCE,
+    CollectableObject,
+    CollectionPlan,
+    collection_plan_steps,
+    find_needed,
+)
+from offsite.services.heads import head_of, why_missing
 from offsite.services.let_go_memory import LetGoMemory
-from offsite.services.steps import ended
+from offsite.services.steps import run_to_end
 from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, OnProgress, Runner
 
@@ -45,7 +51,7 @@ RULE = "commits replaced it or let it go, and no restore point needs it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class CollectionResult:
     """The result of a pass: deleted objects and bytes, and `upto`, the commit up to which replaced objects are deleted.
     `is_last`: no later commit is old enough. `locked`: keys protected by the store, skipped. `kept`: disbelieved
     commits with removals; nothing was deleted because of their word."""
@@ -55,14 +61,14 @@ class Collected:
     upto: int
     is_last: bool
     locked: tuple[str, ...] = ()
-    kept: tuple[KeptCommit, ...] = ()
+    kept: tuple[DisbelievedCommit, ...] = ()
 
 
 def plan_collection(
-    backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS, in_force: InForce = NOTHING_IN_FORCE
+    backup: Backup, *, clock: Clock, grace_ms: int = LEFTOVER_AFTER_MS, in_force: RetentionInForce = NOTHING_IN_FORCE
 ) -> CollectionPlan:
     """The plan of the next pass. Raises as `collection_plan_steps`."""
-    return ended(planned(backup, clock=clock, grace_ms=grace_ms, in_force=in_force))
+    return run_to_end(collection_plan_steps(backup, clock=clock, grace_ms=grace_ms, in_force=in_force))
 
 
 def collect(
@@ -71,46 +77,46 @@ def collect(
     *,
     runner: Runner,
     on_progress: OnProgress | None = None,
-) -> Collected:
+) -> CollectionResult:
     """Carry out `plan`. Raises as `collection_steps`."""
-    return ended(_carried_out(backup, plan, runner=runner, on_progress=on_progress, step_bytes=None))
+    return run_to_end(_carried_out(backup, plan, runner=runner, on_progress=on_progress, step_bytes=None))
 
 
-def steps(
+def collection_steps(
     backup: Backup,
     *,
     runner: Runner,
     clock: Clock,
-    grace_ms: int = LEFT_AFTER_MS,
-    in_force: InForce = NOTHING_IN_FORCE,
-) -> Generator[None, None, Collected]:
+    grace_ms: int = LEFTOVER_AFTER_MS,
+    in_force: RetentionInForce = NOTHING_IN_FORCE,
+) -> Generator[None, None, CollectionResult]:
     """One pass, with a pause after each step. Raises `DamagedObject` if a replacement is damaged, `DamagedCommit` and
     `CommitsGone` if the history is (nothing was deleted in these cases), and errors of the store."""
-    plan = yield from planned(backup, clock=clock, grace_ms=grace_ms, in_force=in_force)
+    plan = yield from collection_plan_steps(backup, clock=clock, grace_ms=grace_ms, in_force=in_force)
     return (yield from _carried_out(backup, plan, runner=runner, on_progress=None, step_bytes=STEP_BYTES))
 
 
 def _carried_out(
     backup: Backup, plan: CollectionPlan, *, runner: Runner, on_progress: OnProgress | None, step_bytes: int | None
-) -> Generator[None, None, Collected]:
+) -> Generator[None, None, CollectionResult]:
     locked: tuple[str, ...] = ()
     if plan.objects:
-        backup.store.delete(backup.layout.never_key)  # without the right to delete: fail before hours of reading
-        for some in _shares(plan.replacements, step_bytes):
-            if not _are_sound(backup, some, runner, on_progress):
-                return Collected(objects=0, bytes=0, upto=0, is_last=False)
+        backup.store.delete(backup.layout.delete_probe_key)  # without the right to delete: fail before hours of reading
+        for share in _shares(plan.replacements, step_bytes):
+            if not _are_sound(backup, share, runner, on_progress):
+                return CollectionResult(objects=0, bytes=0, upto=0, is_last=False)
             yield
         locked = yield from _delete(backup, plan)
         decided("collect", objects=len(plan.objects) - len(locked), bytes=plan.bytes, why=RULE, locked=len(locked))
     _note(backup, plan)
-    tell_kept(plan.kept)
-    return Collected(
+    log_disbelieved(plan.disbelieved)
+    return CollectionResult(
         objects=len(plan.objects) - len(locked),
-        bytes=sum(each.bytes for each in plan.objects if each.key not in locked),
+        bytes=sum(collectable.bytes for collectable in plan.objects if collectable.key not in locked),
         upto=plan.upto,
         is_last=plan.is_last,
         locked=locked,
-        kept=plan.kept,
+        kept=plan.disbelieved,
     )
 
 
@@ -138,16 +144,16 @@ def _shares(segments: Sequence[Segment], step_bytes: int | None) -> Iterator[Seq
 def _are_sound(backup: Backup, segments: Sequence[Segment], runner: Runner, on_progress: OnProgress | None) -> bool:
     """Read all of `segments`: whether each agrees with its commit. False also if another process has replaced and
     collected one meanwhile. Raises `DamagedObject`."""
-    read, found = partial(verify_share, store=backup.store), shares(segments, slots=runner.slots)
+    read, tasks = partial(verify_share, store=backup.store), make_shares(segments, slots=runner.slots)
     with job_named(f"collect {backup.layout.backup}: {amount(len(segments), 'segment')} to read before"):
-        outcomes = runner.run_all(found, read, on_progress=on_progress)
+        outcomes = runner.run_all(tasks, read, on_progress=on_progress)
     for outcome in outcomes:
         if not isinstance(outcome, Done):
             raise outcome.error
         for finding in outcome.value:
             if finding.problem:
                 key = finding.segment.object_key
-                if not any(key in needed for needed in spared([key], backup.state())):
+                if not any(key in needed for needed in find_needed([key], backup.state())):
                     return False
                 raise _damage(backup, finding)
     return True
@@ -167,32 +173,34 @@ def _delete(backup: Backup, plan: CollectionPlan) -> Generator[None, None, tuple
     """Delete the objects that the newest state, folded again from the repository, does not need either. Returns the
     keys protected by the store."""
     head = backup.state()
-    if gone := missing(backup, head, head_of(plan.head)):
+    if gone := why_missing(backup, head, head_of(plan.head)):
         raise CommitsGone(gone, hint="bring the commits back; nothing was collected")
     doomed = _superfluous(plan, head)
     locked: list[str] = []
     for first in range(0, len(doomed), DELETED_AT_ONCE):
-        some = doomed[first : first + DELETED_AT_ONCE]
-        lines = [Deletion(kind=OBJECT, what=each.key, rule=RULE, bytes=each.bytes) for each in some]
+        batch = doomed[first : first + DELETED_AT_ONCE]
+        lines = [
+            Deletion(kind=OBJECT, what=collectable.key, rule=RULE, bytes=collectable.bytes) for collectable in batch
+        ]
         note_deletions(backup.store, backup.layout, lines, by=BY, commit=head.seq)
         with ThreadPoolExecutor(max_workers=LOOKED_UP_AT_ONCE, thread_name_prefix="collect") as pool:
-            deleted = list(pool.map(partial(_delete_one, backup), some))
-        locked += [each.key for each, is_gone in zip(some, deleted, strict=True) if not is_gone]
+            deleted = list(pool.map(partial(_delete_one, backup), batch))
+        locked += [collectable.key for collectable, is_gone in zip(batch, deleted, strict=True) if not is_gone]
         yield
     return tuple(locked)
 
 
 def _superfluous(plan: CollectionPlan, head: BackupState) -> tuple[CollectableObject, ...]:
-    bodies = {each.body for each in plan.objects}
-    needed = {key for some in spared(bodies, head) for key in some}
-    return tuple(each for each in plan.objects if each.body not in needed)
+    bodies = {collectable.body for collectable in plan.objects}
+    needed = {key for keys in find_needed(bodies, head) for key in keys}
+    return tuple(collectable for collectable in plan.objects if collectable.body not in needed)
 
 
-def _delete_one(backup: Backup, each: CollectableObject) -> bool:
+def _delete_one(backup: Backup, collectable: CollectableObject) -> bool:
     """Whether the object is gone. False if the store protects the object: the right to delete was checked before."""
-    check(backup.layout.is_stored_body(each.key), f"{each.key} is nothing that a collection deletes")
+    check(backup.layout.is_stored_body(collectable.key), f"{collectable.key} is nothing that a collection deletes")
     try:
-        backup.store.delete(each.key)
+        backup.store.delete(collectable.key)
     except StoreDenied:
         return False
     return True

@@ -30,8 +30,8 @@ def get_stretches(backup: Backup) -> Stretches:
         data = backup.store.get(key)
         if data is None:
             return {}
-        item = parse_json_object(data, source=key, damaged=DamagedObject)
-        return {partition_from_json(each): _spans(each) for each in item.children("partitions")}
+        document = parse_json_object(data, source=key, damaged=DamagedObject)
+        return {partition_from_json(partition): _spans(partition) for partition in document.children("partitions")}
     except OffsiteError as error:
         noted("hint_unusable", what=key, why=error.message)
         return {}
@@ -39,11 +39,13 @@ def get_stretches(backup: Backup) -> Stretches:
 
 def put_stretches(backup: Backup, regions: Iterable[Region]) -> None:
     """Note the compacted stretches of `regions`, each compacted at once. A failure is logged and ignored."""
-    known = dict(get_stretches(backup))
+    stretches = dict(get_stretches(backup))
     for region in regions:
-        others = (span for span in known.get(region.partition, ()) if span[1] <= region.start or region.end <= span[0])
-        known[region.partition] = tuple(sorted((*others, *region.stretches)))
-    partitions: list[JsonValue] = [_to_json(partition, known[partition]) for partition in sorted(known)]
+        untouched = (
+            span for span in stretches.get(region.partition, ()) if span[1] <= region.start or region.end <= span[0]
+        )
+        stretches[region.partition] = tuple(sorted((*untouched, *region.stretches)))
+    partitions: list[JsonValue] = [_to_json(partition, stretches[partition]) for partition in sorted(stretches)]
     try:
         data = encode_object({"format": FORMAT, "partitions": partitions})
         backup.store.put_overwrite(backup.layout.compaction_key, data)
@@ -51,19 +53,19 @@ def put_stretches(backup: Backup, regions: Iterable[Region]) -> None:
         noted("no_note", what="what was compacted", why=error.message)
 
 
-def clean_spans(state: BackupState, partition: PartitionId, known: Stretches) -> tuple[Span, ...]:
+def clean_spans(state: BackupState, partition: PartitionId, stretches: Stretches) -> tuple[Span, ...]:
     """The parts of the partition compacted at once, if known; else the spans of the state."""
-    pieces = known.get(partition, ())
-    found: list[Span] = []
+    pieces = stretches.get(partition, ())
+    clean: list[Span] = []
     for low, high in state.compacted.get(partition, ()):
         inside = [(max(low, start), min(high, end)) for start, end in pieces if start < high and low < end]
-        found += inside or [(low, high)]
-    return tuple(found)
+        clean += inside or [(low, high)]
+    return tuple(clean)
 
 
 def _to_json(partition: PartitionId, spans: Iterable[Span]) -> dict[str, JsonValue]:
     return {**partition_to_json(partition), "spans": [{"start": start, "end": end} for start, end in spans]}
 
 
-def _spans(item: JsonObject) -> tuple[Span, ...]:
-    return tuple((each.count("start"), each.count("end")) for each in item.children("spans"))
+def _spans(document: JsonObject) -> tuple[Span, ...]:
+    return tuple((span.count("start"), span.count("end")) for span in document.children("spans"))

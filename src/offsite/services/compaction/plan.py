@@ -13,7 +13,7 @@ from offsite.repository.commit import TopicShape
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.state import BackupState
 from offsite.services.compaction.note import Stretches, clean_spans, get_stretches
-from offsite.services.compaction.point_ends import PointEnds, known_compacted
+from offsite.services.compaction.point_ends import PointEnds, is_seen_compacted
 
 MIN_DIRTY_RATIO = 0.5
 """Kafka's default of `min.cleanable.dirty.ratio`: each byte is then rewritten about once, however long the backup
@@ -61,12 +61,12 @@ def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupS
         return CompactionPlan(request=request, head=head)
     if living_since_ms(backup) is not None:
         return CompactionPlan(request=request, head=head, restore_runs=True)
-    known = get_stretches(backup)
-    points = PointEnds(backup, head, (each for shape in shapes for each in shape.partition_ids))
+    stretches = get_stretches(backup)
+    points = PointEnds(backup, head, (partition for shape in shapes for partition in shape.partition_ids))
     due: list[Region] = []
     not_due = 0
     for shape in shapes:
-        for region in _regions(shape, head, points, known):
+        for region in _regions(shape, head, points, stretches):
             if region.dirty_bytes >= _min_ratio(shape, request) * region.raw_bytes and region.dirty_bytes:
                 due.append(region)
             else:
@@ -90,35 +90,35 @@ def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[
     latest = state.latest_shapes()
     for name in selection.select(latest, internal=PROTECTED_TOPICS):
         shape = latest[name]
-        if name not in PROTECTED_TOPICS and known_compacted(shape):
+        if name not in PROTECTED_TOPICS and is_seen_compacted(shape):
             yield shape
 
 
-def _regions(shape: TopicShape, head: BackupState, points: PointEnds, known: Stretches) -> Iterator[Region]:
+def _regions(shape: TopicShape, head: BackupState, points: PointEnds, stretches: Stretches) -> Iterator[Region]:
     configs = dict(shape.configs)
     for partition in shape.partition_ids:
-        found = head.segments.get(partition)
-        segments = found.read() if found else ()
+        listed = head.segments.get(partition)
+        segments = listed.read() if listed else ()
         if not segments:
             continue
         ends = points.ends(partition)
         for region in find_regions(
             partition,
             segments,
-            kept=ends,
+            point_ends=ends,
             above=points.above(partition),
             borders=head.borders(partition),
             holes=[(hole.start, hole.end) for hole in head.holes if hole.partition_id == partition],
-            clean=clean_spans(head, partition, known),
+            clean=clean_spans(head, partition, stretches),
         ):
-            if _isfirst_regions(region, segments[0].start, head):
+            if _is_first_held(region, segments[0].start, head):
                 below = points.tombstones_below(partition, start=region.start, configs=configs)
                 yield replace(region, tombstones_below=below)
             else:
                 yield region
 
 
-def _isfirst_regions(region: Region, first: int, head: BackupState) -> bool:
+def _is_first_held(region: Region, first: int, head: BackupState) -> bool:
     """Whether no readable data lies in front of the region. Otherwise removing a tombstone would bring older data back
     to life."""
     begins = {first, *(high for _, high in head.expired.get(region.partition, ()))}
@@ -134,12 +134,12 @@ def _min_ratio(shape: TopicShape, request: CompactionRequest) -> float:
         return MIN_DIRTY_RATIO
 
 
-def is_still_so(region: Region, state: BackupState) -> bool:
+def is_unchanged(region: Region, state: BackupState) -> bool:
     """Whether `state`, later than the plan's state, still has all of the region's segments unchanged, of a compacted
     topic. Points since the plan end after the region; after a truncation in the region, its segments are replaced by
     parts."""
     shape = state.topics.get(region.partition.incarnation)
-    found = state.segments.get(region.partition)
-    live = {segment.key: segment for segment in found.read()} if found else {}
+    listed = state.segments.get(region.partition)
+    live = {segment.key: segment for segment in listed.read()} if listed else {}
     same = all(live.get(segment.key) == segment for segment in region.segments)
-    return same and shape is not None and known_compacted(shape)
+    return same and shape is not None and is_seen_compacted(shape)

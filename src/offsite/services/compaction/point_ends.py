@@ -21,7 +21,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.history import History
+from offsite.repository.history import CommitHistory
 from offsite.repository.snapshots.commit_cut import get_commit_cut
 from offsite.repository.state import FIRST_SEQ, BackupState
 
@@ -30,7 +30,7 @@ _RETENTION = "delete.retention.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class CompactionPoint:
     """The facts of a restore point for compaction: the ends of the partitions, and the compacted topics. `unsettled`:
     for each partition, the first offset of unsettled transactions. A consistent cut leaves transactions out, and the
     replaced records are still needed. A later point may leave out an open transaction, so the transaction's first
@@ -51,7 +51,7 @@ class PointEnds:
         self._backup, self._head = backup, head
         self._partitions = tuple(partitions)
         self._wanted = frozenset(self._partitions)
-        self._points: dict[int, Point] = {}
+        self._points: dict[int, CompactionPoint] = {}
         self._newest: dict[tuple[int, int], int] = {}
         self._branches: dict[PartitionId, list[Branch]] = {}
         for branch in head.branches:
@@ -61,7 +61,12 @@ class PointEnds:
     def ends(self, partition: PartitionId) -> tuple[Span, ...]:
         """The ends of points, for each run from its first end to its last, and the ends of their checkpoints. A point
         with a consistent cut ends from the cut's first left-out record on."""
-        cuts = (end for taken in self._head.checkpoints for known, end in taken.ends if known == partition)
+        cuts = (
+            end
+            for checkpoint in self._head.checkpoints
+            for partition_id, end in checkpoint.ends
+            if partition_id == partition
+        )
         unsettled = (
             (min(point.unsettled[partition], point.ends[partition]), point.ends[partition])
             for run in self._runs
@@ -72,8 +77,10 @@ class PointEnds:
 
     def above(self, partition: PartitionId) -> int:
         """Below the returned offset some kept point recorded the topic as not compacted, and needs every record."""
-        known = partition.incarnation
-        spans = (span for run, span in self._spans(partition) if any(known not in point.compacted for point in run))
+        incarnation = partition.incarnation
+        spans = (
+            span for run, span in self._spans(partition) if any(incarnation not in point.compacted for point in run)
+        )
         return max((high for _, high in spans), default=0)
 
     def tombstones_below(self, partition: PartitionId, *, start: int, configs: Mapping[str, str]) -> int:
@@ -94,26 +101,29 @@ class PointEnds:
             self._newest[time_ms, upto] = bisect_right(times, time_ms)
         return self._newest[time_ms, upto]
 
-    def _spans(self, partition: PartitionId) -> Iterator[tuple[tuple[Point, Point], Span]]:
+    def _spans(self, partition: PartitionId) -> Iterator[tuple[tuple[CompactionPoint, CompactionPoint], Span]]:
         for first, last in self._runs:
             if partition in last.ends:
                 # 0: first backed up within the run. A truncation within the run ends points at the cut, too.
                 ends = [last.ends[partition], first.ends.get(partition, 0)]
-                found = self._branches.get(partition, ())
-                ends += [branch.at for branch in found if first.seq < branch.commit <= last.seq]
+                branches = self._branches.get(partition, ())
+                ends += [branch.at for branch in branches if first.seq < branch.commit <= last.seq]
                 yield (first, last), (min(ends), max(ends))
 
-    def _at(self, seq: int) -> Point:
+    def _at(self, seq: int) -> CompactionPoint:
         if seq not in self._points:
             state = self._head if seq == self._head.seq else self._backup.catalog.state(upto=seq)
-            known = ((each, state.positions.get(each)) for each in self._partitions)
-            shapes = (state.topics.get(each) for each in {partition.incarnation for partition in self._partitions})
-            self._points[seq] = Point(
+            positions = ((partition, state.positions.get(partition)) for partition in self._partitions)
+            shapes = (
+                state.topics.get(incarnation)
+                for incarnation in {partition.incarnation for partition in self._partitions}
+            )
+            self._points[seq] = CompactionPoint(
                 seq=seq,
                 committed_at_ms=state.committed_at_ms,
-                ends={each: position.end for each, position in known if position is not None},
+                ends={partition: position.end for partition, position in positions if position is not None},
                 compacted=frozenset(
-                    shape.incarnation for shape in shapes if shape is not None and known_compacted(shape)
+                    shape.incarnation for shape in shapes if shape is not None and is_seen_compacted(shape)
                 ),
                 unsettled=self._unsettled(state),
             )
@@ -129,16 +139,16 @@ class PointEnds:
         except (DamagedObject, FormatTooNew) as error:
             warned("cut_unusable", key=state.cut.key, why=error.message)
             return {}
-        found: dict[PartitionId, int] = {}
-        firsts = [(each.partition_id, each.floor) for each in cut.partitions]
-        firsts += [(each.partition_id, each.first_offset) for each in cut.open]
+        unsettled: dict[PartitionId, int] = {}
+        firsts = [(cut_partition.partition_id, cut_partition.floor) for cut_partition in cut.partitions]
+        firsts += [(transaction.partition_id, transaction.first_offset) for transaction in cut.open]
         for partition, first in firsts:
             if partition in self._wanted:
-                found[partition] = min(first, found.get(partition, first))
-        return found
+                unsettled[partition] = min(first, unsettled.get(partition, first))
+        return unsettled
 
 
-def known_compacted(shape: TopicShape) -> bool:
+def is_seen_compacted(shape: TopicShape) -> bool:
     """Whether the topic was seen to be compacted. Unreadable settings are recorded as they were before."""
     return not shape.configs_unread and is_compacted(dict(shape.configs))
 
@@ -159,12 +169,12 @@ class _CommitTimes(Sequence[int]):
     def __getitem__(self, index: slice) -> Sequence[int]: ...
     def __getitem__(self, index: int | slice) -> int | Sequence[int]:
         if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(self._count))]
+            return [self[number] for number in range(*index.indices(self._count))]
         stored = self._log.get(FIRST_SEQ + index)
         return MAX_OFFSET if stored is None else stored.commit.committed_at_ms  # unknown: not old
 
 
-def kept_runs(history: History) -> Iterator[Span]:
+def kept_runs(history: CommitHistory) -> Iterator[Span]:
     """The first and the last number of each run of restore points, both inclusive, in order."""
     first = last = None
     for low, high in _pieces(history):
@@ -176,7 +186,7 @@ def kept_runs(history: History) -> Iterator[Span]:
         yield first, last
 
 
-def _pieces(history: History) -> Iterator[Span]:
+def _pieces(history: CommitHistory) -> Iterator[Span]:
     """Runs, or consecutive parts of runs: a chunk without a break is not read."""
     for chunk in history.chunks:
         if chunk.last[0] - chunk.first[0] + 1 == chunk.lines:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from offsite.copy.compaction.latest import buckets_for, find_latest, send_latest, spoil
-from offsite.copy.compaction.regions import Part, Region, parts_of
-from offsite.copy.compaction.rewrite import Rewritten, rewrite
+from offsite.copy.compaction.latest import count_buckets, find_latest, report_unreadable, send_latest
+from offsite.copy.compaction.regions import CompactionPart, Region, make_parts
+from offsite.copy.compaction.rewrite import RewrittenPart, rewrite_part
 from offsite.log.range import LogRange
 from offsite.model.errors import CommitLost
 from offsite.model.ids import random_id
@@ -21,13 +21,13 @@ from offsite.model.named import amount
 from offsite.model.size import GIB
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, CompactedRange
+from offsite.repository.commit import CommitChanges, CompactedRange
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.services.compaction.note import put_stretches
-from offsite.services.compaction.plan import CompactionPlan, is_still_so
+from offsite.services.compaction.plan import CompactionPlan, is_unchanged
 from offsite.services.let_go_memory import LetGoMemory
 from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner, Shuffle
@@ -43,7 +43,7 @@ _WORTH = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class CompactionResult:
     """The result: compacted regions, and their segments, records and bytes (as in Kafka) before and after.
     `left_alone`: regions not replaced, because they were unreadable, had changed meanwhile, or a restore began.
     `state`: the newest state."""
@@ -58,7 +58,7 @@ class Compacted:
     bytes_before: int = 0
     bytes_after: int = 0
 
-    def with_region(self, region: Region, segments: Sequence[Segment]) -> Compacted:
+    def with_region(self, region: Region, segments: Sequence[Segment]) -> CompactionResult:
         """The result with one more region, now with `segments`."""
         return replace(
             self,
@@ -74,13 +74,13 @@ class Compacted:
 
 def compact(
     backup: Backup, plan: CompactionPlan, *, runner: Runner, on_progress: OnProgress | None = None
-) -> Compacted:
+) -> CompactionResult:
     """Carry out `plan`, in as many commits as needed. An unreadable region stays unchanged, and is reported. Raises
     `CommitLost` if other writers keep committing first, and errors of the store and of Spark."""
-    done = Compacted(state=plan.head)
+    result = CompactionResult(state=plan.head)
     for regions in _jobs(plan.regions):
-        done = _compact(backup, regions, done, runner=runner, on_progress=on_progress)
-    return done
+        result = _compact(backup, regions, result, runner=runner, on_progress=on_progress)
+    return result
 
 
 def _jobs(regions: Sequence[Region]) -> Iterator[list[Region]]:
@@ -99,30 +99,32 @@ def _jobs(regions: Sequence[Region]) -> Iterator[list[Region]]:
 def _compact(  # the work, the result so far, the tools
     backup: Backup,
     regions: Sequence[Region],
-    done: Compacted,
+    result: CompactionResult,
     *,
     runner: Runner,
     on_progress: OnProgress | None,
-) -> Compacted:
-    parts, routes = parts_of(regions)
-    buckets = buckets_for(parts, slots=runner.slots)
+) -> CompactionResult:
+    parts, routes = make_parts(regions)
+    buckets = count_buckets(parts, slots=runner.slots)
     shuffle = Shuffle(
         buckets=buckets,
         find=partial(find_latest, store=backup.store, buckets=buckets),
         send=partial(send_latest, routes=routes),
-        give_up=spoil,
+        give_up=report_unreadable,
     )
-    rewriting = partial(rewrite, store=backup.store, layout=backup.layout)
+    rewriting = partial(rewrite_part, store=backup.store, layout=backup.layout)
     with job_named(f"compact {backup.layout.backup}: {amount(len(regions), 'region')}, {amount(len(parts), 'part')}"):
         outcomes = runner.run_shuffled(parts, rewriting, shuffle, on_progress=on_progress)
-    made = tuple(_replacements(regions, parts, outcomes))
-    state, listed = _committed(backup, done.state, made)
+    replacements = tuple(_replacements(regions, parts, outcomes))
+    state, listed = _committed(backup, result.state, replacements)
     if listed:
-        put_stretches(backup, [each.region for each in listed])
-    done = replace(done, state=state, left_alone=done.left_alone + len(regions) - len(listed))
-    for each in listed:
-        done = done.with_region(each.region, each.segments if each.pays_off else each.region.segments)
-    return done
+        put_stretches(backup, [replacement.region for replacement in listed])
+    result = replace(result, state=state, left_alone=result.left_alone + len(regions) - len(listed))
+    for replacement in listed:
+        result = result.with_region(
+            replacement.region, replacement.segments if replacement.pays_off else replacement.region.segments
+        )
+    return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,21 +140,30 @@ class _Replacement:
 
 
 def _replacements(
-    regions: Sequence[Region], parts: Sequence[Part], outcomes: Sequence[Done[Rewritten] | Failed]
+    regions: Sequence[Region], parts: Sequence[CompactionPart], outcomes: Sequence[Done[RewrittenPart] | Failed]
 ) -> Iterator[_Replacement]:
     """The replacements of regions with all parts written."""
-    for region, (low, high) in zip(regions, sorted({part.fellows for part in parts}), strict=True):
-        error = next((each.error for each in outcomes[low:high] if isinstance(each, Failed)), None)
+    for region, (low, high) in zip(regions, sorted({part.region_parts for part in parts}), strict=True):
+        error = next((outcome.error for outcome in outcomes[low:high] if isinstance(outcome, Failed)), None)
         if error is None:
-            made = (each.value for each in outcomes[low:high] if isinstance(each, Done))
-            yield _Replacement(region=region, segments=tuple(segment for each in made for segment in each.segments))
+            rewritten = (outcome.value for outcome in outcomes[low:high] if isinstance(outcome, Done))
+            yield _Replacement(
+                region=region,
+                segments=tuple(segment for rewritten_part in rewritten for segment in rewritten_part.segments),
+            )
         else:
-            known = region.partition
-            warned("compaction_failed", topic=known.topic, partition=known.partition, error=error.id, why=error.message)
+            partition = region.partition
+            warned(
+                "compaction_failed",
+                topic=partition.topic,
+                partition=partition.partition,
+                error=error.id,
+                why=error.message,
+            )
 
 
 def _committed(
-    backup: Backup, state: BackupState, made: Sequence[_Replacement]
+    backup: Backup, state: BackupState, replacements: Sequence[_Replacement]
 ) -> tuple[BackupState, Sequence[_Replacement]]:
     """The newest state, and the committed part of `replacements`: all that still fit, or none if a restore began
     meanwhile."""
@@ -161,7 +172,7 @@ def _committed(
         if living_since_ms(backup) is not None:
             decided("compaction_left", why="a restore is under way, which must find what it began with")
             return state, ()
-        valid = [each for each in made if is_still_so(each.region, state)]
+        valid = [replacement for replacement in replacements if is_unchanged(replacement.region, state)]
         try:
             return (_commit(backup, state, valid) if valid else state), valid
         except CommitLost:
@@ -170,42 +181,44 @@ def _committed(
     return state, ()
 
 
-def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) -> BackupState:
+def _commit(backup: Backup, state: BackupState, replacements: Sequence[_Replacement]) -> BackupState:
     """A hardly smaller region keeps its segments. The compaction is recorded all the same: in a compacted range records
     may be missing."""
-    replacing = [each for each in made if each.pays_off]
-    regions = [each.region for each in made]
-    changes = Changes(
-        segments=tuple(segment for each in replacing for segment in each.segments),
-        removed=tuple(segment.key for each in replacing for segment in each.region.segments),
+    replacing = [replacement for replacement in replacements if replacement.pays_off]
+    regions = [replacement.region for replacement in replacements]
+    changes = CommitChanges(
+        segments=tuple(segment for replacement in replacing for segment in replacement.segments),
+        removed=tuple(segment.key for replacement in replacing for segment in replacement.region.segments),
         compacted=tuple(
             CompactedRange(
-                partition_id=each.partition,
-                start=each.start,
-                end=each.end,
-                until_ms=max(segment.timestamp_max_ms for segment in each.segments),
+                partition_id=region.partition,
+                start=region.start,
+                end=region.end,
+                until_ms=max(segment.timestamp_max_ms for segment in region.segments),
             )
-            for each in regions
+            for region in regions
         ),
     )
-    decided("compaction", regions=len(made), removed=len(changes.removed), into=len(changes.segments), why="dirty")
+    decided(
+        "compaction", regions=len(replacements), removed=len(changes.removed), into=len(changes.segments), why="dirty"
+    )
     writer, deletions = random_id(16), tuple(map(_deletion, replacing))
     note_deletions(backup.store, backup.layout, deletions, by=BY, commit=state.seq, writer=writer)
     with uninterrupted():
-        after = backup.commit(state.carried_over(changes), base=state, writer=writer)
+        after = backup.commit(state.carry_over(changes), base=state, writer=writer)
     LetGoMemory(backup=backup).note_made(after)
     return after
 
 
-def _deletion(each: _Replacement) -> Deletion:
+def _deletion(replacement: _Replacement) -> Deletion:
     """The audit line for the old segments of a region, which are collected later."""
-    region, left = each.region, sum(segment.records for segment in each.segments)
+    region, records_left = replacement.region, sum(segment.records for segment in replacement.segments)
     where = LogRange(
         topic=region.partition.topic, partition=region.partition.partition, start=region.start, end=region.end
     )
     return Deletion(
         kind=RECORDS,
-        what=f"{region.records - left} of {region.records} records of {where}",
+        what=f"{region.records - records_left} of {region.records} records of {where}",
         rule="compaction: replaced by later ones of their keys between restore points, aborted, or expired tombstones",
-        bytes=max(0, sum(s.stored_bytes for s in region.segments) - sum(s.stored_bytes for s in each.segments)),
+        bytes=max(0, sum(s.stored_bytes for s in region.segments) - sum(s.stored_bytes for s in replacement.segments)),
     )

@@ -21,64 +21,75 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, KafkaUnavailable, LeaderUnavailable, OffsiteError
 from offsite.model.journal import decided
-from offsite.services.cluster import LogEnds
-from offsite.services.compare.expected import Check, ExpectedBounds, ExpectedTopic, checks
+from offsite.services.cluster import TopicOffsetSource
+from offsite.services.compare.expected import ExpectedBounds, ExpectedTopic, PartitionCheck, plan_checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundBounds:
+class ProofBounds:
     """The bounds of partitions as read. `sick` are the partitions without bounds, with the reason."""
 
     bounds: Mapping[TopicPartition, ExpectedBounds]
     sick: Mapping[TopicPartition, OffsiteError]
 
 
-def find_bounds(topics: Sequence[ExpectedTopic], admin: LogEnds, *, clock: Clock | None = None) -> FoundBounds:
+def find_bounds(
+    topics: Sequence[ExpectedTopic], admin: TopicOffsetSource, *, clock: Clock | None = None
+) -> ProofBounds:
     """The bounds of all partitions of `topics`, which exist. Waits for leaders as long as an election may take.
 
     Raises `KafkaUnavailable` when partitions with leaders get no answer, `Denied`.
     """
-    wanted = [partition for topic in topics for partition in _partitions(topic)]
-    sick = _leaderless(wanted, admin, clock or SystemClock())
-    led = [topic_partition for topic_partition in wanted if topic_partition not in sick]
+    partitions = [partition for topic in topics for partition in _partitions(topic)]
+    sick = _leaderless(partitions, admin, clock or SystemClock())
+    led = [topic_partition for topic_partition in partitions if topic_partition not in sick]
     try:
-        return FoundBounds(bounds=_ask(topics, set(led), admin), sick=sick)
+        return ProofBounds(bounds=_ask(topics, set(led), admin), sick=sick)
     except KafkaUnavailable:
         lost = _without_leader(led, admin.topics())
         if not lost:
             raise
         sick |= dict.fromkeys(lost, _no_leader())
-        return FoundBounds(bounds=_ask(topics, set(led) - set(lost), admin), sick=sick)
+        return ProofBounds(bounds=_ask(topics, set(led) - set(lost), admin), sick=sick)
 
 
-def _leaderless(wanted: Iterable[TopicPartition], admin: LogEnds, clock: Clock) -> dict[TopicPartition, OffsiteError]:
+def _leaderless(
+    partitions: Iterable[TopicPartition], admin: TopicOffsetSource, clock: Clock
+) -> dict[TopicPartition, OffsiteError]:
     """The partitions that still have no leader after all patience."""
     patience = Backoff(clock, limit_s=LEADERLESS_MAX_S)
     while True:
-        wanted = _without_leader(wanted, admin.topics())
-        if not wanted:
+        partitions = _without_leader(partitions, admin.topics())
+        if not partitions:
             return {}
         try:
             patience.wait(_no_leader())
         except LeaderUnavailable as error:
-            return dict.fromkeys(wanted, error)
+            return dict.fromkeys(partitions, error)
 
 
 def _without_leader(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicMetadata]) -> list[TopicPartition]:
-    led = {(topic.name, each.partition) for topic in topics.values() for each in topic.partitions if each.leader >= 0}
-    return [each for each in partitions if (each.topic, each.partition) not in led]
+    led = {
+        (topic.name, partition.partition)
+        for topic in topics.values()
+        for partition in topic.partitions
+        if partition.leader >= 0
+    }
+    return [partition for partition in partitions if (partition.topic, partition.partition) not in led]
 
 
 def _ask(
-    topics: Sequence[ExpectedTopic], led: Collection[TopicPartition], admin: LogEnds
+    topics: Sequence[ExpectedTopic], led: Collection[TopicPartition], admin: TopicOffsetSource
 ) -> dict[TopicPartition, ExpectedBounds]:
     """The log counts up to its high watermark when the backup's extent is known by offsets, whoever writes behind."""
     stable = [t for t in topics if t.read_committed and t.extents is None]
-    committed = [each for topic in stable for each in _partitions(topic) if each in led]
-    others = [each for topic in topics if topic not in stable for each in _partitions(topic) if each in led]
-    starts = admin.start_offsets([*committed, *others])
-    ends = {**admin.end_offsets(committed, isolation=READ_COMMITTED), **admin.end_offsets(others)}
-    return {each: ExpectedBounds(start=starts[each], end=ends[each]) for each in starts}
+    committed = [partition for topic in stable for partition in _partitions(topic) if partition in led]
+    uncommitted = [
+        partition for topic in topics if topic not in stable for partition in _partitions(topic) if partition in led
+    ]
+    starts = admin.start_offsets([*committed, *uncommitted])
+    ends = {**admin.end_offsets(committed, isolation=READ_COMMITTED), **admin.end_offsets(uncommitted)}
+    return {partition: ExpectedBounds(start=starts[partition], end=ends[partition]) for partition in starts}
 
 
 def _partitions(topic: ExpectedTopic) -> list[TopicPartition]:
@@ -96,7 +107,7 @@ _AGAIN_AFTER_S = 0.2
 _ENDED = -1
 
 
-def partition_counts(topics: Sequence[ExpectedTopic], admin: LogEnds, clock: Clock) -> Mapping[str, int]:
+def partition_counts(topics: Sequence[ExpectedTopic], admin: TopicOffsetSource, clock: Clock) -> Mapping[str, int]:
     """Number of partitions of every topic of the cluster. Asks again when one of `topics` seems to differ: not every
     broker has heard of a new topic yet."""
     counts: Mapping[str, int] = {}
@@ -114,7 +125,7 @@ def is_comparable(topic: ExpectedTopic, partitions: int) -> bool:
     return partitions == topic.partitions or (topic.whole_log and partitions > topic.partitions)
 
 
-def is_doubtful(check: Check, outcome: PartitionProof | OffsiteError) -> bool:
+def is_doubtful(check: PartitionCheck, outcome: PartitionProof | OffsiteError) -> bool:
     """Whether a second check could find records that the first one did not."""
     if isinstance(outcome, OffsiteError):
         return isinstance(outcome, Damaged)
@@ -122,11 +133,11 @@ def is_doubtful(check: Check, outcome: PartitionProof | OffsiteError) -> bool:
     return ended_early or bool(check.truncated or check.wrong_bounds)
 
 
-def told_again(
+def confirm_bounds(
     doubtful: Collection[TopicPartition],
     topics: Sequence[ExpectedTopic],
     first: Bounds,
-    admin: LogEnds,
+    admin: TopicOffsetSource,
     clock: Clock,
 ) -> Bounds:
     """The newest bounds of the `doubtful` partitions, all of `topics`, that differ from `first`. Asks their leaders
@@ -145,9 +156,9 @@ def told_again(
 
 def second_checks(
     topic: ExpectedTopic, bounds: Bounds, again: Collection[TopicPartition], *, exact: bool
-) -> Sequence[Check]:
+) -> Sequence[PartitionCheck]:
     """The checks of the partitions `again`; of all partitions for a topic distributed by key: its partitions are
     compared together."""
-    found = list(checks(topic, bounds, exact=exact))
-    wanted = [check for check in found if check.target.topic_partition in again]
-    return found if wanted and topic.repartition is not None else wanted
+    all_checks = list(plan_checks(topic, bounds, exact=exact))
+    repeated = [check for check in all_checks if check.target.topic_partition in again]
+    return all_checks if repeated and topic.repartition is not None else repeated

@@ -14,7 +14,7 @@ from offsite.repository.commit import PartitionId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class BackupExtent:
     """Offsets `[start, end)` of one partition: every offset is in the backup, or held no record, or lies in one of the
     recorded `holes`. All of them can be compared, and no record in the range was written since. Below `exact_from` the
     backup was compacted, and is not compared."""
@@ -25,7 +25,7 @@ class Extent:
     exact_from: int = 0
 
 
-NO_EXTENT = Extent(start=0, end=0)
+NO_EXTENT = BackupExtent(start=0, end=0)
 """The extent of a partition unknown to the backup."""
 
 
@@ -55,10 +55,10 @@ class ExpectedTopic:
     same_bounds: bool = False
     compacted: bool = False
     repartition: Repartition | None = None
-    extents: Mapping[int, Extent] | None = None
+    extents: Mapping[int, BackupExtent] | None = None
     whole_log: bool = False
 
-    def extent(self, partition: int) -> Extent | None:
+    def extent(self, partition: int) -> BackupExtent | None:
         """The extent of a partition; None when not known by offsets."""
         return None if self.extents is None else self.extents.get(partition, NO_EXTENT)
 
@@ -77,7 +77,7 @@ class ExpectedBounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class PartitionCheck:
     """One target partition to read, with a log that ends at `log_end`. `expired_offsets`: offsets at its beginning that
     the cluster has deleted; `hole_offsets`: offsets of the rest in holes of the backup. `wrong_bounds`: how the log's
     start or end is wrong, `truncated`: how the log ends before the backup, if so. `task` is None when no partition of
@@ -113,34 +113,36 @@ def expected_topics(
     chains: dict[str, dict[int, PartitionChain]] = {topic.target: {} for topic in plan.topics}
     for chain in plan.partitions:
         chains[chain.target.topic][chain.target.partition] = chain
-    repartitions = {each.target: each for each in plan.repartitions}
-    begun: dict[str, dict[int, int]] = {topic.target: {} for topic in plan.topics}
-    for each, start in starts.items():
-        begun[each.topic][each.partition] = start
+    repartitions = {repartition.target: repartition for repartition in plan.repartitions}
+    target_starts: dict[str, dict[int, int]] = {topic.target: {} for topic in plan.topics}
+    for partition, start in starts.items():
+        target_starts[partition.topic][partition.partition] = start
     return [
         ExpectedTopic(
             source=topic.source.topic,
             target=topic.target,
             partitions=topic.partitions,
             chains=chains[topic.target],
-            starts=begun[topic.target],
+            starts=target_starts[topic.target],
             read_committed=read_committed,
             same_offsets=topic.target in same_offsets,
             same_bounds=topic.target in same_offsets,
             repartition=repartitions.get(topic.target),
-            extents=kept_extents(chains[topic.target]) if topic.target in same_offsets else None,
+            extents=preserved_extents(chains[topic.target]) if topic.target in same_offsets else None,
         )
         for topic in plan.topics
     ]
 
 
-def kept_extents(chains: Mapping[int, PartitionChain]) -> dict[int, Extent]:
+def preserved_extents(chains: Mapping[int, PartitionChain]) -> dict[int, BackupExtent]:
     """The extents of partitions that a restore wrote at the offsets of their sources: no other record may exist below
     their ends, neither before the source's log start nor in holes of the backup."""
-    return {partition: Extent(start=0, end=chain.end) for partition, chain in chains.items()}
+    return {partition: BackupExtent(start=0, end=chain.end) for partition, chain in chains.items()}
 
 
-def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, ExpectedBounds], *, exact: bool) -> Iterator[Check]:
+def plan_checks(
+    topic: ExpectedTopic, bounds: Mapping[TopicPartition, ExpectedBounds], *, exact: bool
+) -> Iterator[PartitionCheck]:
     """One check per partition of the topic with known bounds, in their order."""
     for number in range(topic.partitions):
         target = TopicPartition(topic=topic.target, partition=number)
@@ -150,8 +152,8 @@ def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, ExpectedBounds]
             chain = topic.chains.get(number) or _nothing(topic, number)
             yield _check(topic, target, chain, bounds[target], exact=exact)
         else:
-            found = _range(topic, target, bounds[target], exact=exact)
-            yield Check(topic=topic, target=found, log_end=found.end, task=None)
+            log_range = _range(topic, target, bounds[target], exact=exact)
+            yield PartitionCheck(topic=topic, target=log_range, log_end=log_range.end, task=None)
 
 
 def _nothing(topic: ExpectedTopic, partition: int) -> PartitionChain:
@@ -160,7 +162,7 @@ def _nothing(topic: ExpectedTopic, partition: int) -> PartitionChain:
 
 def _check(
     topic: ExpectedTopic, partition: TopicPartition, chain: PartitionChain, bounds: ExpectedBounds, *, exact: bool
-) -> Check:
+) -> PartitionCheck:
     target, extent = _range(topic, partition, bounds, exact=exact), topic.extent(partition.partition)
     log_start_now = bounds.start if extent is None else min(bounds.start, extent.end)
     expired = max(0, log_start_now - _begun(topic, partition.partition, chain, bounds))
@@ -184,7 +186,7 @@ def _check(
         skip_below=begin if topic.same_offsets else 0,
         skip_records=expired if not topic.same_offsets and not exact else 0,
     )
-    return Check(
+    return PartitionCheck(
         topic=topic,
         target=target,
         log_end=bounds.end,
@@ -216,7 +218,7 @@ def _within(holes: Iterable[LogRange], target: LogRange) -> Iterator[LogRange]:
             yield replace(target, start=start, end=end)
 
 
-def _truncated(extent: Extent | None, bounds: ExpectedBounds) -> str:
+def _truncated(extent: BackupExtent | None, bounds: ExpectedBounds) -> str:
     if extent is None or bounds.end >= extent.end:
         return ""
     return f"its log ends at {bounds.end}, the backup holds up to {extent.end}"
@@ -231,9 +233,9 @@ def _wrong_bounds(chain: PartitionChain, bounds: ExpectedBounds) -> str:
 
 def _range(topic: ExpectedTopic, target: TopicPartition, bounds: ExpectedBounds, *, exact: bool) -> LogRange:
     """The range of the log to compare: to the end of the backup's extent, when known by offsets."""
-    begun, end, extent = bounds.start, bounds.end, topic.extent(target.partition)
+    start, end, extent = bounds.start, bounds.end, topic.extent(target.partition)
     if topic.starts is not None and not topic.same_offsets:
-        begun = max(begun, topic.starts[target.partition])
+        start = max(start, topic.starts[target.partition])
     if extent is not None and not exact:
-        begun, end = max(begun, extent.start), min(end, extent.end)
-    return LogRange(topic=target.topic, partition=target.partition, start=begun, end=max(begun, end))
+        start, end = max(start, extent.start), min(end, extent.end)
+    return LogRange(topic=target.topic, partition=target.partition, start=start, end=max(start, end))

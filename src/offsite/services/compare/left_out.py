@@ -17,7 +17,7 @@ from offsite.repository.state import BackupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOutTopic:
     """An incarnation of a topic that was not compared. `deleted_ms`: when a run found the topic deleted at the source
     (epoch ms, -1: unknown). `made_anew`: a newer incarnation with the name exists, and was compared, or is left out
     itself. `compacted`: the backup was compacted since the cluster got its records, and may hold fewer records now."""
@@ -38,13 +38,13 @@ class LeftOut:
         return f"{self.topic}: deleted at the source{since}: compared with nothing"
 
 
-def leave_out(
+def leave_out_deleted(
     selected: SelectedChains, point: BackupState, head: BackupState, *, listed: Collection[str], at_source: bool
-) -> tuple[SelectedChains, tuple[LeftOut, ...]]:
+) -> tuple[SelectedChains, tuple[LeftOutTopic, ...]]:
     """The part of `selected` at `point` to compare, and the topics left out, including older incarnations. `head`: the
     newest state, which may know of more deletions. `listed`: the topics of the cluster. `at_source`: the cluster is the
     source of the backup."""
-    marks = {known: shape.deleted_ms for known, shape in head.topics.items() if shape.is_deleted}
+    marks = {incarnation: shape.deleted_ms for incarnation, shape in head.topics.items() if shape.is_deleted}
     gone = {
         topic.topic
         for topic in selected.topics
@@ -56,23 +56,27 @@ def leave_out(
         holes=tuple(hole for hole in selected.holes if hole.partition_id.topic not in gone),
     )
     newest = {topic.topic: topic.shape for topic in selected.topics}
-    found = [shape for shape in point.topics.values() if shape.topic in newest]
-    return compared, tuple(_left_out(found, newest, gone, marks))
+    shapes = [shape for shape in point.topics.values() if shape.topic in newest]
+    return compared, tuple(_left_out(shapes, newest, gone, marks))
 
 
 def leave_out_compacted(
     selected: SelectedChains, point: BackupState, *, same: Collection[str]
-) -> tuple[SelectedChains, tuple[LeftOut, ...]]:
+) -> tuple[SelectedChains, tuple[LeftOutTopic, ...]]:
     """The part of `selected` to compare, and the topics with fewer records in the backup than in a copy. Topics that
     are the `same` are compared by offset, behind the compacted range."""
-    compacted = {known.topic for known in point.compacted} - set(same)
-    left = replace(selected, topics=tuple(topic for topic in selected.topics if topic.topic not in compacted))
-    return left, tuple(compacted_one(topic.shape) for topic in selected.topics if topic.topic in compacted)
+    compacted = {partition_id.topic for partition_id in point.compacted} - set(same)
+    remaining = replace(selected, topics=tuple(topic for topic in selected.topics if topic.topic not in compacted))
+    return remaining, tuple(
+        leave_out_as_compacted(topic.shape) for topic in selected.topics if topic.topic in compacted
+    )
 
 
-def compacted_one(shape: TopicShape) -> LeftOut:
+def leave_out_as_compacted(shape: TopicShape) -> LeftOutTopic:
     """A topic left out because it was compacted."""
-    return LeftOut(topic=shape.topic, topic_id=shape.topic_id, deleted_ms=NOT_DELETED, made_anew=False, compacted=True)
+    return LeftOutTopic(
+        topic=shape.topic, topic_id=shape.topic_id, deleted_ms=NOT_DELETED, made_anew=False, compacted=True
+    )
 
 
 def _left_out(
@@ -80,9 +84,11 @@ def _left_out(
     newest: Mapping[str, TopicShape],
     gone: Collection[str],
     marks: Mapping[TopicIncarnation, int],
-) -> Iterator[LeftOut]:
+) -> Iterator[LeftOutTopic]:
     for shape in shapes:
         is_newest = shape.incarnation == newest[shape.topic].incarnation
         if not is_newest or shape.topic in gone:
             deleted_ms = marks.get(shape.incarnation, NOT_DELETED)
-            yield LeftOut(topic=shape.topic, topic_id=shape.topic_id, deleted_ms=deleted_ms, made_anew=not is_newest)
+            yield LeftOutTopic(
+                topic=shape.topic, topic_id=shape.topic_id, deleted_ms=deleted_ms, made_anew=not is_newest
+            )

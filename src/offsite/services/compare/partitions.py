@@ -9,36 +9,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.copy.compare.bundle import ProofBundle, Proven, bundled, prove_bundle
-from offsite.copy.compare.partitions import PartitionProof, ProofEnds, ProofTask, nothing_to_prove
+from offsite.copy.compare.bundle import ProofBundle, ProofOutcome, bundle_proofs, prove_bundle
+from offsite.copy.compare.partitions import PartitionProof, ProofEnds, ProofTask, empty_proof
 from offsite.copy.compare.repartition import RepartitionProofTask, prove_repartition, repartition_proof_tasks
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.named import amount
-from offsite.services.cluster import LogEnds
+from offsite.services.cluster import TopicOffsetSource
 from offsite.services.compare.bounds import (
     Bounds,
+    confirm_bounds,
     find_bounds,
     is_comparable,
     is_doubtful,
     partition_counts,
     second_checks,
-    told_again,
 )
-from offsite.services.compare.expected import Check, ExpectedTopic, checks
-from offsite.services.compare.result import Finding, Proof, ProvenPartition, ProvenTopic, Uncompared
+from offsite.services.compare.expected import ExpectedTopic, PartitionCheck, plan_checks
+from offsite.services.compare.result import Proof, ProofFinding, ProvenPartition, ProvenTopic, UncomparedPartition
 from offsite.spark.bundles import run_bundles
 from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
+class _CheckedPartition:
     """The outcome of one check."""
 
-    check: Check
+    check: PartitionCheck
     outcome: PartitionProof | OffsiteError
 
 
@@ -46,7 +46,7 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
     expected: Sequence[ExpectedTopic],
     *,
     ends: ProofEnds,
-    admin: LogEnds,
+    admin: TopicOffsetSource,
     runner: Runner,
     on_progress: OnProgress | None = None,
     clock: Clock | None = None,
@@ -60,18 +60,18 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
     clock = clock or SystemClock()
     counts = partition_counts(expected, admin, clock)
     comparable = [topic for topic in expected if is_comparable(topic, counts.get(topic.target, 0))]
-    found = find_bounds(comparable, admin)
-    to_check = [check for topic in comparable for check in checks(topic, found.bounds, exact=ends.exact)]
+    proof_bounds = find_bounds(comparable, admin)
+    to_check = [check for topic in comparable for check in plan_checks(topic, proof_bounds.bounds, exact=ends.exact)]
     first = _compare(to_check, ends, runner, on_progress)
-    second = _compare(_doubts(first, found.bounds, ends, admin, clock), ends, runner, on_progress)
+    second = _compare(_doubts(first, proof_bounds.bounds, ends, admin, clock), ends, runner, on_progress)
     checked = _latest(first, second)
     unlike = [_unlike(t, counts.get(t.target, 0)) for t in expected if t not in comparable]
-    findings = (*unlike, *(finding for each in checked for finding in _findings(each)))
-    uncompared = (*_sick(comparable, found.sick), *_uncompared(checked))
-    _raise_if_nothing_is_known(checked, findings, found.sick)
+    findings = (*unlike, *(finding for result in checked for finding in _findings(result)))
+    uncompared = (*_sick(comparable, proof_bounds.sick), *_uncompared(checked))
+    _raise_if_nothing_is_known(checked, findings, proof_bounds.sick)
     topics = _topics(comparable, checked, uncompared)
     return Proof(
-        verified=_verdict([each.verified for each in topics.values()], findings, uncompared),
+        verified=_verdict([topic.verified for topic in topics.values()], findings, uncompared),
         records=sum(topic.records for topic in topics.values()),
         topics=topics,
         findings=findings,
@@ -79,26 +79,28 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
     )
 
 
-def _doubts(first: Sequence[_Checked], bounds: Bounds, ends: ProofEnds, admin: LogEnds, clock: Clock) -> list[Check]:
+def _doubts(
+    first: Sequence[_CheckedPartition], bounds: Bounds, ends: ProofEnds, admin: TopicOffsetSource, clock: Clock
+) -> list[PartitionCheck]:
     """The checks to repeat."""
-    doubtful = [each for each in first if is_doubtful(each.check, each.outcome)]
+    doubtful = [result for result in first if is_doubtful(result.check, result.outcome)]
     if not doubtful:
         return []
-    topics = list({each.check.topic.target: each.check.topic for each in doubtful}.values())
-    keys = {each.check.target.topic_partition for each in doubtful}
-    moved = told_again(keys, topics, bounds, admin, clock)
-    damaged = {each.check.target.topic_partition for each in doubtful if isinstance(each.outcome, Damaged)}
+    topics = list({result.check.topic.target: result.check.topic for result in doubtful}.values())
+    keys = {result.check.target.topic_partition for result in doubtful}
+    moved = confirm_bounds(keys, topics, bounds, admin, clock)
+    damaged = {result.check.target.topic_partition for result in doubtful if isinstance(result.outcome, Damaged)}
     again = moved.keys() | damaged
     return [check for topic in topics for check in second_checks(topic, {**bounds, **moved}, again, exact=ends.exact)]
 
 
-def _latest(first: Sequence[_Checked], second: Sequence[_Checked]) -> list[_Checked]:
-    again = {each.check.target.topic_partition: each for each in second}
-    return [again.get(each.check.target.topic_partition, each) for each in first]
+def _latest(first: Sequence[_CheckedPartition], second: Sequence[_CheckedPartition]) -> list[_CheckedPartition]:
+    again = {result.check.target.topic_partition: result for result in second}
+    return [again.get(result.check.target.topic_partition, result) for result in first]
 
 
 def _verdict(
-    parts: Sequence[bool | None], findings: Sequence[Finding], uncompared: Sequence[Uncompared]
+    parts: Sequence[bool | None], findings: Sequence[ProofFinding], uncompared: Sequence[UncomparedPartition]
 ) -> bool | None:
     if findings or False in parts:
         return False
@@ -106,34 +108,40 @@ def _verdict(
 
 
 def _raise_if_nothing_is_known(
-    checked: Sequence[_Checked], findings: Sequence[Finding], sick: Mapping[TopicPartition, OffsiteError]
+    checked: Sequence[_CheckedPartition], findings: Sequence[ProofFinding], sick: Mapping[TopicPartition, OffsiteError]
 ) -> None:
     """Raise the first error when the proof knows nothing else."""
-    errors = [*sick.values(), *(each.outcome for each in checked if isinstance(each.outcome, OffsiteError))]
-    if errors and not findings and not any(isinstance(each.outcome, PartitionProof) for each in checked):
+    errors = [*sick.values(), *(result.outcome for result in checked if isinstance(result.outcome, OffsiteError))]
+    if errors and not findings and not any(isinstance(result.outcome, PartitionProof) for result in checked):
         raise errors[0]
 
 
 def _compare(
-    to_check: Sequence[Check], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
-) -> list[_Checked]:
+    to_check: Sequence[PartitionCheck], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
+) -> list[_CheckedPartition]:
     tasks = [check.task for check in to_check if check.task is not None]
     read = _read(tasks, ends, runner, on_progress) if tasks else []
     mixed = _repartition_tasks(to_check)
     mixed_read = runner.run_all(mixed, partial(prove_repartition, ends=ends), on_progress=on_progress) if mixed else []
-    own = (each.error if isinstance(each, Failed) else each.value for each in read)
-    by_key = (outcome for task, found in zip(mixed, mixed_read, strict=True) for outcome in _each_target(task, found))
-    return [_Checked(check=check, outcome=_outcome_of(check, own, by_key)) for check in to_check]
+    by_partition = (
+        proof_outcome.error if isinstance(proof_outcome, Failed) else proof_outcome.value for proof_outcome in read
+    )
+    by_key = (
+        outcome
+        for task, task_outcome in zip(mixed, mixed_read, strict=True)
+        for outcome in _each_target(task, task_outcome)
+    )
+    return [_CheckedPartition(check=check, outcome=_outcome_of(check, by_partition, by_key)) for check in to_check]
 
 
 def _read(
     tasks: Sequence[ProofTask], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
-) -> Sequence[Proven]:
+) -> Sequence[ProofOutcome]:
     """The outcomes of `tasks`, in their order."""
     topics = {task.target.topic for task in tasks}
     with job_named(f"compare: {amount(len(topics), 'topic')}, {amount(len(tasks), 'partition')}"):
         outcomes = run_bundles(
-            bundled(tasks, slots=runner.slots),
+            bundle_proofs(tasks, slots=runner.slots),
             partial(prove_bundle, ends=ends),
             bundle_of=lambda numbers: ProofBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
             runner=runner,
@@ -143,20 +151,22 @@ def _read(
 
 
 def _each_target(
-    task: RepartitionProofTask, found: Done[tuple[PartitionProof, ...]] | Failed
+    task: RepartitionProofTask, outcome: Done[tuple[PartitionProof, ...]] | Failed
 ) -> Sequence[PartitionProof | OffsiteError]:
-    return [found.error] * len(task.targets) if isinstance(found, Failed) else found.value
+    return [outcome.error] * len(task.targets) if isinstance(outcome, Failed) else outcome.value
 
 
 def _outcome_of(
-    check: Check, own: Iterator[PartitionProof | OffsiteError], by_key: Iterator[PartitionProof | OffsiteError]
+    check: PartitionCheck,
+    by_partition: Iterator[PartitionProof | OffsiteError],
+    by_key: Iterator[PartitionProof | OffsiteError],
 ) -> PartitionProof | OffsiteError:
     if check.task is not None:
-        return next(own)
-    return nothing_to_prove(check.target) if check.topic.repartition is None else next(by_key)
+        return next(by_partition)
+    return empty_proof(check.target) if check.topic.repartition is None else next(by_key)
 
 
-def _repartition_tasks(to_check: Sequence[Check]) -> list[RepartitionProofTask]:
+def _repartition_tasks(to_check: Sequence[PartitionCheck]) -> list[RepartitionProofTask]:
     """In the order of `to_check`, in which a topic's partitions are together."""
     targets: dict[str, list[LogRange]] = {}
     for check in to_check:
@@ -170,21 +180,21 @@ def _repartition_tasks(to_check: Sequence[Check]) -> list[RepartitionProofTask]:
     ]
 
 
-def _unlike(topic: ExpectedTopic, partitions: int) -> Finding:
+def _unlike(topic: ExpectedTopic, partitions: int) -> ProofFinding:
     """A topic that cannot be compared."""
     if partitions:
         return _finding(topic, "partitions", f"{partitions} partitions instead of {topic.partitions}")
     return _finding(topic, "topic", "the cluster has no such topic")
 
 
-def _findings(checked: _Checked) -> Iterator[Finding]:
+def _findings(checked: _CheckedPartition) -> Iterator[ProofFinding]:
     """At most one per partition."""
     check, outcome = checked.check, checked.outcome
     if isinstance(outcome, OffsiteError):
         if isinstance(outcome, Damaged):
             yield _finding(check.topic, "damaged", outcome.message, partition=check.target.partition)
     elif (difference := outcome.difference) is not None:
-        yield Finding(
+        yield ProofFinding(
             source=check.topic.source,
             topic=check.topic.target,
             partition=check.target.partition,
@@ -201,38 +211,42 @@ def _findings(checked: _Checked) -> Iterator[Finding]:
         yield _finding(check.topic, "bounds", check.wrong_bounds, partition=check.target.partition)
 
 
-def _sick(topics: Sequence[ExpectedTopic], sick: Mapping[TopicPartition, OffsiteError]) -> Iterator[Uncompared]:
+def _sick(
+    topics: Sequence[ExpectedTopic], sick: Mapping[TopicPartition, OffsiteError]
+) -> Iterator[UncomparedPartition]:
     by_name = {topic.target: topic for topic in topics}
     for where, error in sick.items():
         yield _left_open(by_name[where.topic], where.partition, error)
 
 
-def _uncompared(checked: Sequence[_Checked]) -> Iterator[Uncompared]:
-    for each in checked:
-        topic, partition = each.check.topic, each.check.target.partition
-        if isinstance(each.outcome, PartitionProof) and _is_open(each.check, each.outcome):
-            yield _not_known(topic, partition, each.outcome.unknown)
-        elif isinstance(each.outcome, OffsiteError) and not isinstance(each.outcome, Damaged):
-            yield _left_open(topic, partition, each.outcome)
+def _uncompared(checked: Sequence[_CheckedPartition]) -> Iterator[UncomparedPartition]:
+    for result in checked:
+        topic, partition = result.check.topic, result.check.target.partition
+        if isinstance(result.outcome, PartitionProof) and _is_open(result.check, result.outcome):
+            yield _not_known(topic, partition, result.outcome.unknown)
+        elif isinstance(result.outcome, OffsiteError) and not isinstance(result.outcome, Damaged):
+            yield _left_open(topic, partition, result.outcome)
 
 
-def _is_open(check: Check, proof: PartitionProof) -> bool:
+def _is_open(check: PartitionCheck, proof: PartitionProof) -> bool:
     return bool(proof.unknown) and not _is_wrong(check, proof)
 
 
-def _is_wrong(check: Check, proof: PartitionProof) -> bool:
+def _is_wrong(check: PartitionCheck, proof: PartitionProof) -> bool:
     return bool(proof.difference or check.truncated or check.wrong_bounds)
 
 
-def _not_known(topic: ExpectedTopic, partition: int, why: str) -> Uncompared:
+def _not_known(topic: ExpectedTopic, partition: int, why: str) -> UncomparedPartition:
     """Both ends were read, and do not decide."""
     warned("uncompared", why=why, topic=topic.target, partition=partition)
-    return Uncompared(source=topic.source, topic=topic.target, partition=partition, error="", message=why, hint="")
+    return UncomparedPartition(
+        source=topic.source, topic=topic.target, partition=partition, error="", message=why, hint=""
+    )
 
 
-def _left_open(topic: ExpectedTopic, partition: int, error: OffsiteError) -> Uncompared:
+def _left_open(topic: ExpectedTopic, partition: int, error: OffsiteError) -> UncomparedPartition:
     warned("uncompared", why=error.message, topic=topic.target, partition=partition, error=error.id)
-    return Uncompared(
+    return UncomparedPartition(
         source=topic.source,
         topic=topic.target,
         partition=partition,
@@ -242,9 +256,9 @@ def _left_open(topic: ExpectedTopic, partition: int, error: OffsiteError) -> Unc
     )
 
 
-def _finding(topic: ExpectedTopic, kind: str, detail: str, *, partition: int = -1) -> Finding:
+def _finding(topic: ExpectedTopic, kind: str, detail: str, *, partition: int = -1) -> ProofFinding:
     """A finding that does not concern a record."""
-    return Finding(
+    return ProofFinding(
         source=topic.source,
         topic=topic.target,
         partition=partition,
@@ -258,36 +272,36 @@ def _finding(topic: ExpectedTopic, kind: str, detail: str, *, partition: int = -
 
 
 def _topics(
-    topics: Sequence[ExpectedTopic], checked: Sequence[_Checked], uncompared: Sequence[Uncompared]
+    topics: Sequence[ExpectedTopic], checked: Sequence[_CheckedPartition], uncompared: Sequence[UncomparedPartition]
 ) -> dict[str, ProvenTopic]:
     partitions: dict[str, list[ProvenPartition]] = {topic.target: [] for topic in topics}
-    for each in checked:
-        if isinstance(each.outcome, PartitionProof):
-            partitions[each.check.topic.target].append(_partition(each.check, each.outcome))
-        elif isinstance(each.outcome, Damaged):
-            partitions[each.check.topic.target].append(
-                _unread(each.check.target.partition, each.outcome.message, verified=False)
+    for result in checked:
+        if isinstance(result.outcome, PartitionProof):
+            partitions[result.check.topic.target].append(_partition(result.check, result.outcome))
+        elif isinstance(result.outcome, Damaged):
+            partitions[result.check.topic.target].append(
+                _unread(result.check.target.partition, result.outcome.message, verified=False)
             )
-    known = {each.check.target.topic_partition for each in checked if isinstance(each.outcome, PartitionProof)}
-    for left in uncompared:
-        if TopicPartition(topic=left.topic, partition=left.partition) in known:
+    compared = {result.check.target.topic_partition for result in checked if isinstance(result.outcome, PartitionProof)}
+    for skipped in uncompared:
+        if TopicPartition(topic=skipped.topic, partition=skipped.partition) in compared:
             continue
-        partitions[left.topic].append(_unread(left.partition, left.message, verified=None))
+        partitions[skipped.topic].append(_unread(skipped.partition, skipped.message, verified=None))
     return {topic.target: _topic(topic, partitions[topic.target]) for topic in topics}
 
 
 def _topic(topic: ExpectedTopic, partitions: Sequence[ProvenPartition]) -> ProvenTopic:
-    verdicts = [each.verified for each in partitions]
-    unknown = any(each.problem for each in partitions)
+    verdicts = [partition.verified for partition in partitions]
+    unknown = any(partition.problem for partition in partitions)
     return ProvenTopic(
         source=topic.source,
         verified=False if False in verdicts else True if True in verdicts and not unknown else None,
-        records=sum(each.records for each in partitions),
-        partitions=tuple(sorted(partitions, key=lambda each: each.partition)),
+        records=sum(partition.records for partition in partitions),
+        partitions=tuple(sorted(partitions, key=lambda partition: partition.partition)),
     )
 
 
-def _partition(check: Check, proof: PartitionProof) -> ProvenPartition:
+def _partition(check: PartitionCheck, proof: PartitionProof) -> ProvenPartition:
     target, is_wrong, is_open = check.target, _is_wrong(check, proof), _is_open(check, proof)
     return ProvenPartition(
         partition=target.partition,

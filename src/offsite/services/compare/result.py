@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ProofFinding:
     """The first difference in one partition; `partition` is -1 for a difference of the whole topic. `kind`: `changed`,
     `missing`, `extra`, `reordered`, `map` (see `RecordDifference`), `topic` (missing), `partitions` (another number),
     `truncated` (the log ends before the backup does), `bounds` (wrong start or end) or `damaged` (one of the ends will
@@ -40,7 +40,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uncompared:
+class UncomparedPartition:
     """A partition that could not be read now, with the reason: nothing is known of it. `error` is the error's id; empty
     when the partition was read, and the read did not decide whether compaction removed all lacking records."""
 
@@ -100,15 +100,15 @@ class Proof:
     verified: bool | None
     records: int
     topics: Mapping[str, ProvenTopic]
-    findings: tuple[Finding, ...]
-    uncompared: tuple[Uncompared, ...] = ()
+    findings: tuple[ProofFinding, ...]
+    uncompared: tuple[UncomparedPartition, ...] = ()
 
     @property
     def compared_partitions(self) -> int:
-        return sum(each.verified is not None for topic in self.topics.values() for each in topic.partitions)
+        return sum(partition.verified is not None for topic in self.topics.values() for partition in topic.partitions)
 
     @property
     def empty_partitions(self) -> int:
         """Number of partitions without anything to compare."""
-        every = [each for topic in self.topics.values() for each in topic.partitions]
-        return sum(each.verified is None and not each.problem for each in every)
+        every = [partition for topic in self.topics.values() for partition in topic.partitions]
+        return sum(partition.verified is None and not partition.problem for partition in every)

@@ -30,10 +30,15 @@ from offsite.repository.restores.record import RestoreRecord, find_record, get_t
 from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.cluster import Cluster, ConfiguredTopics
-from offsite.services.compare.expected import ExpectedTopic, kept_extents
-from offsite.services.compare.left_out import LeftOut, compacted_one, leave_out, leave_out_compacted
+from offsite.services.compare.expected import ExpectedTopic, preserved_extents
+from offsite.services.compare.left_out import (
+    LeftOutTopic,
+    leave_out_as_compacted,
+    leave_out_compacted,
+    leave_out_deleted,
+)
 from offsite.services.compare.partitions import prove
-from offsite.services.compare.result import Finding, ProvenTopic, Uncompared
+from offsite.services.compare.result import ProofFinding, ProvenTopic, UncomparedPartition
 from offsite.services.compare.same_topics import log_extents, same_topics
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.records_place import GIVEN_AGAIN
@@ -68,7 +73,7 @@ class PlannedComparison:
     exact: bool
     by_name: tuple[str, ...]
     lacking: tuple[HoleReport, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutTopic, ...] = ()
     branches: tuple[BranchReport, ...] = ()
 
     @property
@@ -98,10 +103,10 @@ class CompareResult:
     same_offsets: tuple[str, ...]
     by_name: tuple[str, ...]
     topics: Mapping[str, ProvenTopic]
-    findings: tuple[Finding, ...]
-    uncompared: tuple[Uncompared, ...]
+    findings: tuple[ProofFinding, ...]
+    uncompared: tuple[UncomparedPartition, ...]
     lacking: tuple[HoleReport, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutTopic, ...] = ()
     branches: tuple[BranchReport, ...] = ()
 
 
@@ -111,7 +116,7 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
     Raises `NoSuchTopic`, `NoSuchRestorePoint`, `NoSuchRestore`, and `BadOption` for a restore into another cluster.
     """
     cluster_id = admin.cluster().cluster_id
-    backup = backup.reading(is_named=request.restore is not None or request.commit is not None)
+    backup = backup.for_reading(is_named=request.restore is not None or request.commit is not None)
     if request.restore is not None:
         return _of_restore(backup, admin, request, request.restore)
     head = backup.sound_state()
@@ -119,7 +124,7 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
     selected = select_chains(PointInTime(commit=point, state=point), request.selection).copyable()
     listed = admin.topics()
     at_source = backup.descriptor.cluster_id == cluster_id
-    selected, left_out = leave_out(selected, point, head, listed=listed, at_source=at_source)
+    selected, left_out = leave_out_deleted(selected, point, head, listed=listed, at_source=at_source)
     shapes = [topic.shape for topic in selected.topics]
     same = same_topics(shapes, listed, descriptor=backup.descriptor, cluster_id=cluster_id)
     selected, compacted = leave_out_compacted(selected, point, same={*same.by_id, *same.by_name})
@@ -133,7 +138,7 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
         by_name=same.by_name,
         lacking=hole_reports(selected.holes),
         left_out=(*left_out, *compacted),
-        branches=tuple(each for each in branch_reports(point) if each.topic in selected.names),
+        branches=tuple(branch for branch in branch_reports(point) if branch.topic in selected.names),
     )
 
 
@@ -201,8 +206,8 @@ def _compacted(admin: ConfiguredTopics, shapes: Mapping[str, TopicShape], reques
     return {
         name
         for name, shape in shapes.items()
-        for found in (configs.get(name, {}), dict(shape.configs))
-        if is_compacted(found)
+        for settings in (configs.get(name, {}), dict(shape.configs))
+        if is_compacted(settings)
     }
 
 
@@ -236,7 +241,7 @@ def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, re
         exact=request.exact,
         by_name=(),
         lacking=hole_reports(_lacking(backup, record, outcome, request)),
-        left_out=tuple(map(compacted_one, since.values())),
+        left_out=tuple(map(leave_out_as_compacted, since.values())),
     )
 
 
@@ -244,13 +249,13 @@ def _compacted_since(backup: Backup, record: RestoreRecord, topics: Sequence[Exp
     """By name, the topics with fewer records in the backup now than at the start of the restore."""
     head = backup.sound_state()
     sources = {topic.source for topic in topics}
-    known = [each for each in head.compacted if each.topic in sources]
-    if not known:
+    compacted = [partition_id for partition_id in head.compacted if partition_id.topic in sources]
+    if not compacted:
         return {}
     then = head.history.latest_at(record.created_at_ms)
     before = backup.catalog.state(upto=then.seq).compacted if then else {}
-    since = (each for each in known if head.compacted[each] != before.get(each))
-    return {each.topic: head.topics[each.incarnation] for each in since}
+    since = (partition_id for partition_id in compacted if head.compacted[partition_id] != before.get(partition_id))
+    return {partition_id.topic: head.topics[partition_id.incarnation] for partition_id in since}
 
 
 def _lacking(
@@ -258,16 +263,18 @@ def _lacking(
 ) -> list[RecordedHole]:
     """The restored data that the backup did not have."""
     selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
-    ends = {each.source: each.source_end for each in outcome.partitions}
-    ends |= {source: end for each in outcome.repartitioned for source, end in each.sources}
+    ends = {partition.source: partition.source_end for partition in outcome.partitions}
+    ends |= {source: end for repartitioned in outcome.repartitioned for source, end in repartitioned.sources}
     holes = backup.state_at(record.commit).holes
     return [h for h in holes if h.partition_id.topic in selected and h.start < ends.get(h.partition_id, 0)]
 
 
 def _restored_shapes(backup: Backup, record: RestoreRecord, topics: Sequence[ExpectedTopic]) -> dict[str, TopicShape]:
     """Only topics restored partition by partition: a record distributed by key has no fixed place to be missed at."""
-    shapes = {each.topic: shape for each, shape in backup.state_at(record.commit).topics.items()}
-    return {each.target: shapes[each.source] for each in topics if each.repartition is None and each.source in shapes}
+    shapes = {incarnation.topic: shape for incarnation, shape in backup.state_at(record.commit).topics.items()}
+    return {
+        topic.target: shapes[topic.source] for topic in topics if topic.repartition is None and topic.source in shapes
+    }
 
 
 def _restored_topics(
@@ -281,22 +288,24 @@ def _restored_topics(
     cut = choose_cut(backup.store, point, record.cut)
     chain_of = partial(_chain, point=point, starts=hole_starts(point.holes), until_ms=record.until_ms, cut=cut)
     selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
-    mixed = {each.target: each for each in outcome.repartitioned}
+    mixed = {repartitioned.target: repartitioned for repartitioned in outcome.repartitioned}
     for source, target in record.topics:
         if source in selected:
-            own = [each for each in outcome.partitions if each.target.topic == target]
-            chains = {each.target.partition: chain_of(each.source, each.source_end) for each in own}
-            kept = any(each.same_offsets for each in own)
+            partitions = [partition for partition in outcome.partitions if partition.target.topic == target]
+            chains = {
+                partition.target.partition: chain_of(partition.source, partition.source_end) for partition in partitions
+            }
+            same_offsets = any(partition.same_offsets for partition in partitions)
             yield ExpectedTopic(
                 source=source,
                 target=target,
-                partitions=sum(each.topic == target for each in starts),
+                partitions=sum(partition.topic == target for partition in starts),
                 chains=chains,
-                starts={each.partition: start for each, start in starts.items() if each.topic == target},
+                starts={partition.partition: start for partition, start in starts.items() if partition.topic == target},
                 read_committed=record.isolation == Isolation.READ_COMMITTED,
-                same_offsets=kept,
-                same_bounds=kept,
-                extents=kept_extents(chains) if kept else None,
+                same_offsets=same_offsets,
+                same_bounds=same_offsets,
+                extents=preserved_extents(chains) if same_offsets else None,
                 repartition=_repartition(mixed[target], chain_of) if target in mixed else None,
             )
 

@@ -13,7 +13,7 @@ from offsite.log.range import LogRange
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.state import BackupState
-from offsite.services.compare.expected import NO_EXTENT, Extent
+from offsite.services.compare.expected import NO_EXTENT, BackupExtent
 from offsite.services.import_origin import import_origin
 
 
@@ -27,11 +27,11 @@ class SameTopics:
 
 
 def same_topics(
-    shapes: Iterable[TopicShape], found: Mapping[str, TopicMetadata], *, descriptor: BackupDescriptor, cluster_id: str
+    shapes: Iterable[TopicShape], listed: Mapping[str, TopicMetadata], *, descriptor: BackupDescriptor, cluster_id: str
 ) -> SameTopics:
     """The backup's topics in the cluster with the same incarnation and name."""
     of_this_cluster = descriptor.cluster_id == cluster_id and not import_origin(descriptor)
-    existing = [(shape, found[shape.topic]) for shape in shapes if shape.topic in found]
+    existing = [(shape, listed[shape.topic]) for shape in shapes if shape.topic in listed]
     return SameTopics(
         by_id=tuple(sorted(s.topic for s, t in existing if t.topic_id is not None and str(t.topic_id) == s.topic_id)),
         by_name=tuple(
@@ -40,12 +40,12 @@ def same_topics(
     )
 
 
-def log_extents(point: BackupState, shape: TopicShape) -> dict[int, Extent]:
+def log_extents(point: BackupState, shape: TopicShape) -> dict[int, BackupExtent]:
     """The extent of every partition of the topic: from the start of its backup to the committed position."""
-    return {each.partition: _extent(point, each) for each in shape.partition_ids}
+    return {partition_id.partition: _extent(point, partition_id) for partition_id in shape.partition_ids}
 
 
-def _extent(point: BackupState, partition: PartitionId) -> Extent:
+def _extent(point: BackupState, partition: PartitionId) -> BackupExtent:
     position = point.positions.get(partition)
     if position is None:
         return NO_EXTENT
@@ -55,7 +55,7 @@ def _extent(point: BackupState, partition: PartitionId) -> Extent:
     exact_from = max((min(high, position.end) for _, high in point.compacted.get(partition, ())), default=0)
     if start < exact_from:  # the compacted range no longer has all records that the log may hold
         holes = (*holes, LogRange(topic=partition.topic, partition=partition.partition, start=start, end=exact_from))
-    return Extent(start=start, end=position.end, holes=holes, exact_from=exact_from)
+    return BackupExtent(start=start, end=position.end, holes=holes, exact_from=exact_from)
 
 
 def _holes(point: BackupState, partition: PartitionId) -> Iterator[LogRange]:

@@ -90,12 +90,12 @@ class CaughtRecords:
     def of(self, tasks: Sequence[CopyTask]) -> dict[int, CaughtRange]:
         """The caught ranges of `tasks`, by task number. A partition that the plan cuts into several tasks, or begins
         elsewhere, is left to the tasks."""
-        found = {}
+        ranges = {}
         for number, task in enumerate(tasks):
             caught = self._caught.get(task.key)
             if caught is not None and (task.range.start, task.range.end) == (caught.start, caught.end):
-                found[number] = CaughtRange(range=task.range, items=caught.items)
-        return found
+                ranges[number] = CaughtRange(range=task.range, items=caught.items)
+        return ranges
 
     @cached_property
     def _reader(self) -> PartitionReader:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from offsite.cut.group_offsets import GroupKey
-from offsite.cut.readings import Evidence
+from offsite.cut.readings import CutEvidence
 from offsite.cut.window import REMOVED, PartitionKey
 from offsite.log.groups.offsets import GroupTable
 from offsite.model.cleanup_policy import UNLIMITED, Retention
@@ -38,7 +38,7 @@ class DeletedBelow:
     before the ends were read for the first time."""
 
     end: int
-    told: int
+    log_start: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,16 +75,16 @@ def offsets_of_cut(
 
 def unread_deletions(
     offsets: Mapping[GroupKey, int],
-    evidence: Evidence,
+    evidence: CutEvidence,
     deleted: Mapping[PartitionKey, DeletedBelow],
     *,
-    wanted: Collection[str],
+    selected: Collection[str],
 ) -> Iterator[UnreadDeletion]:
     """Find the groups that a cut with these `offsets` sets below records missing in the backup. A group of `selected`
     that had committed by the last reading but has no offset as of the cut has read nothing as of the cut."""
     newest = _newest_commits(evidence)
-    begun = {key: 0 for key, offset in newest.items() if offset != REMOVED and key[0] in wanted}
-    for (group, partition), offset in sorted((begun | dict(offsets)).items()):
+    unread_groups = {key: 0 for key, offset in newest.items() if offset != REMOVED and key[0] in selected}
+    for (group, partition), offset in sorted((unread_groups | dict(offsets)).items()):
         if (below := deleted.get(partition)) is not None and offset < below.end:
             has_rested = newest.get((group, partition), offset) == offset
             yield UnreadDeletion(
@@ -92,11 +92,11 @@ def unread_deletions(
                 partition=partition,
                 offset=offset,
                 end=below.end,
-                at_source=has_rested and below.end <= below.told,
+                at_source=has_rested and below.end <= below.log_start,
             )
 
 
-def judged_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> CommitCut:
+def judge_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> CommitCut:
     """Add to `cut` the groups that the source itself had left behind. The cut is refused where the backup would leave a
     group behind."""
     lost = [deletion for deletion in unread if not deletion.at_source]
@@ -117,7 +117,7 @@ def deletes_on_request_alone(shape: TopicShape) -> bool:
     return rules.cleanup_policy == "delete" and rules.retention_ms == UNLIMITED and by_size and not shape.was_compacted
 
 
-def consumed(
+def explain_consumed(
     holes: Iterable[RecordedHole], offsets: Mapping[GroupKey, int], topics: Iterable[TopicShape]
 ) -> dict[RecordedHole, RecordedHole]:
     """Of `holes`, find holes that are no loss because readers had consumed the records: only requests delete in their
@@ -136,7 +136,7 @@ def consumed(
     }
 
 
-def declared(holes: Iterable[RecordedHole], topics: TopicSelection) -> dict[RecordedHole, RecordedHole]:
+def explain_declared(holes: Iterable[RecordedHole], topics: TopicSelection) -> dict[RecordedHole, RecordedHole]:
     """Of `holes`, find holes in topics that are emptied on purpose. Maps a hole to its recorded form."""
     chosen = set(topics.select({hole.partition_id.topic for hole in holes}))
     return {
@@ -144,7 +144,7 @@ def declared(holes: Iterable[RecordedHole], topics: TopicSelection) -> dict[Reco
     }
 
 
-def _newest_commits(evidence: Evidence) -> dict[GroupKey, int]:
+def _newest_commits(evidence: CutEvidence) -> dict[GroupKey, int]:
     """The last committed offset of every group until the last reading, committed or aborted."""
     newest: dict[GroupKey, int] = {}
     for logged in sorted(evidence.commits, key=lambda logged: logged.commit.position):

@@ -30,9 +30,9 @@ def read_dense(reader: PartitionReader, log_range: LogRange) -> Iterator[tuple[C
             continue
         for header in item.batches:
             inside = [
-                each
-                for each in iterate(header.view(item.data), header)
-                if log_range.start <= each.offset < log_range.end
+                record
+                for record in iterate(header.view(item.data), header)
+                if log_range.start <= record.offset < log_range.end
             ]
             count += len(inside)
             yield item, header, inside

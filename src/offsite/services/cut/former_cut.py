@@ -13,7 +13,7 @@ from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.repository.state import BackupState
 
 
-class FormerCut:
+class PreviousCut:
     """The cut of the previous commit, read once and kept for the rounds of a run that follows."""
 
     def __init__(self) -> None:
@@ -25,13 +25,13 @@ class FormerCut:
         """The transactions open at the end of `base`; None: `base` has no usable cut."""
         if (former := self._get(backup, base)) is None:
             return None
-        found: defaultdict[PartitionId, list[OpenTransaction]] = defaultdict(list)
-        for each in former.open:
-            first = each.first_offset
-            found[each.partition_id].append(
-                OpenTransaction(producer_id=each.producer_id, first_offset=first, last_offset=first)
+        open_transactions: defaultdict[PartitionId, list[OpenTransaction]] = defaultdict(list)
+        for transaction in former.open:
+            first = transaction.first_offset
+            open_transactions[transaction.partition_id].append(
+                OpenTransaction(producer_id=transaction.producer_id, first_offset=first, last_offset=first)
             )
-        return found
+        return open_transactions
 
     def exactly_once(self, backup: Backup, base: BackupState) -> frozenset[str]:
         """The groups known to have committed in transactions up to `base`."""
@@ -46,7 +46,9 @@ class FormerCut:
         if cut is None or cut.refused:
             return False
         former = self._get(backup, base)
-        is_hurt = former is not None and bool(former.refused or any(each.markers for each in former.partitions))
+        is_hurt = former is not None and bool(
+            former.refused or any(partition.markers for partition in former.partitions)
+        )
         return former is not None and is_hurt and (former.refused, former.partitions) != (cut.refused, cut.partitions)
 
     def keep(self, ref: SnapshotRef, cut: CommitCut) -> None:

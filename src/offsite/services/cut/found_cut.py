@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from offsite.copy.stamps import NONE_BEHIND, SeenStamps
-from offsite.cut.cut import Cut, LeftOut, Refusal, TopicClass
+from offsite.copy.stamps import NONE_BEHIND, ObservedStamps
+from offsite.cut.cut import Cut, CutRefusal, LeftOutSpan, TopicClass
 from offsite.cut.effect import UNSEEN
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.group_offsets import GroupKey, first_without_outputs
-from offsite.cut.readings import Evidence
+from offsite.cut.readings import CutEvidence
 from offsite.cut.window import (
     REMOVED,
     Ends,
     ExternalParticipant,
-    Outcome,
     PartitionKey,
+    SpanOutcome,
     StampedRecord,
     Window,
     WriterKind,
@@ -42,7 +42,7 @@ class SnapshotGroups:
     the offsets may be older than the ends; no topic is claimed as exact with any doubt."""
 
     offsets: GroupTable
-    wanted: frozenset[str]
+    selected: frozenset[str]
     doubts: tuple[str, ...] = ()
 
 
@@ -53,12 +53,12 @@ class Stamps:
     is claimed with any doubt."""
 
     topics: frozenset[str] = frozenset()
-    seen: Mapping[PartitionKey, SeenStamps] = field(default_factory=dict)
+    observed: Mapping[PartitionKey, ObservedStamps] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
 
 
-def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
-    evidence: Evidence,
+def find_cut(  # noqa: PLR0913  # the facts, and what they are held against
+    evidence: CutEvidence,
     positions: Mapping[PartitionId, int],
     groups: SnapshotGroups,
     *,
@@ -90,7 +90,7 @@ def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
         partitions=tuple(_partitions(cut, positions)),
         groups=tuple(_groups(cut, window, evidence, groups)),
         classes=tuple(_classes(cut, window, moved, is_doubted=is_doubted)),
-        left_out=tuple(_described(each) for each in cut.left_out[:NAMED_MAX]),
+        left_out=tuple(_described(left_out) for left_out in cut.left_out[:NAMED_MAX]),
         left_out_count=len(cut.left_out),
         open=tuple(_open(evidence.tails, positions)),
         notes=(*notes, *groups.doubts, *stamps.doubts),
@@ -104,13 +104,13 @@ def _without_strangers(cut: Cut, window: Window) -> tuple[Cut, Window]:
     transaction would have to be left out if it claims reads of unwritten records, or read a left-out transaction: the
     transaction is kept instead, and nothing is claimed for the topics of its reads and writes. Otherwise a single
     strange client would deny everybody the cut."""
-    while strange := {id(each.span) for each in cut.left_out if not each.span.is_whole}:
-        spans = [each for each in window.transactions if id(each) in strange]
-        reads = [replace(read, exactly_once=False) for each in spans for read in each.reads]
-        topics = {partition.topic for each in spans for partition in each.written} - PROTECTED_TOPICS
+    while strange := {id(left_out.span) for left_out in cut.left_out if not left_out.span.is_whole}:
+        spans = [span for span in window.transactions if id(span) in strange]
+        reads = [replace(read, exactly_once=False) for span in spans for read in span.reads]
+        topics = {partition.topic for span in spans for partition in span.written} - PROTECTED_TOPICS
         window = replace(
             window,
-            transactions=tuple(each for each in window.transactions if id(each) not in strange),
+            transactions=tuple(span for span in window.transactions if id(span) not in strange),
             commits=(*window.commits, *reads),
             unpaired=window.unpaired | topics | {read.partition.topic for read in reads},
         )
@@ -123,13 +123,13 @@ def _externals(
 ) -> Iterator[ExternalParticipant]:
     """Translate participants, which know topics by name. A topic outside of the backup is in no cut, and
     contradicts."""
-    by_name = {(each.topic, each.partition): key_of(each) for each in positions}
-    for each in participants:
+    by_name = {(partition_id.topic, partition_id.partition): key_of(partition_id) for partition_id in positions}
+    for participant in participants:
         declared = {
             by_name.get((at.topic, at.partition), PartitionKey(at.topic, "", at.partition)): at.end
-            for at in each.positions
+            for at in participant.positions
         }
-        yield ExternalParticipant(name=each.name, positions=declared, can_replay=each.can_replay)
+        yield ExternalParticipant(name=participant.name, positions=declared, can_replay=participant.can_replay)
 
 
 def _writers(
@@ -137,39 +137,39 @@ def _writers(
 ) -> dict[str, frozenset[WriterKind]]:
     """How every topic was written to: between the first and the last reading, and for stamped topics since before the
     opening of the checkpoint."""
-    found: defaultdict[str, set[WriterKind]] = defaultdict(set)
+    writers: defaultdict[str, set[WriterKind]] = defaultdict(set)
     for partition in moved:
         tail = tails.get(partition)
         if partition.topic in stamps.topics:
-            seen = stamps.seen.get(partition, SeenStamps())
-            found[partition.topic] |= {WriterKind.PLAIN} if stamps.doubts else _stamping(seen)
+            partition_stamps = stamps.observed.get(partition, ObservedStamps())
+            writers[partition.topic] |= {WriterKind.PLAIN} if stamps.doubts else _stamping(partition_stamps)
         elif tail is None or tail.has_plain:
-            found[partition.topic].add(WriterKind.PLAIN)
+            writers[partition.topic].add(WriterKind.PLAIN)
         if tail is not None and (tail.markers or tail.open):
-            found[partition.topic].add(WriterKind.TRANSACTION)
-    return {topic: frozenset(kinds) for topic, kinds in found.items()}
+            writers[partition.topic].add(WriterKind.TRANSACTION)
+    return {topic: frozenset(kinds) for topic, kinds in writers.items()}
 
 
-def _stamping(seen: SeenStamps) -> set[WriterKind]:
-    if seen.has_unstamped:
+def _stamping(partition_stamps: ObservedStamps) -> set[WriterKind]:
+    if partition_stamps.has_unstamped:
         return {WriterKind.PLAIN}
-    return {WriterKind.PARTICIPANT} if seen.has_data else set()
+    return {WriterKind.PARTICIPANT} if partition_stamps.has_data else set()
 
 
 def _stamped(stamps: Stamps) -> Iterator[StampedRecord]:
-    for partition, seen in stamps.seen.items():
-        if seen.first != NONE_BEHIND:
-            yield StampedRecord(partition=partition, offset=seen.first, stamp=seen.number)
+    for partition, partition_stamps in stamps.observed.items():
+        if partition_stamps.first != NONE_BEHIND:
+            yield StampedRecord(partition=partition, offset=partition_stamps.first, stamp=partition_stamps.number)
 
 
-def _moved(evidence: Evidence, stamps: Stamps) -> Iterator[PartitionKey]:
+def _moved(evidence: CutEvidence, stamps: Stamps) -> Iterator[PartitionKey]:
     """The partitions that were written to, or may have been. Where a checkpoint was opened, its ends lie before the
     first reading: an unstamped partition may depend on later records, and does not count as unchanged."""
     first, last = evidence.readings[0].ends, evidence.readings[-1].ends
     for partition, end in last.items():
         if partition.topic in stamps.topics:
-            seen, tail = stamps.seen.get(partition), evidence.tails.get(partition)
-            has_data = seen is not None and seen.has_data  # markers of checkpoints are no data
+            partition_stamps, tail = stamps.observed.get(partition), evidence.tails.get(partition)
+            has_data = partition_stamps is not None and partition_stamps.has_data  # markers of checkpoints are no data
             if has_data or (tail is not None and (tail.markers or tail.open)):
                 yield partition
         elif stamps.topics or first.get(partition) != end:
@@ -182,11 +182,11 @@ def _classes(
     """The class of every topic. A topic without writes during the readings is complete, whoever wrote to the topic: its
     records, and the records they were made from, existed before the first end was read."""
     moved_topics = {partition.topic for partition in moved}
-    for topic, found in sorted(cut.classes.items()):
+    for topic, topic_class in sorted(cut.classes.items()):
         if topic not in PROTECTED_TOPICS:
             is_unchanged = topic not in moved_topics and topic not in window.unpaired
-            known = TopicClass.UNCHANGED if is_unchanged else found
-            yield topic, (TopicClass.UNCOORDINATED if is_doubted else known).value
+            claimed_class = TopicClass.UNCHANGED if is_unchanged else topic_class
+            yield topic, (TopicClass.UNCOORDINATED if is_doubted else claimed_class).value
 
 
 def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutPartition]:
@@ -199,13 +199,21 @@ def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutP
             yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=markers.get(key, ()))
 
 
-def _groups(cut: Cut, window: Window, evidence: Evidence, groups: SnapshotGroups) -> Iterator[CutGroup]:
-    found = {(each.group, each.partition): (each.offset, each.metadata) for each in cut.groups}
-    found |= dict.fromkeys(_removed(cut, window, evidence), _NO_COMMIT)
-    stored = _stored(groups.offsets, {group for group, _ in found})
-    for (group, partition), (offset, metadata) in sorted(found.items()):
+def _groups(cut: Cut, window: Window, evidence: CutEvidence, groups: SnapshotGroups) -> Iterator[CutGroup]:
+    offsets = {
+        (group_offset.group, group_offset.partition): (group_offset.offset, group_offset.metadata)
+        for group_offset in cut.groups
+    }
+    offsets |= dict.fromkeys(_removed(cut, window, evidence), _NO_COMMIT)
+    stored = _stored(groups.offsets, {group for group, _ in offsets})
+    for (group, partition), (offset, metadata) in sorted(offsets.items()):
         is_told = stored.get((group, partition), _NO_COMMIT) == (offset, metadata)
-        if not is_told and group in groups.wanted and partition in cut.ends and partition.topic not in PROTECTED_TOPICS:
+        if (
+            not is_told
+            and group in groups.selected
+            and partition in cut.ends
+            and partition.topic not in PROTECTED_TOPICS
+        ):
             yield CutGroup(group=group, partition_id=partition_of(partition), offset=offset, metadata=metadata)
 
 
@@ -222,27 +230,31 @@ def _stored(groups: GroupTable, names: AbstractSet[str]) -> dict[GroupKey, tuple
     }
 
 
-def _removed(cut: Cut, window: Window, evidence: Evidence) -> AbstractSet[GroupKey]:
+def _removed(cut: Cut, window: Window, evidence: CutEvidence) -> AbstractSet[GroupKey]:
     """Offsets deleted while the ends were read, of groups and partitions without a part in the left-out transactions.
     Behind a commit that does not count, no commit of its group and partition counts."""
-    deleted = {(each.commit.group, each.commit.partition) for each in evidence.commits if each.commit.offset == REMOVED}
-    kept = {(each.group, each.partition) for each in cut.groups}
-    left_out = {(read.group, read.partition) for each in cut.left_out for read in each.span.reads}
-    return deleted - kept - left_out - first_without_outputs(cut.ends, window).keys()
+    deleted = {
+        (logged.commit.group, logged.commit.partition) for logged in evidence.commits if logged.commit.offset == REMOVED
+    }
+    groups_kept = {(group_offset.group, group_offset.partition) for group_offset in cut.groups}
+    left_out = {(read.group, read.partition) for omitted in cut.left_out for read in omitted.span.reads}
+    return deleted - groups_kept - left_out - first_without_outputs(cut.ends, window).keys()
 
 
 def _open(tails: Mapping[PartitionKey, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:
     for partition_id in positions:
         tail = tails.get(key_of(partition_id))
-        for each in tail.open if tail else ():
+        for transaction in tail.open if tail else ():
             yield OpenAtEnd(
-                partition_id=partition_id, producer_id=each.producer_id, first_offset=max(each.first_offset, 0)
+                partition_id=partition_id,
+                producer_id=transaction.producer_id,
+                first_offset=max(transaction.first_offset, 0),
             )
 
 
-def _described(each: LeftOut) -> LeftOutTransactions:
-    span = each.span
-    why, because = _why(each)
+def _described(left_out: LeftOutSpan) -> LeftOutTransactions:
+    span = left_out.span
+    why, because = _why(left_out)
     return LeftOutTransactions(
         name=span.name or f"producer {span.producer_id}",
         partitions=tuple(sorted(str(partition) for partition in span.written)),
@@ -251,13 +263,13 @@ def _described(each: LeftOut) -> LeftOutTransactions:
     )
 
 
-def _why(each: LeftOut) -> tuple[str, str]:
-    if each.span.outcome is Outcome.OPEN:
-        is_ending = any(written.commit_markers for written in each.span.written.values())
+def _why(left_out: LeftOutSpan) -> tuple[str, str]:
+    if left_out.span.outcome is SpanOutcome.OPEN:
+        is_ending = any(written.commit_markers for written in left_out.span.written.values())
         return ("unfinished" if is_ending else "open"), ""
-    if each.short is None or each.needed == UNSEEN:
+    if left_out.short is None or left_out.needed == UNSEEN:
         return "unfinished", ""
-    kind, of = each.short
+    kind, of = left_out.short
     if kind in {"end", "read"}:
         return ("unfinished" if kind == "end" else "read"), str(of)
     return "order", "" if kind == "producer" else _group_line(of)
@@ -270,10 +282,12 @@ def _group_line(of: object) -> str:
     return str(of)
 
 
-def _refused(refusals: tuple[Refusal, ...]) -> str:
+def _refused(refusals: tuple[CutRefusal, ...]) -> str:
     """The refusals in words, limited to a few."""
-    told = [f"{each.rule}: {each.partition} at {each.offset} {each.participant}".strip() for each in refusals]
-    return named(told, most=3) if told else ""
+    lines = [
+        f"{refusal.rule}: {refusal.partition} at {refusal.offset} {refusal.participant}".strip() for refusal in refusals
+    ]
+    return named(lines, most=3) if lines else ""
 
 
 def key_of(partition_id: PartitionId) -> PartitionKey:
@@ -288,4 +302,4 @@ def partition_of(key: PartitionKey) -> PartitionId:
 
 def ends_match(ends: Ends, positions: Mapping[PartitionId, int]) -> bool:
     """Whether everything up to the ends of the readings is backed up."""
-    return all(position >= ends.get(key_of(known), position + 1) for known, position in positions.items())
+    return all(position >= ends.get(key_of(partition_id), position + 1) for partition_id, position in positions.items())

@@ -17,13 +17,13 @@ from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
 from offsite.log.groups.fold import OffsetRecord, parse_group_record
 from offsite.log.range import LogRange
-from offsite.log.transaction_tail import PartitionTail, of_unknown_beginning
+from offsite.log.transaction_tail import PartitionTail, with_unknown_beginnings
 from offsite.log.transactions import TransactionIndexer
 from offsite.model.errors import LeaderUnavailable, OffsiteError
 from offsite.participant.errors import ParticipantError
 from offsite.participant.number import parse_note
 from offsite.services.cut.dense_reading import read_dense
-from offsite.services.cut.readings import Begun, TakenReadings
+from offsite.services.cut.readings import ReadingsBaseline, ReadingSeries
 
 _UNREAD = LeaderUnavailable("its end could not be read again")
 TAIL_MAX = 500_000
@@ -41,24 +41,28 @@ class GroupTail:
     failed: Mapping[PartitionKey, OffsiteError] = field(default_factory=dict)
 
 
-def read_group_tail(admin: ClusterAdmin, begun: Begun, taken: TakenReadings, topic_ids: Mapping[str, str]) -> GroupTail:
+def read_group_tail(
+    admin: ClusterAdmin, baseline: ReadingsBaseline, series: ReadingSeries, topic_ids: Mapping[str, str]
+) -> GroupTail:
     """Read all partitions of `__consumer_offsets` from before `baseline` to the last of the readings. `topic_ids`: name
     → id of the topics that groups commit on; a commit on an unlisted topic has no id."""
     commits: list[LoggedCommit] = []
     tails: dict[PartitionKey, PartitionTail] = {}
     failed: dict[PartitionKey, OffsiteError] = {}
-    reader, last = admin.reader(), taken.readings[-1].ends
-    failed |= {log: taken.failed.get(log, _UNREAD) for log in begun.group_ends.keys() - last.keys()}
-    for log in sorted(begun.group_ends.keys() & last.keys()):
-        stable, end = begun.group_stable[log], last[log]
-        start = max(stable, begun.group_ends[log] - TAIL_MAX)
+    reader, last = admin.reader(), series.readings[-1].ends
+    failed |= {log: series.failed.get(log, _UNREAD) for log in baseline.group_ends.keys() - last.keys()}
+    for log in sorted(baseline.group_ends.keys() & last.keys()):
+        stable, end = baseline.group_stable[log], last[log]
+        start = max(stable, baseline.group_ends[log] - TAIL_MAX)
         try:
-            some, tail = _read(reader, log, start, end, topic_ids)
+            tail_commits, tail = _read(reader, log, start, end, topic_ids)
         except OffsiteError as error:
             failed[log] = error
             continue
-        tail = tail if start == stable else of_unknown_beginning(tail)
-        commits += (_of_base(each) if each.commit.position < begun.group_ends[log] else each for each in some)
+        tail = tail if start == stable else with_unknown_beginnings(tail)
+        commits += (
+            _of_base(logged) if logged.commit.position < baseline.group_ends[log] else logged for logged in tail_commits
+        )
         if tail.markers or tail.open:
             tails[log] = tail
     return GroupTail(commits=tuple(commits), tails=tails, failed=failed)
@@ -73,8 +77,10 @@ def _read(
         span = LogRange(topic=log.topic, partition=log.partition, start=start, end=end)
         for chunk, header, records in read_dense(reader, span):
             indexer.feed(chunk.data, [header])
-            parsed = [] if header.is_control else [parse_group_record(each) for each in records]
-            commits += [_commit(log, header, each, topic_ids) for each in parsed if each is not None]
+            parsed = [] if header.is_control else [parse_group_record(record) for record in records]
+            commits += [
+                _commit(log, header, offset_record, topic_ids) for offset_record in parsed if offset_record is not None
+            ]
     return commits, PartitionTail(markers=tuple(indexer.markers), open=tuple(indexer.open_transactions))
 
 
@@ -85,7 +91,7 @@ def _of_base(logged: LoggedCommit) -> LoggedCommit:
 
 
 def _commit(log: PartitionKey, header: BatchHeader, record: OffsetRecord, topic_ids: Mapping[str, str]) -> LoggedCommit:
-    of, committed = record.of, None if record.value is None else record.committed()
+    of, committed = record.group_partition, None if record.value is None else record.committed()
     commit = GroupCommit(
         group=of.group,
         partition=PartitionKey(of.topic, topic_ids.get(of.topic, ""), of.partition),
@@ -109,5 +115,5 @@ def _outputs(metadata: str, topic_ids: Mapping[str, str]) -> tuple[tuple[Partiti
         return ()
     if note.outputs is None:
         return None
-    found = note.outputs.items()
-    return tuple((PartitionKey(at.topic, topic_ids.get(at.topic, ""), at.partition), end) for at, end in found)
+    outputs = note.outputs.items()
+    return tuple((PartitionKey(at.topic, topic_ids.get(at.topic, ""), at.partition), end) for at, end in outputs)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from offsite.cut.readings import Reading
+from offsite.cut.readings import EndsReading
 from offsite.cut.window import Ends, PartitionKey
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.log_ends import LogEnds
-from offsite.kafka.presence import Presence
+from offsite.kafka.log_ends import LogEndReader
+from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.log_offsets import READ_COMMITTED
 from offsite.log.range import TopicPartition
 from offsite.log.transaction_state import ListedTransaction, TransactionChange
@@ -40,13 +40,13 @@ _NAMED_MAX = 3
 _GROUPS_UNSEEN = f"not all of {GROUPS_TOPIC} may be seen: grant DESCRIBE and READ on it"
 
 Unclean = Callable[
-    [Sequence[Reading], Sequence[TransactionChange], Mapping[int, ListedTransaction]], Collection[object]
+    [Sequence[EndsReading], Sequence[TransactionChange], Mapping[int, ListedTransaction]], Collection[object]
 ]
 """Finds the producers that are clean in none of the readings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class ReadingsBaseline:
     """Facts to know before anything else is read: the ends of `__transaction_state`; the transactional ids listed by
     coordinators afterwards; and for every partition of `__consumer_offsets` the last stable offset, before which no
     transaction was open, and afterwards the end. `groups_trouble`: why some facts are missing, if any."""
@@ -60,16 +60,16 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenReadings:
+class ReadingSeries:
     """Fields as in `CutEvidence`. `failed`: partitions outside of all readings, because an end could not be read or the
     topic was replaced. `partition_counts`: partitions of every topic of the cluster after the last reading. `notes`:
     remarks for a person."""
 
-    readings: tuple[Reading, ...]
+    readings: tuple[EndsReading, ...]
     changes: tuple[TransactionChange, ...] | None
     listed: Mapping[int, ListedTransaction]
     failed: Mapping[PartitionKey, OffsiteError] = field(default_factory=dict)
-    there: Mapping[str, int] = field(default_factory=dict)
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -77,10 +77,10 @@ class TakenReadings:
         """The topics with partitions inside and outside of the readings: partitions were added meanwhile, or could not
         be read. Records in missing partitions are in no cut."""
         read = Counter(key.topic for key in self.readings[-1].ends)
-        return frozenset(topic for topic, count in read.items() if count < self.there.get(topic, 0))
+        return frozenset(topic for topic, count in read.items() if count < self.partition_counts.get(topic, 0))
 
 
-def begin_readings(admin: ClusterAdmin) -> Begun:
+def begin_readings(admin: ClusterAdmin) -> ReadingsBaseline:
     """Read the baseline. To be called before the groups are read. Raises `KafkaUnavailable` and `Denied` where the
     whole cluster does not answer."""
     state = open_state_log(admin)
@@ -89,10 +89,10 @@ def begin_readings(admin: ClusterAdmin) -> Begun:
     stable = admin.log_ends(keys, isolation=READ_COMMITTED).read()
     ends = admin.log_ends(keys).read()
     both = [key for key in keys if key in stable and key in ends]
-    is_absent = not keys and admin.presence_now(GROUPS_TOPIC) is Presence.DELETED
+    is_absent = not keys and admin.presence_now(GROUPS_TOPIC) is PresenceState.DELETED
     # Last: a listing shows a coordinator's memory, which changes a moment after the record is durable.
     listed = {} if state.is_absent else admin.transactions()
-    return Begun(
+    return ReadingsBaseline(
         state=state,
         starts=starts,
         listed=listed,
@@ -104,46 +104,48 @@ def begin_readings(admin: ClusterAdmin) -> Begun:
 
 def take_readings(
     admin: ClusterAdmin,
-    begun: Begun,
+    baseline: ReadingsBaseline,
     partitions: Iterable[PartitionKey],
     *,
     unclean: Unclean,
     clock: Clock | None = None,
-) -> TakenReadings:
+) -> ReadingSeries:
     """Take readings of `partitions` and of `__consumer_offsets` until every changing producer was clean in a reading.
 
     If `__transaction_state` did not exist at the baseline, every broker is asked again after the last reading: if the
     topic exists now, everything is read anew, the topic from its beginning. Raises `LeaderUnavailable` where leaders go
     on moving.
     """
-    keys = {TopicPartition(topic=key.topic, partition=key.partition): key for key in (*partitions, *begun.group_ends)}
+    keys = {
+        TopicPartition(topic=key.topic, partition=key.partition): key for key in (*partitions, *baseline.group_ends)
+    }
     clock = clock or SystemClock()
-    taken = _Taking(admin, begun, keys, unclean, clock).run()
-    if begun.state.is_absent and admin.presence_now(STATE_TOPIC) is not Presence.DELETED:
-        begun = replace(begun, state=open_state_log(admin))
-        taken = _Taking(admin, begun, keys, unclean, clock).run()
-    return _without_strangers(admin, taken)
+    series = _SeriesReader(admin, baseline, keys, unclean, clock).run()
+    if baseline.state.is_absent and admin.presence_now(STATE_TOPIC) is not PresenceState.DELETED:
+        baseline = replace(baseline, state=open_state_log(admin))
+        series = _SeriesReader(admin, baseline, keys, unclean, clock).run()
+    return _without_strangers(admin, series)
 
 
-class _Taking:
+class _SeriesReader:
     def __init__(
         self,
         admin: ClusterAdmin,
-        begun: Begun,
+        baseline: ReadingsBaseline,
         keys: Mapping[TopicPartition, PartitionKey],
         unclean: Unclean,
         clock: Clock,
     ) -> None:
         self._keys, self._unclean, self._clock = keys, unclean, clock
-        self._begun, self._state = begun, begun.state.ends
-        self._ends: LogEnds = admin.log_ends(keys)
+        self._baseline, self._state = baseline, baseline.state.ends
+        self._ends: LogEndReader = admin.log_ends(keys)
         self._reader = admin.reader()
-        self._readings: list[Reading] = []
+        self._readings: list[EndsReading] = []
         self._changes: list[TransactionChange] = []
-        self._seen = begun.starts
-        self._trouble = begun.state.trouble
+        self._read_to = baseline.starts
+        self._trouble = baseline.state.trouble
 
-    def run(self) -> TakenReadings:
+    def run(self) -> ReadingSeries:
         self._warm_up()
         deadline_s, disturbed, pause_s = self._clock.monotonic_s() + READINGS_MAX_S, 0, PAUSE_S
         while True:
@@ -156,7 +158,7 @@ class _Taking:
                 continue
             self._readings += row
             if self._all_clean() or self._is_enough(deadline_s):
-                return self._taken()
+                return self._series()
             self._clock.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
@@ -165,21 +167,21 @@ class _Taking:
         self._ends.read()
         self._state.read()
 
-    def _row(self) -> list[Reading]:
+    def _row(self) -> list[EndsReading]:
         """Make readings in a row, and return the readings with the ends of all partitions. Decoding comes after all
         requests."""
-        looks, asked = [self._state.ask()], []
+        looks, requests = [self._state.ask()], []
         for _ in range(ROW):
-            asked.append(self._ends.ask())
+            requests.append(self._ends.ask())
             looks.append(self._state.ask())
-        states = [self._state.decode(each) for each in looks]
-        found: list[Reading] = []
-        for (before, after), unread in zip(pairwise(states), asked, strict=True):
+        states = [self._state.decode(look) for look in looks]
+        readings: list[EndsReading] = []
+        for (before, after), unread in zip(pairwise(states), requests, strict=True):
             ends = self._ends.decode(unread)
             if before is not None and after is not None and ends is not None:
                 named = {self._keys[key]: end for key, end in ends.items()}
-                found.append(Reading(before=by_number(before), ends=named, after=by_number(after)))
-        return found
+                readings.append(EndsReading(before=by_number(before), ends=named, after=by_number(after)))
+        return readings
 
     def _all_clean(self) -> bool:
         """Whether every producer is clean. True also where nobody can tell, because more readings would teach
@@ -188,18 +190,18 @@ class _Taking:
             return True
         after = self._readings[-1].after
         try:
-            self._changes += read_changes(self._reader, self._seen, after)
+            self._changes += read_changes(self._reader, self._read_to, after)
         except OffsiteError as error:
             self._trouble = trouble_of(error)
             return True
-        self._seen = after
-        taken = self._taken()
-        return not self._unclean(taken.readings, taken.changes or (), taken.listed)
+        self._read_to = after
+        series = self._series()
+        return not self._unclean(series.readings, series.changes or (), series.listed)
 
     def _is_enough(self, deadline_s: float) -> bool:
         return len(self._readings) >= READINGS_MAX or self._clock.monotonic_s() >= deadline_s
 
-    def _taken(self) -> TakenReadings:
+    def _series(self) -> ReadingSeries:
         """The readings up to now, of the partitions still in use.
 
         A given-up partition of `__transaction_state` is in no result, and the listing is dropped as well: a listed id
@@ -209,10 +211,10 @@ class _Taking:
         logs = {log for log in self._readings[-1].after if log not in lost}
         failed = {self._keys[key]: error for key, error in self._ends.failed.items()}
         is_known = not self._trouble and (logs or not lost)
-        return TakenReadings(
-            readings=tuple(_only(each, logs, failed) for each in self._readings),
-            changes=tuple(sorted(each for each in self._changes if each.log in logs)) if is_known else None,
-            listed={} if lost or self._begun.state.is_absent else self._begun.listed,
+        return ReadingSeries(
+            readings=tuple(_only(reading, logs, failed) for reading in self._readings),
+            changes=tuple(sorted(change for change in self._changes if change.log in logs)) if is_known else None,
+            listed={} if lost or self._baseline.state.is_absent else self._baseline.listed,
             failed=failed,
             notes=(*([self._trouble] if self._trouble else []), *_lost_notes(self._state.failed)),
         )
@@ -225,30 +227,30 @@ def _lost_notes(failed: Mapping[TopicPartition, OffsiteError]) -> list[str]:
     return [f"transactions coordinated by {names} are not known: {failed[min(failed)].message}"]
 
 
-def _only(reading: Reading, logs: Collection[int], failed: Collection[PartitionKey]) -> Reading:
-    return Reading(
+def _only(reading: EndsReading, logs: Collection[int], failed: Collection[PartitionKey]) -> EndsReading:
+    return EndsReading(
         before={log: end for log, end in reading.before.items() if log in logs},
         ends={key: end for key, end in reading.ends.items() if key not in failed},
         after={log: end for log, end in reading.after.items() if log in logs},
     )
 
 
-def _without_strangers(admin: ClusterAdmin, taken: TakenReadings) -> TakenReadings:
+def _without_strangers(admin: ClusterAdmin, series: ReadingSeries) -> ReadingSeries:
     """Drop partitions of replaced topics. Ends are read by name: a topic with the expected id after the last reading
     had the id in all readings."""
-    there = admin.topics()
-    failed: dict[PartitionKey, OffsiteError] = dict(taken.failed)
-    for key in taken.readings[-1].ends:
-        topic = there.get(key.topic)
+    topics = admin.topics()
+    failed: dict[PartitionKey, OffsiteError] = dict(series.failed)
+    for key in series.readings[-1].ends:
+        topic = topics.get(key.topic)
         if topic is None:
             failed[key] = NoSuchTopic(f"{key.topic} was deleted while its ends were read")
         elif key.topic_id and topic.topic_id is not None and str(topic.topic_id) != key.topic_id:
             failed[key] = TopicReplaced(f"{key.topic} was made anew", hint="run again")
-    taken = replace(taken, there={name: len(topic.partitions) for name, topic in there.items()})
-    if len(failed) == len(taken.failed):
-        return taken
-    logs = taken.readings[-1].after.keys()
-    return replace(taken, readings=tuple(_only(each, logs, failed) for each in taken.readings), failed=failed)
+    series = replace(series, partition_counts={name: len(topic.partitions) for name, topic in topics.items()})
+    if len(failed) == len(series.failed):
+        return series
+    logs = series.readings[-1].after.keys()
+    return replace(series, readings=tuple(_only(reading, logs, failed) for reading in series.readings), failed=failed)
 
 
 def _group_keys(admin: ClusterAdmin) -> dict[TopicPartition, PartitionKey]:
@@ -257,8 +259,8 @@ def _group_keys(admin: ClusterAdmin) -> dict[TopicPartition, PartitionKey]:
     topic = admin.topics().get(GROUPS_TOPIC)
     topic_id = str(topic.topic_id) if topic and topic.topic_id else ""
     return {
-        TopicPartition(topic=GROUPS_TOPIC, partition=each.partition): PartitionKey(
-            GROUPS_TOPIC, topic_id, each.partition
+        TopicPartition(topic=GROUPS_TOPIC, partition=partition.partition): PartitionKey(
+            GROUPS_TOPIC, topic_id, partition.partition
         )
-        for each in (topic.partitions if topic else ())
+        for partition in (topic.partitions if topic else ())
     }

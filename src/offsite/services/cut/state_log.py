@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.log_ends import LogEnds
-from offsite.kafka.presence import Presence
+from offsite.kafka.log_ends import LogEndReader
+from offsite.kafka.presence import PresenceState
 from offsite.kafka.reader import PartitionReader
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.transaction_state import TransactionChange, parse_transaction_change
@@ -24,24 +24,24 @@ class StateLog:
     a coordinator leads a partition of the topic. `trouble`: why its ends or records cannot be read; empty if they
     can."""
 
-    ends: LogEnds
+    ends: LogEndReader
     is_absent: bool = False
     trouble: str = ""
 
 
 def open_state_log(admin: ClusterAdmin) -> StateLog:
     """Find the topic. Every broker is asked if a broker does not know the topic. Raises `KafkaUnavailable`."""
-    there = admin.presence_now(STATE_TOPIC)
-    if there is Presence.THERE:
+    presence = admin.presence_now(STATE_TOPIC)
+    if presence is PresenceState.THERE:
         topic = admin.topics([STATE_TOPIC])[STATE_TOPIC]
-        keys = [TopicPartition(topic=STATE_TOPIC, partition=each.partition) for each in topic.partitions]
+        keys = [TopicPartition(topic=STATE_TOPIC, partition=partition.partition) for partition in topic.partitions]
         return StateLog(ends=admin.log_ends(keys))
     trouble = {
-        Presence.DELETED: "",
-        Presence.DENIED: f"{STATE_TOPIC} may not be seen: {RIGHT}",
-        Presence.UNCLEAR: f"brokers do not agree whether there is a topic {STATE_TOPIC}",
+        PresenceState.DELETED: "",
+        PresenceState.DENIED: f"{STATE_TOPIC} may not be seen: {RIGHT}",
+        PresenceState.UNCLEAR: f"brokers do not agree whether there is a topic {STATE_TOPIC}",
     }
-    return StateLog(ends=admin.log_ends([]), is_absent=there is Presence.DELETED, trouble=trouble[there])
+    return StateLog(ends=admin.log_ends([]), is_absent=presence is PresenceState.DELETED, trouble=trouble[presence])
 
 
 def by_number(ends: Mapping[TopicPartition, int]) -> dict[int, int]:
@@ -54,15 +54,15 @@ def read_changes(reader: PartitionReader, start: Mapping[int, int], end: Mapping
     Raises `SourceTruncated` where a record is gone, `DamagedBatch` for a record of an unknown version, and the errors
     of the reader.
     """
-    found: list[TransactionChange] = []
+    changes: list[TransactionChange] = []
     for log in sorted(end):
         low = start.get(log, 0)
         if low < end[log]:
             span = LogRange(topic=STATE_TOPIC, partition=log, start=low, end=end[log])
             for _, header, records in read_dense(reader, span):
                 if not header.is_control:
-                    found += [parse_transaction_change(each, log) for each in records]
-    return found
+                    changes += [parse_transaction_change(record, log) for record in records]
+    return changes
 
 
 def trouble_of(error: OffsiteError) -> str:

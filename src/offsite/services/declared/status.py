@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from offsite.model.errors import Damaged, FormatTooNew
 from offsite.model.time import format_time
-from offsite.repository.declared.history import History, LowLevel
+from offsite.repository.declared.history import DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
-from offsite.repository.declared.told import DeclaredTold, get_told
+from offsite.repository.declared.told import DeclaredNote, get_note
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.stores.looking_store import reading_now_ms
+from offsite.stores.looking_store import display_now_ms
 from offsite.stores.store import Store
 
 SILENT_MS = 300_000
@@ -73,10 +73,10 @@ class DeclaredList:
     resources: tuple[DeclaredReport, ...]
 
 
-def declared_status(store: Store) -> DeclaredList:
+def read_declared_status(store: Store) -> DeclaredList:
     """Report all resources with a ledger or a note here. A damaged resource is reported, and hides no other. Raises the
     errors of the store."""
-    now_ms = reading_now_ms(store)
+    now_ms = display_now_ms(store)
     return DeclaredList(resources=tuple(_report(store, uid, now_ms) for uid in declared_uids(store)))
 
 
@@ -84,7 +84,7 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
     layout = DeclaredLayout(uid=uid)
     try:
         history = DeclaredLedger(store=store, layout=layout).read()
-        told = _told_by_all(store, layout, history, now_ms) if history.members else get_told(store, layout)
+        note = _told_by_all(store, layout, history, now_ms) if history.members else get_note(store, layout)
         holders = [_holder(store, lease, now_ms) for lease in (layout.agent, layout.lock, layout.expiry)]
     except (Damaged, FormatTooNew) as error:
         return DeclaredReport(uid=uid, problem=f"{error.id}: {error.message}")
@@ -97,21 +97,21 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
         agent=agent,
         operator=operator,
         expiry=expiry,
-        name=told.name if told else "",
-        kind=told.kind if told else "Backup",
-        facts=dict(told.facts) if told else {},
-        conditions=dict(told.conditions) if told else {},
-        queue=told.queue if told else 0,
-        told_at_ms=told.at_ms if told else -1,
-        silent=told is None or now_ms - told.at_ms > SILENT_MS,
+        name=note.name if note else "",
+        kind=note.kind if note else "Backup",
+        facts=dict(note.facts) if note else {},
+        conditions=dict(note.conditions) if note else {},
+        queue=note.queue if note else 0,
+        told_at_ms=note.at_ms if note else -1,
+        silent=note is None or now_ms - note.at_ms > SILENT_MS,
     )
 
 
-def _told_by_all(store: Store, layout: DeclaredLayout, history: History, now_ms: int) -> DeclaredTold | None:
+def _told_by_all(store: Store, layout: DeclaredLayout, history: DeclaredHistory, now_ms: int) -> DeclaredNote | None:
     """What is told of all resources that share a backup, each with its own conditions: one may be as it is declared,
     and another one not. Of the last ones where there are many."""
     sharing = [member for member in history.members if member.has_word][-_TOLD_MAX:]
-    told = [(member, get_told(store, layout, member=member.id)) for member in sharing]
+    told = [(member, get_note(store, layout, member=member.id)) for member in sharing]
     said = [(member, each) for member, each in told if each is not None]
     if not said:
         return None
@@ -127,23 +127,23 @@ def _told_by_all(store: Store, layout: DeclaredLayout, history: History, now_ms:
 
 
 def _holder(store: Store, lease: LeaseLayout, now_ms: int) -> str:
-    found = LeaseTerms(store=store, lease=lease).holder(asking=ProcessIdentity.mine(), now_ms=now_ms)
-    return "" if found is None else found.holder.text
+    claim = LeaseTerms(store=store, lease=lease).holder(asking=ProcessIdentity.current(), now_ms=now_ms)
+    return "" if claim is None else claim.holder.text
 
 
-def _newest_first(history: History) -> tuple[LowLevelReport, ...]:
-    return tuple(_low(each) for each in reversed(history.backups))
+def _newest_first(history: DeclaredHistory) -> tuple[LowLevelReport, ...]:
+    return tuple(_low(backup) for backup in reversed(history.backups))
 
 
-def _low(low: LowLevel) -> LowLevelReport:
-    begun = low.beginning
+def _low(low: LowLevelBackup) -> LowLevelReport:
+    beginning = low.beginning
     return LowLevelReport(
         number=low.number,
-        backup=begun.backup,
-        tag=begun.tag,
-        cluster=begun.cluster,
-        topics=begun.topics,
-        exclude=begun.exclude,
+        backup=beginning.backup,
+        tag=beginning.tag,
+        cluster=beginning.cluster,
+        topics=beginning.topics,
+        exclude=beginning.exclude,
         phase=low.phase.value,
         started_ms=low.started_ms,
         stopped_ms=low.stopped_ms,

@@ -32,7 +32,7 @@ class DemoTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class DemoMessage:
     """One record to write. `partition` is explicit, so that the data set does not depend on a partitioner."""
 
     key: bytes | None
@@ -70,13 +70,13 @@ def _create_topics(bootstrap: str) -> None:
         created.result()
 
 
-def _write(bootstrap: str, topic: str, messages: Iterable[Message], config: dict[str, str | int]) -> None:
+def _write(bootstrap: str, topic: str, messages: Iterable[DemoMessage], config: dict[str, str | int]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, **config})
     produce(producer, topic, messages)
     producer.flush()
 
 
-def produce(producer: Producer, topic: str, messages: Iterable[Message]) -> None:
+def produce(producer: Producer, topic: str, messages: Iterable[DemoMessage]) -> None:
     """Hand `messages` to the producer; they are acknowledged after its `flush`, or with its transaction."""
     for message in messages:
         producer.produce(
@@ -104,9 +104,9 @@ def _write_transactions(bootstrap: str) -> None:
             producer.commit_transaction()
 
 
-def _orders() -> Iterable[Message]:
+def _orders() -> Iterable[DemoMessage]:
     for n in range(3000):
-        yield Message(
+        yield DemoMessage(
             key=f"customer-{n % 97}".encode(),
             value=b'{"order": %d, "total": "%d.%02d EUR"}' % (n, n % 500, n % 100),
             timestamp_ms=BASE_MS + n * 1000,
@@ -115,26 +115,26 @@ def _orders() -> Iterable[Message]:
         )
 
 
-def _codec_messages(codec: str) -> Iterable[Message]:
+def _codec_messages(codec: str) -> Iterable[DemoMessage]:
     for n in range(200):
-        yield Message(key=codec.encode(), value=f"{codec} {n} ".encode() * 20, timestamp_ms=BASE_MS + n)
+        yield DemoMessage(key=codec.encode(), value=f"{codec} {n} ".encode() * 20, timestamp_ms=BASE_MS + n)
 
 
-def _customers() -> Iterable[Message]:
+def _customers() -> Iterable[DemoMessage]:
     for n in range(1000):
         value = None if n % 10 == 0 else b"version %d" % n
-        yield Message(key=b"customer-%d" % (n % 100), value=value, timestamp_ms=BASE_MS + n)
+        yield DemoMessage(key=b"customer-%d" % (n % 100), value=value, timestamp_ms=BASE_MS + n)
 
 
-def _numbered(count: int, *, partition: int, label: str = "record") -> Iterable[Message]:
+def _numbered(count: int, *, partition: int, label: str = "record") -> Iterable[DemoMessage]:
     for n in range(count):
-        yield Message(key=b"%d" % n, value=f"{label} {n}".encode(), timestamp_ms=BASE_MS + n, partition=partition)
+        yield DemoMessage(key=b"%d" % n, value=f"{label} {n}".encode(), timestamp_ms=BASE_MS + n, partition=partition)
 
 
-def _oddities() -> Iterable[Message]:
+def _oddities() -> Iterable[DemoMessage]:
     fields = (None, b"", b"x", b"line\nbreak\x00\xff\xfe" * 100)
     for n, (key, value) in enumerate(product(fields, fields)):
-        yield Message(key=key, value=value, timestamp_ms=BASE_MS - n * 30 * DAY_MS, headers=_odd_headers(n))
+        yield DemoMessage(key=key, value=value, timestamp_ms=BASE_MS - n * 30 * DAY_MS, headers=_odd_headers(n))
 
 
 def _odd_headers(n: int) -> tuple[Header, ...]:

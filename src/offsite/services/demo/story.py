@@ -14,13 +14,13 @@ from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
 from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import plan_backup, planning_again
+from offsite.services.backup.planned import make_replan, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
 from offsite.services.cluster import connect
 from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
-from offsite.services.demo.truth import Reading, commit_half_way, committed_offsets, compare, read_topic
+from offsite.services.demo.truth import TopicRecords, commit_half_way, committed_offsets, compare_readings, read_topic
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -70,10 +70,10 @@ class DemoResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _DemoState:
     """The view of the independent client: the records of every topic, and the next offsets of the group."""
 
-    topics: Mapping[str, Reading]
+    topics: Mapping[str, TopicRecords]
     group_offsets: Mapping[int, int]
 
 
@@ -101,19 +101,19 @@ class Demo:
         after = self._step("read them again with the independent client", self._read_all)
         return self._result(backup, verified, restore, before, after)
 
-    def _read_first(self) -> _Seen:
+    def _read_first(self) -> _DemoState:
         commit_half_way(self._bootstrap, read_topic(self._bootstrap, ORDERS.name))
         return self._read_all()
 
-    def _read_all(self) -> _Seen:
+    def _read_all(self) -> _DemoState:
         topics = {topic.name: read_topic(self._bootstrap, topic.name) for topic in TOPICS}
-        return _Seen(topics, committed_offsets(self._bootstrap))
+        return _DemoState(topics, committed_offsets(self._bootstrap))
 
     def _back_up(self, repository: Repository) -> BackupResult:
         request = BackupRequest(backup=BACKUP, selection=parse_selection(["demo.*"]))
         plan = plan_backup(repository, self._cluster.admin, request, slots=self._runner.slots)
-        again = planning_again(repository, self._cluster.admin, request, slots=self._runner.slots)
-        return run_backup(plan, repository=repository, kafka=self._cluster.config, runner=self._runner, again=again)
+        again = make_replan(repository, self._cluster.admin, request, slots=self._runner.slots)
+        return run_backup(plan, repository=repository, kafka=self._cluster.config, runner=self._runner, replan=again)
 
     def _verify(self, repository: Repository) -> VerifyResult:
         return verify_deep(repository.backup(BACKUP), self._runner)
@@ -125,10 +125,10 @@ class Demo:
         prepared = prepare_restore(repository.backup(BACKUP), self._cluster.admin, request)
         return run_restore(prepared, cluster=self._cluster, runner=self._runner)
 
-    def _step(self, done: str, action: Callable[[], StepT]) -> StepT:
+    def _step(self, title: str, action: Callable[[], StepT]) -> StepT:
         began_s = self._clock.monotonic_s()
         result = action()
-        self._on_step(done, self._clock.monotonic_s() - began_s)
+        self._on_step(title, self._clock.monotonic_s() - began_s)
         return result
 
     def _result(
@@ -136,11 +136,11 @@ class Demo:
         backup: BackupResult,
         verified: VerifyResult,
         restore: RestoreResult,
-        before: _Seen,
-        after: _Seen,
+        before: _DemoState,
+        after: _DemoState,
     ) -> DemoResult:
         comparisons = [
-            compare(
+            compare_readings(
                 topic.name,
                 before.topics[topic.name],
                 after.topics[topic.name],

@@ -42,12 +42,12 @@ class ReadRecord:
         return (self.timestamp_type, self.timestamp_ms, self.key, self.value, self.headers)
 
 
-Reading = Mapping[int, Sequence[ReadRecord]]
+TopicRecords = Mapping[int, Sequence[ReadRecord]]
 """Records of one topic by partition; a partition without records has an empty sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class TopicComparison:
     """Two readings of a topic, compared per partition in order. `difference` names the first difference, or is
     empty."""
 
@@ -61,7 +61,7 @@ class Comparison:
         return not self.difference
 
 
-def read_topic(bootstrap: str, topic: str, *, isolation: str = Isolation.READ_COMMITTED) -> Reading:
+def read_topic(bootstrap: str, topic: str, *, isolation: str = Isolation.READ_COMMITTED) -> TopicRecords:
     """All records visible to a consumer of `isolation` now. Raises `KafkaTimeout` when the broker falls silent."""
     consumer = Consumer(
         {
@@ -84,9 +84,11 @@ def read_topic(bootstrap: str, topic: str, *, isolation: str = Isolation.READ_CO
         consumer.close()
 
 
-def compare(topic: str, source: Reading, restored: Reading, *, offsets: bool = False) -> Comparison:
+def compare_readings(
+    topic: str, source: TopicRecords, restored: TopicRecords, *, offsets: bool = False
+) -> TopicComparison:
     """Compare key, value, headers, timestamp and its type, in order; with `offsets` the offsets as well."""
-    return Comparison(
+    return TopicComparison(
         topic=topic,
         source_records=sum(map(len, source.values())),
         restored_records=sum(map(len, restored.values())),
@@ -94,7 +96,7 @@ def compare(topic: str, source: Reading, restored: Reading, *, offsets: bool = F
     )
 
 
-def _differences(source: Reading, restored: Reading, *, offsets: bool) -> Iterator[str]:
+def _differences(source: TopicRecords, restored: TopicRecords, *, offsets: bool) -> Iterator[str]:
     if source.keys() != restored.keys():
         yield f"partitions {sorted(source)} became {sorted(restored)}"
         return
@@ -107,9 +109,9 @@ def _differences(source: Reading, restored: Reading, *, offsets: bool) -> Iterat
 
 
 def _messages_to_the_end(consumer: Consumer, topic: str, partition_count: int) -> Iterator[Message]:
-    ended: set[int | None] = set()
+    ended_partitions: set[int | None] = set()
     idle_polls = 0
-    while len(ended) < partition_count:
+    while len(ended_partitions) < partition_count:
         message = consumer.poll(POLL_S)
         if message is None:
             idle_polls += 1
@@ -121,7 +123,7 @@ def _messages_to_the_end(consumer: Consumer, topic: str, partition_count: int) -
         if error is None:
             yield message
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name is this one
-            ended.add(message.partition())
+            ended_partitions.add(message.partition())
         else:
             raise KafkaException(error)
 
@@ -142,7 +144,7 @@ GROUP = "demo-shipping"
 LIMIT_S = 30.0
 
 
-def commit_half_way(bootstrap: str, orders: Reading) -> None:
+def commit_half_way(bootstrap: str, orders: TopicRecords) -> None:
     """Commit the first half of every partition of the orders as read by the group."""
     positions = [
         TopicPartition(ORDERS.name, partition, records[len(records) // 2].offset)
@@ -154,9 +156,9 @@ def commit_half_way(bootstrap: str, orders: Reading) -> None:
 
 def committed_offsets(bootstrap: str) -> Mapping[int, int]:
     """Partition of the orders → next offset of the group; negative without a commit."""
-    asked = [TopicPartition(ORDERS.name, partition) for partition in range(ORDERS.partitions)]
+    partitions = [TopicPartition(ORDERS.name, partition) for partition in range(ORDERS.partitions)]
     with _member(bootstrap) as consumer:
-        return {each.partition: each.offset for each in consumer.committed(asked, timeout=LIMIT_S)}
+        return {committed.partition: committed.offset for committed in consumer.committed(partitions, timeout=LIMIT_S)}
 
 
 @contextmanager

@@ -37,27 +37,29 @@ def within(function: Callable[[], T], *, limit_s: float, name: str) -> T:
     return result  # type: ignore[return-value]  # set if there is no error
 
 
-def each_within(
+def map_within(
     function: Callable[[ItemT], T], items: Iterable[ItemT], *, limit_s: float, clock: Clock
 ) -> Mapping[ItemT, T]:
     """Item → result of `function`, called for several items at a time. Late items are absent. `function` must not
     raise."""
     waiting: queue.SimpleQueue[ItemT] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[ItemT, T]] = queue.SimpleQueue()
-    wanted = list(dict.fromkeys(items))
-    for each in wanted:
-        waiting.put(each)
-    for _ in range(min(THREADS_MAX, len(wanted))):
-        threading.Thread(target=_work_off, args=(function, waiting, done), name="offsite-doctor", daemon=True).start()
-    found: dict[ItemT, T] = {}
+    results: queue.SimpleQueue[tuple[ItemT, T]] = queue.SimpleQueue()
+    distinct = list(dict.fromkeys(items))
+    for item in distinct:
+        waiting.put(item)
+    for _ in range(min(THREADS_MAX, len(distinct))):
+        threading.Thread(
+            target=_work_off, args=(function, waiting, results), name="offsite-doctor", daemon=True
+        ).start()
+    result_by_item: dict[ItemT, T] = {}
     deadline_s = clock.monotonic_s() + limit_s
-    while len(found) < len(wanted) and (left_s := deadline_s - clock.monotonic_s()) > 0:
+    while len(result_by_item) < len(distinct) and (left_s := deadline_s - clock.monotonic_s()) > 0:
         try:
-            item, result = done.get(timeout=left_s)
+            item, result = results.get(timeout=left_s)
         except queue.Empty:
             break
-        found[item] = result
-    return found
+        result_by_item[item] = result
+    return result_by_item
 
 
 def _put_end(function: Callable[[], T], ends: queue.SimpleQueue[tuple[T | None, BaseException | None]]) -> None:
@@ -68,11 +70,11 @@ def _put_end(function: Callable[[], T], ends: queue.SimpleQueue[tuple[T | None, 
 
 
 def _work_off(
-    function: Callable[[ItemT], T], waiting: queue.SimpleQueue[ItemT], done: queue.SimpleQueue[tuple[ItemT, T]]
+    function: Callable[[ItemT], T], waiting: queue.SimpleQueue[ItemT], results: queue.SimpleQueue[tuple[ItemT, T]]
 ) -> None:
     while True:
         try:
             item = waiting.get_nowait()
         except queue.Empty:
             return
-        done.put((item, function(item)))
+        results.put((item, function(item)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from offsite.kafka.config.config import Address
+from offsite.kafka.config.config import BrokerAddress
 from offsite.kafka.protocol.metadata import Broker
 from offsite.model.errors import OffsiteError
 from offsite.model.hosts import is_loopback
 from offsite.model.named import named
-from offsite.services.doctor.check import NAMED_MAX, Finding, NotMeasurable, failed, of_error, ok, warning
+from offsite.services.doctor.check import NAMED_MAX, CheckResult, NotMeasurable, failed, from_error, ok, warning
 from offsite.services.doctor.parts import Parts
-from offsite.services.doctor.reach import Reached, SeenByWorker, reach_each, reach_from_worker
+from offsite.services.doctor.reach import AddressProbe, WorkerProbes, reach_each, reach_from_worker
 
 BROKERS_MAX = 200
 """Brokers probed at most. More do not occur in practice, and an answer may name any number."""
@@ -23,42 +23,42 @@ ADVERTISED = (
 )
 
 
-def configuration(parts: Parts) -> Finding:
+def configuration(parts: Parts) -> CheckResult:
     """Whether the configuration is usable. Raises `BadKafkaConfig`."""
     cluster = parts.cluster
     config = cluster.config
     said = f"{len(config.bootstrap)} bootstrap addresses, {config.security_protocol}"
     if cluster.warnings:
         return warning(f"{said}; {'; '.join(cluster.warnings[:NAMED_MAX])}", cure="take them out, or see the how-to")
-    if config.overheard:
+    if config.cleartext_hosts:
         said = f"{said}: the password or token goes over the network unencrypted"
         return warning(said, cure="use security.protocol=SASL_SSL, or SCRAM")
     return ok(said)
 
 
-def bootstrap(parts: Parts) -> Finding:
+def bootstrap(parts: Parts) -> CheckResult:
     """Whether the given brokers answer this machine."""
-    found = reach_each(parts.config, parts.config.bootstrap[:BROKERS_MAX], parts.clock)
-    wrong = [each.error for each in found.values() if each.error is not None]
-    if len(wrong) == len(found):
-        return of_error(wrong[0])
-    said = f"{len(found) - len(wrong)} of {len(found)} named addresses answer"
+    probes = reach_each(parts.config, parts.config.bootstrap[:BROKERS_MAX], parts.clock)
+    wrong = [probe.error for probe in probes.values() if probe.error is not None]
+    if len(wrong) == len(probes):
+        return from_error(wrong[0])
+    said = f"{len(probes) - len(wrong)} of {len(probes)} named addresses answer"
     if wrong:
         return warning(f"{said}; {_named(wrong)}", cure="take out of --bootstrap what is no broker any more")
     return ok(said)
 
 
-def advertised(parts: Parts) -> Finding:
+def advertised(parts: Parts) -> CheckResult:
     """Whether each broker is reachable at its advertised address, and belongs to the same cluster."""
     metadata = parts.metadata
     brokers = _some(metadata.brokers.values())
     if not brokers:
         return failed("the cluster names no broker", cure="ask again: it may be starting")
-    found = reach_each(parts.config, [each.address for each in brokers], parts.clock)
+    probes = reach_each(parts.config, [broker.address for broker in brokers], parts.clock)
     wrong = [
-        f"broker {each.node_id} advertises {each.address}: {problem}"
-        for each in brokers
-        if (problem := _problem(found[each.address], metadata.cluster_id))
+        f"broker {broker.node_id} advertises {broker.address}: {problem}"
+        for broker in brokers
+        if (problem := _problem(probes[broker.address], metadata.cluster_id))
     ]
     if wrong:
         cure = ADVERTISED if not _is_own(parts, brokers) else f"{ADVERTISED}; localhost is another machine for each"
@@ -66,64 +66,66 @@ def advertised(parts: Parts) -> Finding:
     return ok(f"{_counted(brokers, len(metadata.brokers))} answer by the names that they advertise")
 
 
-def understood(parts: Parts) -> Finding:
+def understood(parts: Parts) -> CheckResult:
     """Whether the brokers support offsite's requests."""
     brokers = _some(parts.metadata.brokers.values())
-    found = reach_each(parts.config, [each.address for each in brokers], parts.clock).values()
-    answered = [each for each in found if each.error is None]
+    probes = reach_each(parts.config, [broker.address for broker in brokers], parts.clock).values()
+    answered = [probe for probe in probes if probe.error is None]
     if not answered:
         raise NotMeasurable("no broker answers")
-    if lacking := sorted({each.lacking for each in answered if each.lacking}):
+    if lacking := sorted({probe.lacking for probe in answered if probe.lacking}):
         return failed(
             named(lacking, most=NAMED_MAX),
             cure="use brokers of Kafka 2.4 or newer; for newer ones than this offsite knows look for a newer offsite",
         )
-    if without := sorted({lack for each in answered for lack in each.doing_without}):
+    if without := sorted({lack for probe in answered for lack in probe.doing_without}):
         cure = "with brokers of Kafka 3.0 or newer transactions are replayed, and all settings are kept"
         return warning(named(without, most=2, of="requests"), cure=cure)
-    return ok(f"{len(answered)} of {len(found)} brokers understand all that offsite asks (Kafka 3.0 or newer)")
+    return ok(f"{len(answered)} of {len(probes)} brokers understand all that offsite asks (Kafka 3.0 or newer)")
 
 
-def from_workers(parts: Parts) -> Finding:
+def from_workers(parts: Parts) -> CheckResult:
     """Whether Spark tasks reach each broker, with the same configuration."""
     brokers = _some(parts.metadata.brokers.values())
-    addresses = tuple(sorted({each.address for each in brokers}))
+    addresses = tuple(sorted({broker.address for broker in brokers}))
     tasks = range(min(WORKER_TASKS_MAX, parts.runner.slots))
-    seen = parts.runner.run(tasks, partial(reach_from_worker, config=parts.config, addresses=addresses))
-    hosts = sorted({each.host for each in seen})
-    if wrong := sorted(set(_unreached(seen))):
+    workers = parts.runner.run(tasks, partial(reach_from_worker, config=parts.config, addresses=addresses))
+    hosts = sorted({worker.host for worker in workers})
+    if wrong := sorted(set(_unreached(workers))):
         cure = "let the machines of the workers resolve and reach the names that the brokers advertise"
         return failed(named(wrong, most=NAMED_MAX), cure=cure)
-    if not seen or not addresses:
+    if not workers or not addresses:
         return failed("no task has tried a broker", cure="ask again")
     return ok(f"{_counted(brokers, len(parts.metadata.brokers))} answer workers on {named(hosts, most=NAMED_MAX)}")
 
 
-def _unreached(seen: Iterable[SeenByWorker]) -> Iterable[str]:
-    for worker in seen:
-        for each in worker.reached:
-            if each.error is not None:
-                yield f"a worker on {worker.host}: {each.error.message}"
+def _unreached(workers: Iterable[WorkerProbes]) -> Iterable[str]:
+    for worker in workers:
+        for probe in worker.probes:
+            if probe.error is not None:
+                yield f"a worker on {worker.host}: {probe.error.message}"
 
 
 def _some(brokers: Iterable[Broker]) -> Sequence[Broker]:
-    return sorted(brokers, key=lambda each: each.node_id)[:BROKERS_MAX]
+    return sorted(brokers, key=lambda broker: broker.node_id)[:BROKERS_MAX]
 
 
-def _problem(found: Reached, cluster_id: str) -> str:
-    if found.error is not None:
-        return found.error.message
-    if cluster_id and found.cluster_id and found.cluster_id != cluster_id:
-        return f"cluster {found.cluster_id} answers there, and it should be {cluster_id}"
+def _problem(probe: AddressProbe, cluster_id: str) -> str:
+    if probe.error is not None:
+        return probe.error.message
+    if cluster_id and probe.cluster_id and probe.cluster_id != cluster_id:
+        return f"cluster {probe.cluster_id} answers there, and it should be {cluster_id}"
     return ""
 
 
 def _is_own(parts: Parts, brokers: Iterable[Broker]) -> bool:
     """Whether brokers advertise localhost to a remote client."""
-    return any(is_loopback(each.address.host) for each in brokers) and not any(map(_stays_here, parts.config.bootstrap))
+    return any(is_loopback(broker.address.host) for broker in brokers) and not any(
+        map(_stays_here, parts.config.bootstrap)
+    )
 
 
-def _stays_here(address: Address) -> bool:
+def _stays_here(address: BrokerAddress) -> bool:
     return is_loopback(address.host)
 
 
@@ -132,4 +134,4 @@ def _counted(brokers: Sequence[Broker], of: int) -> str:
 
 
 def _named(errors: Sequence[OffsiteError]) -> str:
-    return named([each.message for each in errors], most=NAMED_MAX, of="addresses")
+    return named([error.message for error in errors], most=NAMED_MAX, of="addresses")

@@ -26,7 +26,7 @@ KAFKA, STORE, RIGHTS = KafkaUnavailable.exit_code, StoreUnavailable.exit_code, D
 _OWN_CODES = (UserError, NoRepository, KafkaUnavailable, StoreUnavailable, Denied)
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
@@ -44,24 +44,24 @@ class Need(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """The result of one check: a verdict, the observation, and the cure (empty if nothing is to be done). `exit_code`:
     of a failure, None for the check's own."""
 
-    verdict: Verdict
+    verdict: CheckVerdict
     said: str
     cure: str = ""
     exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check(Generic[PartsT_contra]):
+class DoctorCheck(Generic[PartsT_contra]):
     """One check. `after`: ids of checks that must succeed first, because the check would fail for the same reason.
     `limit_s`: seconds until the check has failed. `exit_code`: of a failure without an error of another kind."""
 
     id: str
     title: str
-    run: Callable[[PartsT_contra], Finding]
+    run: Callable[[PartsT_contra], CheckResult]
     needs: frozenset[Need] = frozenset()
     after: tuple[str, ...] = ()
     limit_s: float = 30.0
@@ -76,23 +76,23 @@ class NotMeasurable(Exception):  # an outcome, not an error
         self.said, self.cure = said, cure
 
 
-def ok(said: str) -> Finding:
-    return Finding(verdict=Verdict.OK, said=said)
+def ok(said: str) -> CheckResult:
+    return CheckResult(verdict=CheckVerdict.OK, said=said)
 
 
-def warning(said: str, *, cure: str) -> Finding:
-    return Finding(verdict=Verdict.WARNING, said=said, cure=cure)
+def warning(said: str, *, cure: str) -> CheckResult:
+    return CheckResult(verdict=CheckVerdict.WARNING, said=said, cure=cure)
 
 
-def failed(said: str, *, cure: str, exit_code: int | None = None) -> Finding:
-    return Finding(verdict=Verdict.FAILED, said=said, cure=cure, exit_code=exit_code)
+def failed(said: str, *, cure: str, exit_code: int | None = None) -> CheckResult:
+    return CheckResult(verdict=CheckVerdict.FAILED, said=said, cure=cure, exit_code=exit_code)
 
 
-def skipped(said: str, *, cure: str = "") -> Finding:
-    return Finding(verdict=Verdict.SKIPPED, said=said, cure=cure)
+def skipped(said: str, *, cure: str = "") -> CheckResult:
+    return CheckResult(verdict=CheckVerdict.SKIPPED, said=said, cure=cure)
 
 
-def of_error(error: OffsiteError) -> Finding:
+def from_error(error: OffsiteError) -> CheckResult:
     """The failure for an error of offsite, with the error's id and exit code."""
     code = error.exit_code if isinstance(error, _OWN_CODES) else None
     return failed(f"{error.id}: {error.message}", cure=error.hint, exit_code=code)

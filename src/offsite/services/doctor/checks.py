@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offsite.services.doctor import brokers, clocks, machine, metastore, rights, spark_start, stored
-from offsite.services.doctor.check import CONFIGURATION, KAFKA, RIGHTS, STORE, Check, Need
+from offsite.services.doctor.check import CONFIGURATION, KAFKA, RIGHTS, STORE, DoctorCheck, Need
 from offsite.services.doctor.parts import Parts
 
 _CLUSTER = frozenset({Need.CLUSTER})
@@ -13,21 +13,21 @@ _SPARK = frozenset({Need.SPARK})
 _METASTORE = frozenset({Need.METASTORE})
 _REACHED = ("kafka.bootstrap",)
 
-CHECKS: tuple[Check[Parts], ...] = (
-    Check(id="versions", title="versions", run=machine.versions),
-    Check(id="limits", title="limits of this machine", run=machine.limits),
-    Check(id="space", title="free space", run=machine.space, limit_s=10),
-    Check(id="memory", title="memory of this machine", run=machine.memory, limit_s=10),
-    Check(id="java", title="Java", run=machine.java, exit_code=CONFIGURATION),
-    Check(id="spark", title="Spark", run=spark_start.start, needs=_SPARK, after=("java",), limit_s=150),
-    Check(
+CHECKS: tuple[DoctorCheck[Parts], ...] = (
+    DoctorCheck(id="versions", title="versions", run=machine.versions),
+    DoctorCheck(id="limits", title="limits of this machine", run=machine.limits),
+    DoctorCheck(id="space", title="free space", run=machine.space, limit_s=10),
+    DoctorCheck(id="memory", title="memory of this machine", run=machine.memory, limit_s=10),
+    DoctorCheck(id="java", title="Java", run=machine.java, exit_code=CONFIGURATION),
+    DoctorCheck(id="spark", title="Spark", run=spark_start.start, needs=_SPARK, after=("java",), limit_s=150),
+    DoctorCheck(
         id="kafka.config",
         title="configuration of the cluster",
         run=brokers.configuration,
         needs=_CLUSTER,
         exit_code=CONFIGURATION,
     ),
-    Check(
+    DoctorCheck(
         id="kafka.bootstrap",
         title="brokers from here",
         run=brokers.bootstrap,
@@ -35,7 +35,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         after=("kafka.config",),
         exit_code=KAFKA,
     ),
-    Check(
+    DoctorCheck(
         id="kafka.advertised",
         title="names that brokers advertise",
         run=brokers.advertised,
@@ -44,7 +44,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         limit_s=60,
         exit_code=KAFKA,
     ),
-    Check(
+    DoctorCheck(
         id="kafka.versions",
         title="what brokers understand",
         run=brokers.understood,
@@ -53,7 +53,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         limit_s=60,
         exit_code=KAFKA,
     ),
-    Check(
+    DoctorCheck(
         id="kafka.workers",
         title="brokers from Spark workers",
         run=brokers.from_workers,
@@ -62,7 +62,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         limit_s=120,
         exit_code=KAFKA,
     ),
-    Check(
+    DoctorCheck(
         id="rights.topics",
         title="rights on topics",
         run=rights.topics,
@@ -71,7 +71,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         limit_s=60,
         exit_code=RIGHTS,
     ),
-    Check(
+    DoctorCheck(
         id="rights.groups",
         title="rights on groups",
         run=rights.groups,
@@ -80,7 +80,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         limit_s=60,
         exit_code=RIGHTS,
     ),
-    Check(
+    DoctorCheck(
         id="rights.log_dirs",
         title="rights on sizes",
         run=rights.log_dirs,
@@ -89,7 +89,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         limit_s=60,
         exit_code=RIGHTS,
     ),
-    Check(
+    DoctorCheck(
         id="rights.transactions",
         title="rights on transactions",
         run=rights.transactions,
@@ -97,7 +97,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         after=_REACHED,
         exit_code=RIGHTS,
     ),
-    Check(
+    DoctorCheck(
         id="rights.outcomes",
         title="rights on outcomes",
         run=rights.outcomes,
@@ -105,14 +105,14 @@ CHECKS: tuple[Check[Parts], ...] = (
         after=_REACHED,
         exit_code=RIGHTS,
     ),
-    Check(
+    DoctorCheck(
         id="store.repository",
         title="repository",
         run=stored.repository,
         needs=_STORE,
         exit_code=STORE,
     ),
-    Check(
+    DoctorCheck(
         id="store.workers",
         title="repository from Spark workers",
         run=spark_start.store,
@@ -121,8 +121,8 @@ CHECKS: tuple[Check[Parts], ...] = (
         limit_s=120,
         exit_code=STORE,
     ),
-    Check(id="store.rights", title="rights in the store", run=stored.rights, needs=_WRITES, exit_code=STORE),
-    Check(
+    DoctorCheck(id="store.rights", title="rights in the store", run=stored.rights, needs=_WRITES, exit_code=STORE),
+    DoctorCheck(
         id="store.create_only",
         title="create-only puts",
         run=stored.create_only,
@@ -130,7 +130,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         after=("store.rights",),
         exit_code=STORE,
     ),
-    Check(
+    DoctorCheck(
         id="store.large",
         title="large objects",
         run=stored.large,
@@ -139,7 +139,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         limit_s=120,
         exit_code=STORE,
     ),
-    Check(
+    DoctorCheck(
         id="clocks.store",
         title="clock of the store",
         run=clocks.of_store,
@@ -147,7 +147,7 @@ CHECKS: tuple[Check[Parts], ...] = (
         after=("store.rights",),
         exit_code=STORE,
     ),
-    Check(
+    DoctorCheck(
         id="clocks.cluster",
         title="clocks of the brokers",
         run=clocks.of_cluster,
@@ -155,5 +155,5 @@ CHECKS: tuple[Check[Parts], ...] = (
         after=_REACHED,
         exit_code=KAFKA,
     ),
-    Check(id="metastore", title="files of a metastore", run=metastore.files, needs=_METASTORE, limit_s=60),
+    DoctorCheck(id="metastore", title="files of a metastore", run=metastore.files, needs=_METASTORE, limit_s=60),
 )

@@ -8,7 +8,7 @@ from offsite.kafka.protocol.log_offsets import list_offsets_request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import MOST_APART_MS
 from offsite.model.time import format_duration
-from offsite.services.doctor.check import Finding, NotMeasurable, failed, ok, warning
+from offsite.services.doctor.check import CheckResult, NotMeasurable, failed, ok, warning
 from offsite.services.doctor.parts import Parts
 
 GROUPS_TOPIC = "__consumer_offsets"
@@ -18,7 +18,7 @@ NOTICED_MS = 30_000
 CURE = "let NTP set the clocks of all machines"
 
 
-def of_store(parts: Parts) -> Finding:
+def of_store(parts: Parts) -> CheckResult:
     """The difference between this machine's clock and the store's, measured by the modification time of a fresh
     object."""
     began_ms = parts.clock.now_ms()
@@ -26,24 +26,26 @@ def of_store(parts: Parts) -> Finding:
     try:
         parts.store.put_if_absent(key, b"")
         ended_ms = parts.clock.now_ms()
-        found = parts.store.head(key)
+        info = parts.store.head(key)
     finally:
         parts.remove_probes()
-    if found is None:
+    if info is None:
         raise NotMeasurable("what was put cannot be looked at")
-    apart_ms = _outside(found.modified_ms, began_ms - ROUNDED_MS, ended_ms + ROUNDED_MS)
+    apart_ms = _outside(info.modified_ms, began_ms - ROUNDED_MS, ended_ms + ROUNDED_MS)
     said = _told("the store", apart_ms)
     if abs(apart_ms) > MOST_APART_MS:
         return failed(f"{said}; nothing will be deleted by its age", cure=CURE)
     return warning(said, cure=CURE) if abs(apart_ms) > NOTICED_MS else ok(f"{said}, by an object that was put")
 
 
-def of_cluster(parts: Parts) -> Finding:
+def of_cluster(parts: Parts) -> CheckResult:
     """Whether the brokers' clocks are close. Brokers stamp the commits of consumer groups, and can find commits after a
     given time. Kafka has no request for the time itself."""
     topic = parts.router.metadata([GROUPS_TOPIC]).topics.get(GROUPS_TOPIC)
     partitions = (
-        [TopicPartition(topic=GROUPS_TOPIC, partition=each.partition) for each in topic.partitions] if topic else []
+        [TopicPartition(topic=GROUPS_TOPIC, partition=partition.partition) for partition in topic.partitions]
+        if topic
+        else []
     )
     if not partitions:
         raise NotMeasurable("no group has committed yet, or its log may not be seen: nothing tells the brokers' time")
@@ -62,10 +64,10 @@ def _stamped_since(parts: Parts, partitions: Sequence[TopicPartition], time_ms: 
     shares = parts.router.by_leader(partitions)
     answers = parts.router.call_each({node: list_offsets_request(share, time_ms) for node, share in shares.items()})
     return [
-        each.timestamp_ms
-        for told in answers.values()
-        for each in told.values()
-        if not each.error_code and each.offset >= 0 and each.timestamp_ms >= time_ms
+        answer.timestamp_ms
+        for by_partition in answers.values()
+        for answer in by_partition.values()
+        if not answer.error_code and answer.offset >= 0 and answer.timestamp_ms >= time_ms
     ]
 
 

@@ -9,14 +9,14 @@ from offsite.model import journal
 from offsite.model.errors import Bug, OffsiteError
 from offsite.services.doctor.aside import TooLateError, within
 from offsite.services.doctor.check import (
-    Check,
-    Finding,
+    CheckResult,
+    CheckVerdict,
+    DoctorCheck,
     Need,
     NotMeasurable,
-    Verdict,
     bounded,
     failed,
-    of_error,
+    from_error,
     skipped,
 )
 from offsite.services.doctor.checks import CHECKS
@@ -36,7 +36,7 @@ class CheckReport:
     """One check: `said` is the observation, `cure` the remedy (empty if nothing is to be done)."""
 
     id: str
-    verdict: Verdict
+    verdict: CheckVerdict
     said: str
     cure: str
 
@@ -60,35 +60,35 @@ def examine(
     *,
     on_report: OnReport | None = None,
     parts: Parts | None = None,
-    checks: tuple[Check[Parts], ...] = CHECKS,
+    checks: tuple[DoctorCheck[Parts], ...] = CHECKS,
 ) -> Examination:
     """Run all checks. Raises nothing: problems become results. Changes nothing on the cluster, and removes its objects
     from the store."""
     examined = parts or Parts(request)
-    found: dict[str, Finding] = {}
+    results: dict[str, CheckResult] = {}
     reports: list[CheckReport] = []
     try:
         for check in checks:
-            found[check.id] = _finding(check, examined, found)
-            reports.append(_report(check, found[check.id]))
+            results[check.id] = _finding(check, examined, results)
+            reports.append(_report(check, results[check.id]))
             if on_report is not None:
                 on_report(check.title, reports[-1])
     finally:
         examined.close()
-    return _examination(checks, found, tuple(reports))
+    return _examination(checks, results, tuple(reports))
 
 
-def _finding(check: Check[Parts], parts: Parts, before: Mapping[str, Finding]) -> Finding:
+def _finding(check: DoctorCheck[Parts], parts: Parts, before: Mapping[str, CheckResult]) -> CheckResult:
     for need in sorted(check.needs - parts.request.given, key=list(Need).index):
         said, cure = _LACKING[need]
         return skipped(said, cure=cure)
     for other in check.after:
-        if before[other].verdict in {Verdict.FAILED, Verdict.SKIPPED}:
+        if before[other].verdict in {CheckVerdict.FAILED, CheckVerdict.SKIPPED}:
             return skipped(f"{other} comes first, and is {before[other].verdict}", cure=before[other].cure)
     return _made(check, parts)
 
 
-def _made(check: Check[Parts], parts: Parts) -> Finding:
+def _made(check: DoctorCheck[Parts], parts: Parts) -> CheckResult:
     try:
         return within(lambda: check.run(parts), limit_s=check.limit_s, name=check.id)
     except NotMeasurable as reason:
@@ -97,23 +97,23 @@ def _made(check: Check[Parts], parts: Parts) -> Finding:
         said = f"it did not end within {check.limit_s:.0f} s"
         return failed(said, cure="see whether what it asks is overloaded, or cannot be reached; then ask again")
     except OffsiteError as error:
-        return of_error(error)
+        return from_error(error)
     except Exception as error:  # noqa: BLE001  # a bug becomes the check's result
         journal.failed("doctor", check=check.id, why=journal.safe_line(error), trace=journal.safe_trace(error))
         said = f"{Bug.id}: a mistake of offsite: {journal.safe_line(error)}"
         return failed(said, cure="its place is in the log: --log-file FILE", exit_code=Bug.exit_code)
 
 
-def _report(check: Check[Parts], found: Finding) -> CheckReport:
-    return CheckReport(id=check.id, verdict=found.verdict, said=bounded(found.said), cure=bounded(found.cure))
+def _report(check: DoctorCheck[Parts], result: CheckResult) -> CheckReport:
+    return CheckReport(id=check.id, verdict=result.verdict, said=bounded(result.said), cure=bounded(result.cure))
 
 
 def _examination(
-    checks: tuple[Check[Parts], ...], found: Mapping[str, Finding], reports: tuple[CheckReport, ...]
+    checks: tuple[DoctorCheck[Parts], ...], results: Mapping[str, CheckResult], reports: tuple[CheckReport, ...]
 ) -> Examination:
     codes = [
-        each.exit_code if found[each.id].exit_code is None else found[each.id].exit_code or 0
-        for each in checks
-        if found[each.id].verdict is Verdict.FAILED
+        check.exit_code if results[check.id].exit_code is None else results[check.id].exit_code or 0
+        for check in checks
+        if results[check.id].verdict is CheckVerdict.FAILED
     ]
     return Examination(ok=not codes, checks=reports, exit_code=codes[0] if codes else 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from offsite.model.size import GIB, MIB, format_size
 from offsite.model.version import __version__
 from offsite.sandbox import find_java
-from offsite.services.doctor.check import Finding, NotMeasurable, failed, ok, warning
+from offsite.services.doctor.check import CheckResult, NotMeasurable, failed, ok, warning
 from offsite.services.doctor.parts import Parts
 from offsite.services.heads import memory_root
 from offsite.stores.posix_store import PosixStore
@@ -29,7 +29,7 @@ NOTHING_BYTES = 64 * MIB
 _UNLIMITED = -1
 
 
-def versions(_: Parts) -> Finding:
+def versions(_: Parts) -> CheckResult:
     """Whether offsite supports the installed versions."""
     try:
         spark = version("pyspark")
@@ -43,19 +43,19 @@ def versions(_: Parts) -> Finding:
     return ok(said)
 
 
-def java(_: Parts) -> Finding:
+def java(_: Parts) -> CheckResult:
     """Whether a Java for Spark is installed. Raises `JavaMissing`."""
-    found = find_java()
-    return ok(f"Java {found.major} at {found.launcher}")
+    runtime = find_java()
+    return ok(f"Java {runtime.major} at {runtime.launcher}")
 
 
-def limits(_: Parts) -> Finding:
+def limits(_: Parts) -> CheckResult:
     """Whether the limits of open files and processes are high enough."""
     try:
         import resource
     except ImportError:
         raise NotMeasurable("this system tells no limits of processes") from None
-    files, processes = (resource.getrlimit(each)[0] for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
+    files, processes = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
     said = f"open files {_shown(files)}, processes {_shown(processes)}"
     low = [
         f"ulimit {option} {least}"
@@ -67,13 +67,13 @@ def limits(_: Parts) -> Finding:
     return ok(said)
 
 
-def space(parts: Parts) -> Finding:
+def space(parts: Parts) -> CheckResult:
     """Whether there is free space for Spark's temporary files, and in the repository's folder."""
     places = {"temporary files": Path(tempfile.gettempdir())}
     if parts.request.repo is not None and isinstance(parts.store, PosixStore) and parts.store.root.is_dir():
         places["repository"] = parts.store.root
-    free = {what: shutil.disk_usage(place).free for what, place in places.items()}
-    said = "; ".join(f"{format_size(free[what])} free for {what} in {place}" for what, place in places.items())
+    free = {purpose: shutil.disk_usage(place).free for purpose, place in places.items()}
+    said = "; ".join(f"{format_size(free[purpose])} free for {purpose} in {place}" for purpose, place in places.items())
     if min(free.values()) < NOTHING_BYTES:
         return failed(said, cure="free some space, or set TMPDIR to a larger disk")
     if min(free.values()) < LITTLE_BYTES:
@@ -81,7 +81,7 @@ def space(parts: Parts) -> Finding:
     return ok(said)
 
 
-def memory(_: Parts) -> Finding:
+def memory(_: Parts) -> CheckResult:
     """Whether this machine can remember seen heads, and where. Without the memory no replaced store is noticed, and no
     expired data is collected."""
     try:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from offsite.metastore.folder import exposed
+from offsite.metastore.folder import exposure_warning
 from offsite.model.check import check
-from offsite.services.doctor.check import NAMED_MAX, Finding, failed, ok, warning
+from offsite.services.doctor.check import NAMED_MAX, CheckResult, failed, ok, warning
 from offsite.services.doctor.parts import Parts
 from offsite.services.metastore.status import metastore_status
 
 
-def files(parts: Parts) -> Finding:
+def files(parts: Parts) -> CheckResult:
     """Whether backups can be written into the folder, and the existing ones are sound."""
     check(parts.request.metastore is not None, "a check of a metastore is made where one was given")
     folder = Path(parts.request.metastore or "")
@@ -20,15 +20,15 @@ def files(parts: Parts) -> Finding:
         return failed(f"{folder} is no folder", cure="offsite metastore backup makes it; or give the right one")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return failed(f"{folder} may not be read and written", cure="give it to the user that runs offsite")
-    found = metastore_status(folder)
-    bad = [each for each in found.backups if not each.safe]
+    report = metastore_status(folder)
+    bad = [backup for backup in report.backups if not backup.safe]
     if bad:
-        said = "; ".join(f"{each.file.name}: {each.problems[0]}" for each in bad[:NAMED_MAX])
+        said = "; ".join(f"{backup.file.name}: {backup.problems[0]}" for backup in bad[:NAMED_MAX])
         return failed(said, cure=f"offsite metastore verify {bad[0].file} tells all")
-    if open_to_others := exposed(folder):
+    if open_to_others := exposure_warning(folder):
         return warning(open_to_others, cure=f"chmod go= {folder}")
-    if not found.backups:
+    if not report.backups:
         return warning(f"there is no backup in {folder}", cure="offsite metastore backup --follow, on each node")
-    unchecked = sum(each.unchecked for each in found.backups)
+    unchecked = sum(backup.unchecked for backup in report.backups)
     unsure = f"but {unchecked} commands are in no sidecar: whether they are what was written cannot be told"
-    return ok(f"{len(found.backups)} backups in {folder}, {unsure if unchecked else 'each byte as it was written'}")
+    return ok(f"{len(report.backups)} backups in {folder}, {unsure if unchecked else 'each byte as it was written'}")

@@ -88,8 +88,8 @@ class Parts:
     @cached_property
     def config(self) -> KafkaConfig:
         """The given configuration with short timeouts."""
-        given = self.cluster.config
-        return replace(given, request_timeout_ms=min(given.request_timeout_ms, ANSWER_MS))
+        config = self.cluster.config
+        return replace(config, request_timeout_ms=min(config.request_timeout_ms, ANSWER_MS))
 
     @cached_property
     def router(self) -> Router:

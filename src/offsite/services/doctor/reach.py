@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.kafka.find_coordinators import LOWEST_VERSION as FIND_VERSION
 from offsite.kafka.groups.requests import FETCH_VERSIONS, LIST_VERSIONS
 from offsite.kafka.net.connection import Connection
@@ -18,7 +18,7 @@ from offsite.kafka.protocol import configs, fetch, log_offsets, metadata, produc
 from offsite.kafka.protocol.request import Api
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
-from offsite.services.doctor.aside import each_within
+from offsite.services.doctor.aside import map_within
 
 ANYBODY_S = 25.0
 """Seconds for all brokers together: a connection, a login and two answers, several brokers at a time."""
@@ -36,7 +36,7 @@ _NEEDED = {
     Api.INCREMENTAL_ALTER_CONFIGS: (configs.ALTER_VERSION, configs.ALTER_VERSION),
 }
 """Requests that backups and restores cannot do without."""
-_WANTED = {
+_OPTIONAL = {
     Api.DESCRIBE_CLIENT_QUOTAS: (0, 0),
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
     Api.DESCRIBE_PRODUCERS: (0, 0),
@@ -47,11 +47,11 @@ _WANTED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class AddressProbe:
     """The probe of an address. `error`: why no broker answered, None after an answer. The broker belongs to
     `cluster_id`, lacks the necessary request in `lacking`, and lacks the optional requests in `doing_without`."""
 
-    address: Address
+    address: BrokerAddress
     error: OffsiteError | None = None
     cluster_id: str = ""
     lacking: str = ""
@@ -59,42 +59,46 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenByWorker:
+class WorkerProbes:
     """The probes of one Spark task on `host`."""
 
     host: str
-    reached: tuple[Reached, ...]
+    probes: tuple[AddressProbe, ...]
 
 
-def reach(config: KafkaConfig, address: Address) -> Reached:
+def reach(config: KafkaConfig, address: BrokerAddress) -> AddressProbe:
     """Connect to `address`, log in, and request the cluster id. Raises nothing."""
     try:
         with closing(Connection.open(config, address)) as connection:
             version = connection.highest_version(Api.METADATA, metadata.LOWEST_VERSION, metadata.HIGHEST_VERSION)
             cluster = connection.call(metadata.metadata_request([], version=version))
-            return Reached(
+            return AddressProbe(
                 address=address,
                 cluster_id=cluster.cluster_id,
                 lacking=next(filter(None, (_lack(connection, api, *_NEEDED[api]) for api in _NEEDED)), ""),
-                doing_without=tuple(filter(None, (_lack(connection, api, *_WANTED[api]) for api in _WANTED))),
+                doing_without=tuple(filter(None, (_lack(connection, api, *_OPTIONAL[api]) for api in _OPTIONAL))),
             )
     except OffsiteError as error:
-        return Reached(address=address, error=error)
+        return AddressProbe(address=address, error=error)
     except (OSError, UnicodeError) as error:  # an unresolvable name
-        return Reached(address=address, error=KafkaUnavailable(f"{address} cannot be reached: {type(error).__name__}"))
+        return AddressProbe(
+            address=address, error=KafkaUnavailable(f"{address} cannot be reached: {type(error).__name__}")
+        )
 
 
-def reach_each(config: KafkaConfig, addresses: Iterable[Address], clock: Clock) -> Mapping[Address, Reached]:
+def reach_each(
+    config: KafkaConfig, addresses: Iterable[BrokerAddress], clock: Clock
+) -> Mapping[BrokerAddress, AddressProbe]:
     """Address → probe; several addresses at a time, `ANYBODY_S` in all."""
-    wanted = list(addresses)
-    found = each_within(lambda each: reach(config, each), wanted, limit_s=ANYBODY_S, clock=clock)
-    return {each: found.get(each) or _late(each) for each in wanted}
+    targets = list(addresses)
+    probes = map_within(lambda address: reach(config, address), targets, limit_s=ANYBODY_S, clock=clock)
+    return {address: probes.get(address) or _late(address) for address in targets}
 
 
-def reach_from_worker(_: int, *, config: KafkaConfig, addresses: tuple[Address, ...]) -> SeenByWorker:
+def reach_from_worker(_: int, *, config: KafkaConfig, addresses: tuple[BrokerAddress, ...]) -> WorkerProbes:
     """Probe all addresses from a Spark task."""
-    found = reach_each(config, addresses, SystemClock())
-    return SeenByWorker(host=platform.node(), reached=tuple(found.values()))
+    probes = reach_each(config, addresses, SystemClock())
+    return WorkerProbes(host=platform.node(), probes=tuple(probes.values()))
 
 
 def _lack(connection: Connection, api: Api, lowest: int, highest: int) -> str:
@@ -106,5 +110,5 @@ def _lack(connection: Connection, api: Api, lowest: int, highest: int) -> str:
     return ""
 
 
-def _late(address: Address) -> Reached:
-    return Reached(address=address, error=KafkaTimeout(f"{address} did not answer within {ANYBODY_S:.0f} s"))
+def _late(address: BrokerAddress) -> AddressProbe:
+    return AddressProbe(address=address, error=KafkaTimeout(f"{address} did not answer within {ANYBODY_S:.0f} s"))

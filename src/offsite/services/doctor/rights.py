@@ -14,7 +14,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.named import named
 from offsite.model.selections.selection import drill_copies
 from offsite.services.cut.state_log import STATE_TOPIC
-from offsite.services.doctor.check import NAMED_MAX, RIGHTS, Finding, NotMeasurable, failed, ok, warning
+from offsite.services.doctor.check import NAMED_MAX, RIGHTS, CheckResult, NotMeasurable, failed, ok, warning
 from offsite.services.doctor.parts import Parts
 
 READ, DESCRIBE, DESCRIBE_CONFIGS = 3, 8, 10
@@ -25,22 +25,22 @@ GROUPS_MAX = 200
 CONFIGS_MAX = 50
 
 
-def topics(parts: Parts) -> Finding:
+def topics(parts: Parts) -> CheckResult:
     """Whether the selected topics may be described and read, with their settings. Without a selection, a topic without
     rights is only a warning."""
-    seen, wanted = _seen(parts), parts.request.topics
-    chosen = _chosen(parts, seen)
-    if wanted is not None and (missing := wanted.missing(seen)):
+    visible, selection = _visible(parts), parts.request.topics
+    chosen = _chosen(parts, visible)
+    if selection is not None and (missing := selection.missing(visible)):
         return _missing(parts, missing)
     if not chosen:
         raise NotMeasurable("no topic can be seen", cure="where there are topics: grant Describe on them")
-    denied = [f"{each.name} ({lack})" for each in chosen if (lack := _lack(each, _NAMES))]
+    denied = [f"{topic.name} ({lack})" for topic in chosen if (lack := _lack(topic, _NAMES))]
     if denied:
         said = f"not allowed on {len(denied)} of {len(chosen)} topics: {named(denied, most=NAMED_MAX, of='topics')}"
         cure = "grant Describe, DescribeConfigs and Read on the topics that are to be backed up"
-        return warning(said, cure=cure) if wanted is None else failed(said, cure=cure)
-    some = [each.name for each in chosen[:CONFIGS_MAX]]
-    if refused := parts.admin.readable_topic_configs(some).denied:
+        return warning(said, cure=cure) if selection is None else failed(said, cure=cure)
+    names = [topic.name for topic in chosen[:CONFIGS_MAX]]
+    if refused := parts.admin.readable_topic_configs(names).denied:
         said = f"the settings of {named(sorted(refused), most=NAMED_MAX, of='topics')} may not be read"
         return warning(
             said, cure="grant DescribeConfigs: without it a restore makes topics with the cluster's defaults"
@@ -48,7 +48,7 @@ def topics(parts: Parts) -> Finding:
     return ok(f"{len(chosen)} topics may be described and read, with their settings")
 
 
-def groups(parts: Parts) -> Finding:
+def groups(parts: Parts) -> CheckResult:
     """Whether consumer groups and their offsets are readable."""
     listed = parts.admin.groups.list()
     sees_all = parts.metadata.allows(DESCRIBE)
@@ -56,33 +56,33 @@ def groups(parts: Parts) -> Finding:
         raise NotMeasurable("no group can be seen", cure="where there are groups: grant Describe on them")
     if not listed:
         return ok("all groups may be seen, and there is none")
-    asked = listed[:GROUPS_MAX]
-    if wrong := parts.admin.groups.offsets(asked).failed:
-        said = named([f"{each.group}: {each.message}" for each in wrong], most=NAMED_MAX, of="groups")
+    queried = listed[:GROUPS_MAX]
+    if wrong := parts.admin.groups.offsets(queried).failed:
+        said = named([f"{failure.group}: {failure.message}" for failure in wrong], most=NAMED_MAX, of="groups")
         return warning(said, cure="grant Describe on groups, and on their topics: without it they do not come back")
-    return ok(f"{_counted(asked, listed)} told their offsets{'' if sees_all else '; others may be hidden'}")
+    return ok(f"{_counted(queried, listed)} told their offsets{'' if sees_all else '; others may be hidden'}")
 
 
-def log_dirs(parts: Parts) -> Finding:
+def log_dirs(parts: Parts) -> CheckResult:
     """Whether brokers report log sizes."""
     if not parts.metadata.allows(DESCRIBE):
         cure = "grant Describe on the cluster; without it plans tell no bytes, and no free space can be foreseen"
         return warning("the sizes of logs may not be seen", cure=cure)
     partitions = [
-        TopicPartition(topic=topic.name, partition=each.partition)
-        for topic in _seen(parts).values()
-        for each in topic.partitions[:1]
-        if each.leader >= 0
+        TopicPartition(topic=topic.name, partition=partition.partition)
+        for topic in _visible(parts).values()
+        for partition in topic.partitions[:1]
+        if partition.leader >= 0
     ][:CONFIGS_MAX]
     if not partitions:
         raise NotMeasurable("there is no log whose size could be asked for")
-    told = parts.admin.sizes_bytes(partitions)
-    if not told:
+    sizes = parts.admin.sizes_bytes(partitions)
+    if not sizes:
         return warning("brokers told no sizes", cure="plans will tell no bytes; see the log for why: --log-file FILE")
-    return ok(f"sizes told of {len(told)} of {len(partitions)} partitions")
+    return ok(f"sizes told of {len(sizes)} of {len(partitions)} partitions")
 
 
-def transactions(parts: Parts) -> Finding:
+def transactions(parts: Parts) -> CheckResult:
     """Whether the outcomes of transactions are readable."""
     topic = parts.router.metadata([STATE_TOPIC], operations=True).topics.get(STATE_TOPIC)
     cure = (
@@ -98,7 +98,7 @@ def transactions(parts: Parts) -> Finding:
     return ok("the log of transactions may be read")
 
 
-def outcomes(parts: Parts) -> Finding:
+def outcomes(parts: Parts) -> CheckResult:
     """Whether outcomes of transactions may be written. Backups never write outcomes, and a missing right is no
     failure."""
     if parts.admin.may_write_outcomes():
@@ -109,22 +109,22 @@ def outcomes(parts: Parts) -> Finding:
     )
 
 
-def _seen(parts: Parts) -> dict[str, TopicMetadata]:
-    return {name: each for name, each in parts.metadata.topics.items() if each.partitions}
+def _visible(parts: Parts) -> dict[str, TopicMetadata]:
+    return {name: topic for name, topic in parts.metadata.topics.items() if topic.partitions}
 
 
-def _chosen(parts: Parts, seen: dict[str, TopicMetadata]) -> Sequence[TopicMetadata]:
+def _chosen(parts: Parts, visible: dict[str, TopicMetadata]) -> Sequence[TopicMetadata]:
     """The selected topics among the visible ones; without a selection all visible topics except Kafka's own."""
-    internal = frozenset(name for name, each in seen.items() if each.internal)
-    if (wanted := parts.request.topics) is None:
-        return [seen[name] for name in sorted(set(seen) - internal)]
-    return [seen[name] for name in wanted.select(seen, internal=internal, hidden=drill_copies(seen))]
+    internal = frozenset(name for name, topic in visible.items() if topic.internal)
+    if (selection := parts.request.topics) is None:
+        return [visible[name] for name in sorted(set(visible) - internal)]
+    return [visible[name] for name in selection.select(visible, internal=internal, hidden=drill_copies(visible))]
 
 
-def _missing(parts: Parts, names: Sequence[str]) -> Finding:
+def _missing(parts: Parts, names: Sequence[str]) -> CheckResult:
     """For a named topic, brokers report whether it is hidden or missing."""
-    told = parts.router.metadata(list(names)).topics.values()
-    hidden = sorted(each.name for each in told if each.error_code == TOPIC_AUTHORIZATION_FAILED)
+    answers = parts.router.metadata(list(names)).topics.values()
+    hidden = sorted(topic.name for topic in answers if topic.error_code == TOPIC_AUTHORIZATION_FAILED)
     if hidden:
         said = f"may not be seen: {named(hidden, most=NAMED_MAX, of='topics')}"
         return failed(said, cure="grant Describe, DescribeConfigs and Read on them", exit_code=RIGHTS)
@@ -136,5 +136,5 @@ def _lack(topic: TopicMetadata, operations: dict[int, str]) -> str:
     return ", ".join(name for code, name in operations.items() if not topic.allows(code))
 
 
-def _counted(asked: Sequence[ListedGroup], listed: Sequence[ListedGroup]) -> str:
-    return f"{len(listed)} groups" if len(asked) == len(listed) else f"{len(asked)} of {len(listed)} groups"
+def _counted(queried: Sequence[ListedGroup], listed: Sequence[ListedGroup]) -> str:
+    return f"{len(listed)} groups" if len(queried) == len(listed) else f"{len(queried)} of {len(listed)} groups"

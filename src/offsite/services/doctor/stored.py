@@ -13,13 +13,13 @@ from offsite.model.journal import decided
 from offsite.model.size import MIB, format_size
 from offsite.repository.layout import DOCTOR_PREFIX, PROBES_PREFIX, ROOT_KEY
 from offsite.repository.repository import Repository
-from offsite.services.doctor.aside import each_within
-from offsite.services.doctor.check import Finding, NotMeasurable, failed, ok, warning
+from offsite.services.doctor.aside import map_within
+from offsite.services.doctor.check import CheckResult, NotMeasurable, failed, ok, warning
 from offsite.services.doctor.parts import Parts
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import PutResult
 
-LEFT_AFTER_MS = 3_600_000
+PROBE_LEFTOVER_AFTER_MS = 3_600_000
 """An older object of a doctor was left by a killed doctor: no doctor takes an hour."""
 LARGE_BYTES = 8 * MIB
 RACERS = 4
@@ -27,13 +27,13 @@ RACE_S = 20.0
 _PART_BYTES = MIB
 
 
-def repository(parts: Parts) -> Finding:
+def repository(parts: Parts) -> CheckResult:
     """Whether there is a repository readable by this offsite. Raises `RepositoryNotFound`, `FormatTooNew`."""
-    found = Repository.open(parts.store)
-    return ok(f"repository {found.descriptor.repository_id} at {parts.store.url}")
+    opened = Repository.open(parts.store)
+    return ok(f"repository {opened.descriptor.repository_id} at {parts.store.url}")
 
 
-def rights(parts: Parts) -> Finding:
+def rights(parts: Parts) -> CheckResult:
     """Whether objects may be put, read, listed and deleted."""
     check_place(parts)
     key, content = parts.probe_key(), os.urandom(64)
@@ -49,14 +49,14 @@ def rights(parts: Parts) -> Finding:
         parts.remove_probes()
 
 
-def create_only(parts: Parts) -> Finding:
+def create_only(parts: Parts) -> CheckResult:
     """Whether exactly one of several puts of one name wins, and stays. Raises `OverwritingStore`."""
     check_place(parts)
     key = parts.probe_key()
     try:
         contents = [os.urandom(64) for _ in range(RACERS)]
         ends = _race(parts, key, contents)
-        errors = [each for each in ends.values() if isinstance(each, OffsiteError)]
+        errors = [error for error in ends.values() if isinstance(error, OffsiteError)]
         if len(ends) < RACERS or errors:
             raise errors[0] if errors else NotMeasurable(f"not all puts ended within {RACE_S:.0f} s")
         won = [content for content, end in ends.items() if end is PutResult.CREATED]
@@ -71,7 +71,7 @@ def create_only(parts: Parts) -> Finding:
     return ok(f"of {RACERS} puts of one name at the same time one won; it stayed as it was when put once more")
 
 
-def large(parts: Parts) -> Finding:
+def large(parts: Parts) -> CheckResult:
     """Whether a large object arrives whole, and how fast."""
     check_place(parts)
     key, part = parts.probe_key(), os.urandom(_PART_BYTES)
@@ -111,13 +111,13 @@ def _unlike(parts: Parts, key: str, content: bytes) -> Iterable[str]:
     store = parts.store
     if store.get(key) != content or store.get_range(key, 8, 8) != content[8:16]:
         yield "what was put is read back as something else"
-    if (found := store.head(key)) is None or found.size_bytes != len(content):
+    if (info := store.head(key)) is None or info.size_bytes != len(content):
         yield "the size of what was put is told wrongly"
-    if not any(each.key == key for each in store.list(PROBES_PREFIX)):
+    if not any(listed.key == key for listed in store.list(PROBES_PREFIX)):
         yield "what was put is not listed"
 
 
-def _deleted(parts: Parts, key: str) -> Finding:
+def _deleted(parts: Parts, key: str) -> CheckResult:
     try:
         parts.store.delete(key)
     except StoreDenied as error:
@@ -139,16 +139,16 @@ def _race(parts: Parts, key: str, contents: list[bytes]) -> dict[bytes, PutResul
         except OffsiteError as error:
             return error
 
-    return dict(each_within(put, contents, limit_s=RACE_S, clock=parts.clock))
+    return dict(map_within(put, contents, limit_s=RACE_S, clock=parts.clock))
 
 
 def _sweep(parts: Parts) -> None:
     """Remove objects of killed doctors. Their age is measured only by the store's clock: against the object just
     put."""
-    found = [each for each in parts.store.list(PROBES_PREFIX) if each.key.startswith(DOCTOR_PREFIX)]
-    now_ms = max((each.modified_ms for each in found), default=0)
-    for each in found:
-        if each.modified_ms < now_ms - LEFT_AFTER_MS:
+    probes = [probe for probe in parts.store.list(PROBES_PREFIX) if probe.key.startswith(DOCTOR_PREFIX)]
+    now_ms = max((probe.modified_ms for probe in probes), default=0)
+    for probe in probes:
+        if probe.modified_ms < now_ms - PROBE_LEFTOVER_AFTER_MS:
             with suppress(StoreDenied, StoreUnavailable):
-                parts.store.delete(each.key)
-                decided("sweep", key=each.key, why="a doctor that was killed left it")
+                parts.store.delete(probe.key)
+                decided("sweep", key=probe.key, why="a doctor that was killed left it")

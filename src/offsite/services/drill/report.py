@@ -12,7 +12,7 @@ from offsite.model.size import format_size
 from offsite.model.time import format_duration
 from offsite.services.cut_report import ConsistencyReport
 from offsite.services.hole_report import HoleReport
-from offsite.services.reports.look import Verdict, document, facts, items, table, text, verdict
+from offsite.services.reports.look import VerdictStyle, document, facts, items, table, text, verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class DrillReport:
     leftovers: tuple[str, ...] = ()
 
 
-_VERDICTS = {True: Verdict.GOOD, False: Verdict.BAD, None: Verdict.WARN}
+_VERDICTS = {True: VerdictStyle.GOOD, False: VerdictStyle.BAD, None: VerdictStyle.WARN}
 _HOLES_MAX = 100
 """Holes on the page; the document has all holes."""
 
@@ -128,14 +128,14 @@ def _facts(report: DrillReport) -> str:
     return facts(named)
 
 
-def _consistency(found: ConsistencyReport | None) -> str:
+def _consistency(report: ConsistencyReport | None) -> str:
     """The consistency of the topics with one another: never more than the weakest topic's."""
-    if found is None:
+    if report is None:
         return "-"
-    if found.why:
-        return f"as copied, {found.weakest}: {found.why}"
-    newer = f"; {found.newer}" if found.newer is not None else ""
-    return f"consistent cut, {found.weakest}; transactions left out: {found.left_out_count:,}{newer}"
+    if report.why:
+        return f"as copied, {report.weakest}: {report.why}"
+    newer = f"; {report.newer}" if report.newer is not None else ""
+    return f"consistent cut, {report.weakest}; transactions left out: {report.left_out_count:,}{newer}"
 
 
 def _topics(topics: Sequence[DrilledTopic]) -> Iterable[str]:

@@ -69,7 +69,7 @@ class Drill:
         clock: Clock,
         on_report: Callable[[DrillReport], None],
     ) -> None:
-        self._backup = backup.reading(is_named=request.commit is not None)
+        self._backup = backup.for_reading(is_named=request.commit is not None)
         self._request = request
         self._cluster = cluster
         self._runner = runner
@@ -143,15 +143,15 @@ class Drill:
         ]
         under_way = [record for record in drills if self._is_under_way(record)]
         used = {target for record in under_way for _, target in record.topics}
-        left = [each for each in drills if used.isdisjoint(target for _, target in each.topics)]
-        names = [name for record in left for name in self._take_away(record)]
+        leftovers = [drill for drill in drills if used.isdisjoint(target for _, target in drill.topics)]
+        names = [name for record in leftovers for name in self._take_away(record)]
         self._report = replace(self._report, leftovers=tuple(names))
 
     def _is_under_way(self, record: RestoreRecord) -> bool:
         layout = RestoreLayout(backup=self._backup.layout, restore=record.restore)
         terms = LeaseTerms(store=self._backup.record_store, lease=layout.lease)
         try:
-            return terms.holder_if_told(asking=ProcessIdentity.mine()) is not None
+            return terms.readable_holder(asking=ProcessIdentity.current()) is not None
         except DamagedObject:  # the writer of the damaged lease may be at work
             return True
 
@@ -206,7 +206,7 @@ class Drill:
             self._report,
             proven=result.verified,
             problem=_left_open(result),
-            findings=tuple(f"{each.where}: {each.what}" for each in result.findings),
+            findings=tuple(f"{finding.where}: {finding.what}" for finding in result.findings),
             records=result.records,
             bytes=result.bytes,
             restore_s=restore_s,
@@ -256,8 +256,8 @@ def _drilled(name: str, result: RestoreResult, outcome: RestoreOutcome | None) -
         bytes=topic.bytes,
         invisible_records=topic.invisible_records,
         digests=tuple(
-            f"{each.target.partition}: {each.digest}"
-            for each in partitions
-            if each.target.topic == name and each.digest
+            f"{partition.target.partition}: {partition.digest}"
+            for partition in partitions
+            if partition.target.topic == name and partition.digest
         ),
     )

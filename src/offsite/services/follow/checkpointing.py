@@ -18,10 +18,10 @@ from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.backup.run import Ended
+from offsite.services.backup.run import PassResult
 from offsite.services.checkpoint.opening import Opener
 from offsite.services.checkpoint.participants import Participants
-from offsite.services.checkpoint.serve import why_not
+from offsite.services.checkpoint.serve import why_not_completed
 from offsite.services.checkpoint.taker import HeldLease, Taker, hold_lease
 
 CLAIM_EVERY_S = 30.0
@@ -96,7 +96,7 @@ class Checkpointing:
         if self._taker is not None and checkpoint is not None:
             if not self._is_asked:
                 self._plan_next()
-            self._taker.broke(checkpoint, error)
+            self._taker.abort(checkpoint, error)
 
     def participants_complete(self) -> None:
         """Return when the participants have completed the checkpoint of the round. Raises `ParticipantFailed`."""
@@ -111,29 +111,29 @@ class Checkpointing:
             return plan
         try:
             taker = self._held(backup)
-            taken = None if taker is None else taker.take(prepared.id, plan, prepared.declared)
+            checkpoint_plan = None if taker is None else taker.take(prepared.id, plan, prepared.declared)
         except OffsiteError as error:
             warned("checkpoint_not_taken", error=error.id, why=error.message)
             return plan
-        if taken is None:
+        if checkpoint_plan is None:
             return plan
         self._taking = prepared.id
         self._plan_next()
-        return taken
+        return checkpoint_plan
 
-    def ended(self, ended: Ended) -> None:
+    def finish_round(self, pass_result: PassResult) -> None:
         """Finish the checkpoint after its round. Raises no `OffsiteError`."""
         self._participants.release()
         if self._taker is not None and self._taking is not None:
-            self._taker.ended(self._taking, ended.state, why_not(ended))
+            self._taker.finish(self._taking, pass_result.state, why_not_completed(pass_result))
         self._taking = None
         self._has_caught_up = True
 
-    def broke(self, error: BaseException) -> None:
+    def abort_round(self, error: BaseException) -> None:
         """Abort the checkpoint after an error or interrupt ended its round. Raises no `OffsiteError`."""
         self._participants.release()
         if self._taker is not None and self._taking is not None:
-            self._taker.broke(self._taking, error)
+            self._taker.abort(self._taking, error)
         self._taking = None
 
     def release(self) -> None:
@@ -163,10 +163,10 @@ class Checkpointing:
         """The id to take now. A requested id comes first, and also serves a due checkpoint unless it fails early: a
         dead process may have left it behind. A due checkpoint waits for the first round, which copies older records and
         takes as long as they need."""
-        asked = taker.next_request()
-        self._is_asked = asked is not None
-        if asked is not None:
-            return asked
+        requested_id = taker.next_request()
+        self._is_asked = requested_id is not None
+        if requested_id is not None:
+            return requested_id
         is_due = self._every_s is not None and self._clock.monotonic_s() >= self._due_s
         if not (is_due and self._has_caught_up):
             return None

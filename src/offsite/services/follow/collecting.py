@@ -11,8 +11,8 @@ from offsite.model.clock import Clock
 from offsite.model.errors import Damaged, OffsiteError, StoreDenied
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce
-from offsite.services.collect.run import Collected, steps
+from offsite.services.collect.agreement import NOTHING_IN_FORCE, RetentionInForce
+from offsite.services.collect.run import CollectionResult, collection_steps
 from offsite.spark.runner import Runner
 
 REST_S = 6 * 3600.0
@@ -26,11 +26,13 @@ class Collecting:
     """Collects objects replaced more than `grace_s` seconds ago, pass after pass, and objects let go under the rules
     `in_force`."""
 
-    def __init__(self, *, runner: Runner, clock: Clock, grace_s: float, in_force: InForce = NOTHING_IN_FORCE) -> None:
+    def __init__(
+        self, *, runner: Runner, clock: Clock, grace_s: float, in_force: RetentionInForce = NOTHING_IN_FORCE
+    ) -> None:
         self._in_force = in_force
         self._runner, self._clock, self._grace_ms = runner, clock, int(grace_s * 1000)
         self._rest_s = min(REST_S, max(1.0, grace_s))
-        self._pass: Generator[None, None, Collected] | None = None
+        self._pass: Generator[None, None, CollectionResult] | None = None
         self._next_s = clock.monotonic_s()
 
     def step(self, backup: Backup) -> None:
@@ -38,7 +40,7 @@ class Collecting:
         if self._pass is None:
             if self._clock.monotonic_s() < self._next_s:
                 return
-            self._pass = steps(
+            self._pass = collection_steps(
                 backup, runner=self._runner, clock=self._clock, grace_ms=self._grace_ms, in_force=self._in_force
             )
         try:

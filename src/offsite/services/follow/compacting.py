@@ -55,10 +55,10 @@ class Compacting:
         plan = plan_compaction(backup, CompactionRequest(), head=state)
         fitting = tuple(region for region in plan.regions if _fits(region))
         chosen = tuple(first_regions(fitting, STEP_BYTES))
-        done = compact(backup, replace(plan, regions=chosen), runner=self._runner) if chosen else None
-        is_rest = done is None or done.left_alone or len(chosen) == len(fitting)
+        compacted = compact(backup, replace(plan, regions=chosen), runner=self._runner) if chosen else None
+        is_rest = compacted is None or compacted.left_alone or len(chosen) == len(fitting)
         self._next_s = self._clock.monotonic_s() + (self._every_s if is_rest else 0.0)
-        return None if done is None or done.state.seq == state.seq else done.state
+        return None if compacted is None or compacted.state.seq == state.seq else compacted.state
 
 
 def _fits(region: Region) -> bool:

@@ -16,11 +16,11 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.stamping import Stamping
-from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.backup.former import Former
-from offsite.services.backup.planned import BackupPlan, Known, find_known, plan_backup, planning_again
+from offsite.services.backup.former import PassMemory
+from offsite.services.backup.planned import BackupPlan, OpenedBackup, make_replan, open_existing_backup, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
@@ -28,7 +28,7 @@ from offsite.services.backup.run import carry_out, ends_of, make_backup
 from offsite.services.checkpoint.opening import Opener
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.cluster import Cluster
-from offsite.services.collect.agreement import InForce
+from offsite.services.collect.agreement import RetentionInForce
 from offsite.services.follow.checkpointing import Checkpointing
 from offsite.services.follow.collecting import Collecting
 from offsite.services.follow.compacting import Compacting
@@ -36,7 +36,7 @@ from offsite.services.follow.retaining import RETAIN_EVERY_S, Retaining
 from offsite.services.follow.tidying import Tidying
 from offsite.services.outages import Outages
 from offsite.services.retention.policy import RetentionPolicy
-from offsite.services.retention.told_settings import read_told
+from offsite.services.retention.told_settings import read_cluster_retention
 from offsite.spark.runner import OnProgress, Runner
 
 HEARTBEAT_S = 300.0
@@ -65,7 +65,7 @@ def _unguarded() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Follow:
+class FollowSettings:
     """What to follow, from where to where. A round begins `interval_s` seconds after the beginning of the last round,
     or at once if the last round took longer. Objects replaced more than `collect_after_s` seconds ago are deleted.
     Every `retain_every_s` seconds, points outside of `retain` are let go and compacted topics are compacted; once a
@@ -79,7 +79,7 @@ class Follow:
     runner: Runner
     request: BackupRequest
     interval_s: float
-    collect_after_s: float = LEFT_AFTER_MS / 1000
+    collect_after_s: float = LEFTOVER_AFTER_MS / 1000
     retain: RetentionPolicy | None = None
     retain_every_s: float = RETAIN_EVERY_S
     tends: bool = False
@@ -96,7 +96,7 @@ class Follower:
 
     def __init__(
         self,
-        follow: Follow,
+        follow: FollowSettings,
         *,
         outages: Outages,
         clock: Clock,
@@ -105,16 +105,18 @@ class Follower:
     ) -> None:
         self._follow, self._outages, self._clock = follow, outages, clock
         self._on_round, self._on_progress = on_round, on_progress
-        self._known: Known | None = None
-        self._made: Backup | None = None
-        self._former = Former()
+        self._opened: OpenedBackup | None = None
+        self._backup: Backup | None = None
+        self._memory = PassMemory()
         self._watch = RollUpWatch(clock)
         policy = follow.retain if follow.agrees_to is None else follow.agrees_to
         self._collecting = Collecting(
             runner=follow.runner,
             clock=clock,
             grace_s=follow.collect_after_s,
-            in_force=InForce(policy=policy, told_settings=partial(read_told, follow.cluster.admin)),
+            in_force=RetentionInForce(
+                policy=policy, cluster_retention=partial(read_cluster_retention, follow.cluster.admin)
+            ),
         )
         self._retaining = Retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=follow.retain_every_s)
         tends = follow.tends or follow.retain is not None
@@ -168,56 +170,56 @@ class Follower:
 
     def work(self) -> Round:
         """Do a round and its upkeep. Raises the errors of a round and of the store."""
-        ended = self.round()
-        self._on_round(ended)
+        last_round = self.round()
+        self._on_round(last_round)
         self._follow.guard()  # a round may have taken hours
-        self._roll_up(ended)
-        if self._made is not None and ended.state.seq:
-            self._retain(self._made)
-            self._collecting.step(self._made)
-            self._tidying.step(self._made)
-        return ended
+        self._roll_up(last_round)
+        if self._backup is not None and last_round.state.seq:
+            self._retain(self._backup)
+            self._collecting.step(self._backup)
+            self._tidying.step(self._backup)
+        return last_round
 
     def forget(self) -> None:
         """Open the backup anew in the next round: after an error nobody knows the last commit."""
         self._checkpoints.release()
-        self._known = None
+        self._opened = None
 
     def round(self) -> Round:
         """Do a round. Raises the errors of planning and carrying out."""
         began_ms, began_s = self._clock.now_ms(), self._clock.monotonic_s()
         follow = self._follow
-        known = self._known or find_known(follow.repository, follow.request.backup)
-        if (made := self._made or known.backup) is not None:
-            self._checkpoints.prepare(made)
+        opened = self._opened or open_existing_backup(follow.repository, follow.request.backup)
+        if (backup := self._backup or opened.backup) is not None:
+            self._checkpoints.prepare(backup)
         plan = plan_backup(
             follow.repository,
             follow.cluster.admin,
             follow.request,
             slots=follow.runner.slots,
-            known=known,
+            opened=opened,
             packed_from=PACKED_FROM,
-            opening=self._checkpoints.open,
-            catching=None if self._known is None else self._former.emptied,
+            open_checkpoint=self._checkpoints.open,
+            catching=None if self._opened is None else self._memory.emptied_partitions,
         )
         self._since = plan.base.seq if self._since is None else self._since
         follow.guard()
-        self._made = self._made or make_backup(follow.repository, plan, follow.runner)
-        plan = self._checkpoints.begin(self._made, plan)
+        self._backup = self._backup or make_backup(follow.repository, plan, follow.runner)
+        plan = self._checkpoints.begin(self._backup, plan)
         try:
-            ended = carry_out(
+            pass_result = carry_out(
                 plan,
-                self._made,
+                self._backup,
                 repository=follow.repository,
                 kafka=follow.cluster.config,
                 runner=follow.runner,
                 on_progress=self._on_progress,
                 clock=self._clock,
-                former=self._former,
+                memory=self._memory,
                 only_news=began_s - self._committed_s < HEARTBEAT_S,
                 on_commit=self._outages.worked,  # a long round with progress is no outage, however often it breaks
                 participants_complete=self._checkpoints.participants_complete,
-                again=planning_again(
+                replan=make_replan(
                     follow.repository,
                     follow.cluster.admin,
                     follow.request,
@@ -226,38 +228,38 @@ class Follower:
                 ),
             )
         except BaseException as error:
-            self._checkpoints.broke(error)
+            self._checkpoints.abort_round(error)
             raise
-        self._checkpoints.ended(ended)
-        self._known = Known(backup=self._made, state=ended.state)
-        if ended.result is not None:
+        self._checkpoints.finish_round(pass_result)
+        self._opened = OpenedBackup(backup=self._backup, state=pass_result.state)
+        if pass_result.result is not None:
             self._committed_s = began_s
         took_s = self._clock.monotonic_s() - began_s
         return Round(
             plan=plan,
-            result=ended.result,
-            state=ended.state,
+            result=pass_result.result,
+            state=pass_result.state,
             began_ms=began_ms,
             took_s=took_s,
-            commits_s=ended.commits_s,
-            throttled_s=ended.throttled_s,
+            commits_s=pass_result.commits_s,
+            throttled_s=pass_result.throttled_s,
         )
 
-    def _roll_up(self, ended: Round) -> None:
+    def _roll_up(self, last_round: Round) -> None:
         """Do a step of the roll-up, if due. Raises `CommitLost` and the errors of the store."""
-        backup, follow, plan = self._made, self._follow, ended.plan
-        if ended.result is None or backup is None:
+        backup, follow, plan = self._backup, self._follow, last_round.plan
+        if last_round.result is None or backup is None:
             return
         for task in plan.copy.tasks:
             self._watch.note(task.partition_id)
         ends = ends_of(plan, backup, follow.cluster.config)
-        watch, state = self._watch, ended.state
-        done = roll_up_step(backup, state, watch.chosen(state), runner=follow.runner, ends=ends, watch=watch)
-        if done is not None:
-            self._known = Known(backup=backup, state=done.state)
+        watch, state = self._watch, last_round.state
+        rolled_up = roll_up_step(backup, state, watch.chosen(state), runner=follow.runner, ends=ends, watch=watch)
+        if rolled_up is not None:
+            self._opened = OpenedBackup(backup=backup, state=rolled_up.state)
 
     def _retain(self, backup: Backup) -> None:
         """Do a moment of retention and of compaction: both may make a commit."""
-        for each in (self._retaining, self._compacting):
-            if self._known is not None and (state := each.step(backup, self._known.state)) is not None:
-                self._known = Known(backup=backup, state=state)
+        for upkeep in (self._retaining, self._compacting):
+            if self._opened is not None and (state := upkeep.step(backup, self._opened.state)) is not None:
+                self._opened = OpenedBackup(backup=backup, state=state)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offsite.model.errors import BadOption
 from offsite.model.time import parse_duration_s
-from offsite.services.monitor.address import Address, parse_address
+from offsite.services.monitor.address import ListenAddress, parse_address
 from offsite.services.retention.policy import OFF, RetentionPolicy, parse_retain
 
 
@@ -20,7 +20,7 @@ class FollowTimes:
     interval_s: float
     give_up_after_s: float
     collect_after_s: float
-    metrics: Address | None = None
+    metrics: ListenAddress | None = None
     retain: RetentionPolicy | None = None
     retain_every_s: float = 3600.0
     checkpoint_every_s: float | None = None

@@ -16,10 +16,10 @@ from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.services.cluster import Cluster
 from offsite.services.retention.apply import carry_out
-from offsite.services.retention.carried import carried_to
-from offsite.services.retention.plan import RetentionPlan, planned
+from offsite.services.retention.carried import carry_to
+from offsite.services.retention.plan import RetentionPlan, retention_plan_steps
 from offsite.services.retention.policy import RetentionPolicy
-from offsite.services.retention.told_settings import read_told
+from offsite.services.retention.told_settings import read_cluster_retention
 
 RETAIN_EVERY_S = 3600.0
 """Seconds from the end of a retention to the next."""
@@ -61,8 +61,8 @@ class Retaining:
     def _planned(self, backup: Backup, state: BackupState, policy: RetentionPolicy) -> RetentionPlan | None:
         """The plan when ready, else None."""
         if self._plan is None:
-            told = read_told(self._cluster.admin, backup, state) if policy.mirrors else {}
-            self._plan = planned(backup, policy, clock=self._clock, told_settings=told)
+            recorded_settings = read_cluster_retention(self._cluster.admin, backup, state) if policy.mirrors else {}
+            self._plan = retention_plan_steps(backup, policy, clock=self._clock, cluster_retention=recorded_settings)
         until_s = self._clock.monotonic_s() + STEP_S
         try:
             while self._clock.monotonic_s() < until_s:
@@ -72,14 +72,14 @@ class Retaining:
         return None
 
     def _carry_out(self, backup: Backup, plan: RetentionPlan, state: BackupState) -> BackupState | None:
-        carried = carried_to(plan, state)
+        carried = carry_to(plan, state)
         if carried is None:
             noted("retention_overtaken", commit=state.seq)
             self._end(0.0)
             return None
-        done = carry_out(backup, carried, base=state)
+        applied = carry_out(backup, carried, base=state)
         self._end(self._every_s)
-        return None if done.commit is None else done.state
+        return None if applied.commit is None else applied.state
 
     def _end(self, rest_s: float) -> None:
         self._plan, self._next_s = None, self._clock.monotonic_s() + rest_s

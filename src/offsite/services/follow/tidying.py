@@ -9,7 +9,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.services.collect.leftovers_run import LeftoversCollected, leftover_steps
+from offsite.services.collect.leftovers_run import LeftoversResult, leftover_steps
 
 REST_S = 24 * 3600.0
 """Seconds from the end of a pass to the next: a pass may read all commits."""
@@ -20,7 +20,7 @@ class Tidying:
 
     def __init__(self, *, is_wanted: bool, clock: Clock) -> None:
         self._is_wanted, self._clock = is_wanted, clock
-        self._pass: Generator[None, None, LeftoversCollected] | None = None
+        self._pass: Generator[None, None, LeftoversResult] | None = None
         self._next_s = clock.monotonic_s() + REST_S
 
     def step(self, backup: Backup) -> None:

@@ -12,8 +12,8 @@ from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.services.follow.follower import Round
-from offsite.services.follow.topic_views import TopicSettings, TopicViews
-from offsite.services.let_go_memory import Look
+from offsite.services.follow.topic_views import ReadableTopicConfigs, TopicViews
+from offsite.services.let_go_memory import LastLook
 from offsite.services.monitor.repository_view import read_repository_view
 from offsite.services.monitor.store_requests import StoreRequests
 from offsite.services.monitor.view import FollowView
@@ -34,7 +34,7 @@ class FollowWatch:
         view: FollowView,
         *,
         backup: Callable[[], Backup],
-        settings: TopicSettings,
+        settings: ReadableTopicConfigs,
         clock: Clock,
         show: Callable[[FollowView], None],
         store_requests: StoreRequests | None = None,
@@ -43,14 +43,14 @@ class FollowWatch:
         self._backup, self._clock, self._show = backup, clock, show
         self._topics = TopicViews(settings, clock)
         self._store_requests = store_requests or StoreRequests()
-        self._look: Look | None = None
+        self._look: LastLook | None = None
         self._let_go = Counter[str]()
         self._checked_s = self._shown_s = clock.monotonic_s() - CHECKS_EVERY_S
 
-    def round(self, ended: Round) -> None:
+    def round(self, last_round: Round) -> None:
         """Take a finished round."""
-        view, state, result = self._view, ended.state, ended.result
-        failed = Counter(each.error for each in state.left_behind)
+        view, state, result = self._view, last_round.state, last_round.result
+        failed = Counter(failure.error for failure in state.left_behind)
         view = replace(
             view,
             round_ended_ms=self._clock.now_ms(),
@@ -64,10 +64,10 @@ class FollowWatch:
             retried_partitions=Counter(view.retried_partitions) + Counter(view.failed),
             progress=1.0,
             outage=None,
-            round_durations=view.round_durations.with_one(ended.took_s),
-            throttled_ms=view.throttled_ms + int(ended.throttled_s * 1000),
+            round_durations=view.round_durations.with_one(last_round.took_s),
+            throttled_ms=view.throttled_ms + int(last_round.throttled_s * 1000),
         )
-        for commit_s in ended.commits_s:
+        for commit_s in last_round.commits_s:
             view = replace(view, commits=view.commits + 1, commit_durations=view.commit_durations.with_one(commit_s))
         if result is not None:
             view = replace(
@@ -76,7 +76,7 @@ class FollowWatch:
                 bytes_read=view.bytes_read + result.bytes,
                 bytes_written=view.bytes_written + result.stored_bytes,
             )
-        self._set(self._with_checks(replace(view, topics=tuple(self._topics.of(ended))), state))
+        self._set(self._with_checks(replace(view, topics=tuple(self._topics.of(last_round))), state))
 
     def outage(self, outage: Outage | None) -> None:
         """Take a failed round, or the end of an outage: the run copies again, and is not up to date yet."""
@@ -94,8 +94,8 @@ class FollowWatch:
     def progress(self, now: RunProgress) -> None:
         """Take a sign of life of a round under way."""
         if self._clock.monotonic_s() - self._shown_s >= ALIVE_EVERY_S:
-            done = now.tasks_done + now.tasks_failed
-            self._set(replace(self._view, progress=done / now.tasks_total if now.tasks_total else None))
+            tasks_ended = now.tasks_done + now.tasks_failed
+            self._set(replace(self._view, progress=tasks_ended / now.tasks_total if now.tasks_total else None))
 
     def _set(self, view: FollowView) -> None:
         view = replace(view, store_requests=self._store_requests.durations())
@@ -109,8 +109,8 @@ class FollowWatch:
         self._checked_s = self._clock.monotonic_s()
         try:
             backup = self._backup()
-            found = read_repository_view(backup, state, now_ms=self._clock.now_ms())
-            return replace(view, repository=replace(found, let_go=self._let_go_by(backup, state)))
+            repository_view = read_repository_view(backup, state, now_ms=self._clock.now_ms())
+            return replace(view, repository=replace(repository_view, let_go=self._let_go_by(backup, state)))
         except OffsiteError as error:
             warned("checks_unread", error=error.id, why=error.message)
             return view
@@ -119,5 +119,5 @@ class FollowWatch:
         """How many restore points went since the process began, by kind of work."""
         for gone in let_go_since(backup, self._look, state) if self._look is not None else ():
             self._let_go[gone.by or "nobody"] += gone.points
-        self._look = Look.at(state)
+        self._look = LastLook.at(state)
         return Counter(self._let_go)

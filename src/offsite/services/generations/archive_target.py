@@ -27,7 +27,7 @@ from offsite.services.cluster import Cluster
 from offsite.services.generations.compacted_topics import uncompacted
 from offsite.services.generations.lost_keys import lost_of_archives
 from offsite.services.generations.request import ARCHIVE_TARGET
-from offsite.services.generations.target import Copied, Guard, Held
+from offsite.services.generations.target import GenerationEnds, Guard, RoundResult
 from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_archive_files
 
@@ -59,7 +59,7 @@ class ArchiveTarget:
         files = open_archive_files(self._place(generation))
         return files.url if any(True for _ in files.list()) else ""
 
-    def copy(self, generation: int, guard: Guard) -> Copied:
+    def copy(self, generation: int, guard: Guard) -> RoundResult:
         """Run an export. Raises the errors of the export and of `guard`."""
         job = self._job(generation)
         with job.alone():
@@ -71,16 +71,16 @@ class ArchiveTarget:
             self._parts.on_result(result)
         return self._copied(generation, plan, result)
 
-    def held(self, generation: int) -> Held:
+    def ends(self, generation: int) -> GenerationEnds:
         contents = self._contents(generation)
         if contents is None:
             return {}
-        ids = {each.topic: each.topic_id for each in contents.topics}
-        found: dict[tuple[str, str, int], int] = {}
+        ids = {topic.topic: topic.topic_id for topic in contents.topics}
+        ends: dict[tuple[str, str, int], int] = {}
         for piece in contents.pieces:
             key = (piece.topic, ids.get(piece.topic, ""), piece.partition)
-            found[key] = max(found.get(key, 0), piece.end or 0)
-        return {key: end for key, end in found.items() if end}
+            ends[key] = max(ends.get(key, 0), piece.end or 0)
+        return {key: end for key, end in ends.items() if end}
 
     def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
         """Compare both archives. Raises the errors of reading both, and of Spark."""
@@ -105,14 +105,14 @@ class ArchiveTarget:
     def remove(self, generation: int, announce: Announce) -> bool:
         """Remove the archive. The manifest goes first: without it the rest is no archive of ours."""
         files = open_archive_files(self._place(generation))
-        found = tuple(files.list())
-        if not found:
+        objects = tuple(files.list())
+        if not objects:
             return True
-        announce(sum(info.size_bytes for info in found))
+        announce(sum(info.size_bytes for info in objects))
         files.delete(MANIFEST_KEY)
-        for info in found:
+        for info in objects:
             files.delete(info.key)
-        decided("remove", why="another generation has taken its place", archive=files.url, objects=len(found))
+        decided("remove", why="another generation has taken its place", archive=files.url, objects=len(objects))
         return True
 
     def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:  # noqa: ARG002  # it has no mark
@@ -124,13 +124,13 @@ class ArchiveTarget:
         request = ExportRequest(point=PointRequest(selection=parts.selection), groups=parts.groups)
         return export_of_cluster(parts.cluster, target, request, slots=parts.runner.slots)
 
-    def _copied(self, generation: int, plan: ExportPlan, result: ExportResult) -> Copied:
-        return Copied(
+    def _copied(self, generation: int, plan: ExportPlan, result: ExportResult) -> RoundResult:
+        return RoundResult(
             at_end=not plan.sick and not result.sick and not result.postponed,
-            held=self.held(generation),
-            topics=frozenset((each.topic, each.topic_id) for each in plan.topics),
+            ends=self.ends(generation),
+            topics=frozenset((topic.topic, topic.topic_id) for topic in plan.topics),
             commit=0,
-            partitions=max((each.partitions for each in plan.topics), default=0),
+            partitions=max((topic.partitions for topic in plan.topics), default=0),
         )
 
     def _contents(self, generation: int) -> ArchiveContents | None:

@@ -19,8 +19,8 @@ from offsite.services.follow.follower import Round
 from offsite.services.generations.archive_target import ArchiveParts, ArchiveTarget
 from offsite.services.generations.backup_target import BackupParts, BackupTarget
 from offsite.services.generations.coordination import CoordinationTopic
-from offsite.services.generations.decision import Me
-from offsite.services.generations.instance import Generations, Happened, RunningInstance
+from offsite.services.generations.decision import InstanceView
+from offsite.services.generations.instance import CompletedEffect, InstanceContext, RunningInstance
 from offsite.services.generations.messages_told import Addresses
 from offsite.services.generations.request import GenerationsRequest, selection_of
 from offsite.services.generations.target import GenerationTarget
@@ -43,7 +43,7 @@ class Workshop:
     clock: Clock
     collect_after_s: float
     on_round: Callable[[Round], None]
-    on_happened: Callable[[Happened], None]
+    on_effect: Callable[[CompletedEffect], None]
     on_export: Callable[[ExportResult], None] = _unheard
 
 
@@ -53,7 +53,7 @@ def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningIns
     ledger = Ledger(store=workshop.repository.store, layout=SetLayout(name=request.name))
     founding = request.founding(workshop.cluster.admin.cluster().cluster_id, ledger.read().founding)
     request = replace(request, backup=replace(request.backup, selection=selection_of(founding)))
-    generations = Generations(
+    generations = InstanceContext(
         ledger=ledger,
         target=_target(request, founding, workshop),
         coordination=CoordinationTopic(
@@ -62,11 +62,11 @@ def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningIns
             clock=workshop.clock,
         ),
         founding=founding,
-        me=Me(instance=request.instance, word=random_id(16), is_first=request.is_first),
-        by=ProcessIdentity.mine().text,
+        me=InstanceView(instance=request.instance, word=random_id(16), is_first=request.is_first),
+        by=ProcessIdentity.current().text,
         length_ms=request.length_ms,
     )
-    return RunningInstance(generations, on_happened=workshop.on_happened)
+    return RunningInstance(generations, on_effect=workshop.on_effect)
 
 
 def _target(request: GenerationsRequest, founding: Founding, workshop: Workshop) -> GenerationTarget:

@@ -15,22 +15,22 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BackupNotFound, DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.generations.layout import SetLayout
-from offsite.repository.generations.removal import Announce, remove_backup, sweep, unopened
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.generations.removal import Announce, remove_backup, sweep, unopened_backup
+from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.backup.request import BackupRequest
 from offsite.services.cluster import Cluster
 from offsite.services.collect.agreement import NOTHING_IN_FORCE
-from offsite.services.collect.disputed import Disputed, disputed
-from offsite.services.follow.follower import Follow, Follower, Round
+from offsite.services.collect.disputed import DisputedCommit, find_disputed
+from offsite.services.follow.follower import Follower, FollowSettings, Round
 from offsite.services.generations.compacted_topics import uncompacted
 from offsite.services.generations.lost_keys import lost_of_backups
-from offsite.services.generations.target import Copied, Guard, Held
-from offsite.services.heads import SeenHead
+from offsite.services.generations.target import GenerationEnds, Guard, RoundResult
+from offsite.services.heads import RememberedHead
 from offsite.services.outages import Outages
-from offsite.services.retention.kept_points import holds
+from offsite.services.retention.kept_points import pin_holds
 from offsite.services.retention.pins import pinned_points
 from offsite.services.seal import seal_backup
 from offsite.spark.runner import OnProgress, Runner
@@ -70,30 +70,30 @@ class BackupTarget:
 
     def place_taken(self, generation: int) -> str:
         prefix = self._layout(generation).prefix
-        return prefix if any(True for _ in own(self._parts.repository.store.list(prefix))) else ""
+        return prefix if any(True for _ in own_objects(self._parts.repository.store.list(prefix))) else ""
 
-    def copy(self, generation: int, guard: Guard) -> Copied:
+    def copy(self, generation: int, guard: Guard) -> RoundResult:
         """Do a round. Raises the errors of a round of a following backup, and of `guard`."""
         follower = self._follower(generation)
         self._guard = guard
         try:
-            ended = follower.work()
+            last_round = follower.work()
         except Exception:
             follower.forget()
             raise
         finally:
             self._guard = _refuse
-        return Copied(
-            at_end=_is_at_end(ended),
-            held=held_by(ended.state),
-            topics=frozenset((shape.topic, shape.topic_id) for shape in ended.plan.source.shapes),
-            commit=ended.state.seq,
-            partitions=max((shape.partitions for shape in ended.plan.source.shapes), default=0),
+        return RoundResult(
+            at_end=_is_at_end(last_round),
+            ends=ends_of(last_round.state),
+            topics=frozenset((shape.topic, shape.topic_id) for shape in last_round.plan.source.shapes),
+            commit=last_round.state.seq,
+            partitions=max((shape.partitions for shape in last_round.plan.source.shapes), default=0),
         )
 
-    def held(self, generation: int) -> Held:
+    def ends(self, generation: int) -> GenerationEnds:
         backup = self._open(generation)
-        return {} if backup is None else held_by(backup.state())
+        return {} if backup is None else ends_of(backup.state())
 
     def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
         """Compare both backups. Raises the errors of reading both, and of Spark."""
@@ -103,22 +103,22 @@ class BackupTarget:
             return (f"what {name(old)} held, whose commits are all gone: a part of it may be away",)
         after, runner = repository.backup(name(new)).state(), self._parts.runner
         lost = partial(lost_of_backups, topics=topics, store=repository.store, runner=runner)
-        if found := lost(before, after):
-            return found
-        for each in self._disputed(older):
-            if found := lost(each.before, after):
-                return (*found, str(each))
+        if lost_keys := lost(before, after):
+            return lost_keys
+        for dispute in self._disputed(older):
+            if lost_keys := lost(dispute.before, after):
+                return (*lost_keys, str(dispute))
         return ()
 
-    def _disputed(self, backup: Backup) -> Iterator[Disputed]:
-        return disputed(backup, in_force=NOTHING_IN_FORCE, clock=self._parts.clock)
+    def _disputed(self, backup: Backup) -> Iterator[DisputedCommit]:
+        return find_disputed(backup, in_force=NOTHING_IN_FORCE, clock=self._parts.clock)
 
     def seal(self, generation: int) -> None:
         """Seal the backup. Raises `CommitLost` if other writers go on and on."""
         seal_backup(self._parts.repository.backup(self._parts.layout.backup_name(generation)))
 
     def is_read(self, generation: int) -> bool:
-        return living_since_ms(unopened(self._parts.repository.store, self._layout(generation))) is not None
+        return living_since_ms(unopened_backup(self._parts.repository.store, self._layout(generation))) is not None
 
     def is_pinned(self, generation: int) -> bool:
         backup = self._open(generation)
@@ -127,10 +127,10 @@ class BackupTarget:
     def disputed_pin(self, generation: int) -> str:
         """Look for a disputed pin. Raises as `disputed`."""
         backup, now_ms = self._open(generation), self._parts.repository.store.now_ms()
-        found = self._disputed(backup) if backup is not None else ()
-        for each in found:
-            if any(holds(pin, now_ms=now_ms) for pin in each.pins):
-                return f"a restore point of it was pinned; {each}"
+        disputes = self._disputed(backup) if backup is not None else ()
+        for dispute in disputes:
+            if any(pin_holds(pin, now_ms=now_ms) for pin in dispute.pins):
+                return f"a restore point of it was pinned; {dispute}"
         return ""
 
     def is_there(self, generation: int) -> bool:
@@ -140,7 +140,7 @@ class BackupTarget:
         store, layout = self._parts.repository.store, self._layout(generation)
         if not remove_backup(store, layout, is_read=lambda: self.is_read(generation), announce=announce):
             return False
-        SeenHead(repository=self._parts.repository, backup=layout.backup).forget()
+        RememberedHead(repository=self._parts.repository, backup=layout.backup).forget()
         return True
 
     def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:
@@ -153,7 +153,7 @@ class BackupTarget:
 
     def _new_follower(self, generation: int) -> Follower:
         parts = self._parts
-        follow = Follow(
+        follow = FollowSettings(
             repository=parts.repository,
             cluster=parts.cluster,
             runner=parts.runner,
@@ -183,22 +183,26 @@ class BackupTarget:
             return None
 
 
-def held_by(state: BackupState) -> Held:
+def ends_of(state: BackupState) -> GenerationEnds:
     """How far every partition of a backup reaches."""
-    return {(each.topic, each.topic_id, each.partition): end for each, end in state.reached().items() if end > 0}
+    return {
+        (partition_id.topic, partition_id.topic_id, partition_id.partition): end
+        for partition_id, end in state.accounted_ends().items()
+        if end > 0
+    }
 
 
 def _refuse() -> None:
     raise DamagedObject("a generation is written outside of a round")
 
 
-def _is_at_end(ended: Round) -> bool:
+def _is_at_end(last_round: Round) -> bool:
     """Whether the round reached every end that a leader told in the round: nothing was left out, late, sick or
     failed."""
-    plan, result, state = ended.plan, ended.result, ended.state
+    plan, result, state = last_round.plan, last_round.result, last_round.state
     if plan.source.sick or plan.copy.sick or plan.source.missing or state.seq == 0 or state.incomplete:
         return False
     if state.left_behind or (result is not None and (result.failed or result.unread_topics)):
         return False
-    reached = state.reached()
-    return all(reached.get(each.partition_id, 0) >= each.end for each in plan.source.bounds)
+    reached = state.accounted_ends()
+    return all(reached.get(partition.partition_id, 0) >= partition.end for partition in plan.source.bounds)

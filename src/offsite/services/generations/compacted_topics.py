@@ -12,8 +12,8 @@ from offsite.model.selections.selection import TopicSelection, drill_copies
 def uncompacted(admin: ClusterAdmin, selection: TopicSelection) -> Sequence[str]:
     """The selected topics whose settings, with the cluster's defaults, do not name compaction or may not be read.
     Raises the errors of the cluster."""
-    there = admin.topics()
-    internal = frozenset(name for name, topic in there.items() if topic.internal)
-    names = selection.select(there, internal=internal, hidden=drill_copies(there))
+    topics = admin.topics()
+    internal = frozenset(name for name, topic in topics.items() if topic.internal)
+    names = selection.select(topics, internal=internal, hidden=drill_copies(topics))
     configs = admin.readable_topic_configs(names, with_defaults=True).configs if names else {}
     return [name for name in names if not is_compacted(configs.get(name, {}))]

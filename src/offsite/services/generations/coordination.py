@@ -24,10 +24,10 @@ from offsite.model.errors import BadOption, DamagedBatch, KafkaProtocolError
 from offsite.model.journal import warned
 from offsite.repository.generations.generation_set import GenerationSet
 from offsite.services.cluster import Cluster
-from offsite.services.generations.decision import Send, TakeBack, Told
+from offsite.services.generations.decision import Announcement, Send, TakeBack
 from offsite.services.generations.message import TOPIC, encode_message
-from offsite.services.generations.messages_told import Addresses, Mailbox
-from offsite.services.generations.target import Held
+from offsite.services.generations.messages_told import Addresses, CoordinationMailbox
+from offsite.services.generations.target import GenerationEnds
 
 REREAD_S = 60.0
 OFFSETS_MAX = 1_000_000
@@ -42,18 +42,18 @@ class CoordinationTopic:
         self._admin: ClusterAdmin = cluster.admin
         self._router: Router = shared_router(cluster.config)
         self._addresses, self._clock, self._topic = addresses, clock, topic
-        self._mailbox = Mailbox(addresses)
+        self._mailbox = CoordinationMailbox(addresses)
         self._topic_id: object = None
         self._read_to: dict[TopicPartition, int] = {}
         self._reread_s = 0.0
 
-    def told(self, state: GenerationSet) -> frozenset[Told]:
+    def announcements(self, state: GenerationSet) -> frozenset[Announcement]:
         """The announcements in the topic. Raises the errors of the cluster, including `KafkaNotAuthorized`."""
         self._look()
-        return self._mailbox.told(state)
+        return self._mailbox.announcements(state)
 
-    def send(self, effect: Send, *, held: Held) -> None:
-        self._write((each.key, encode_message(each)) for each in self._addresses.messages(effect, held))
+    def send(self, effect: Send, *, ends: GenerationEnds) -> None:
+        self._write((message.key, encode_message(message)) for message in self._addresses.messages(effect, ends))
 
     def take_back(self, effect: TakeBack) -> None:
         self._write((key, None) for key in self._mailbox.keys_to(effect.to))
@@ -62,28 +62,30 @@ class CoordinationTopic:
         partitions = self._partitions()
         starts, ends = self._admin.start_offsets(partitions), self._admin.end_offsets(partitions)
         is_time = self._clock.monotonic_s() >= self._reread_s
-        if is_time or any(ends[each] < self._read_to.get(each, 0) for each in partitions):
+        if is_time or any(ends[partition] < self._read_to.get(partition, 0) for partition in partitions):
             self._begin_anew()
-        for each in partitions:
-            start = max(self._read_to.get(each, 0), starts[each], ends[each] - OFFSETS_MAX)
-            if start < ends[each]:
-                self._read(LogRange(topic=each.topic, partition=each.partition, start=start, end=ends[each]))
-            self._read_to[each] = ends[each]
+        for partition in partitions:
+            start = max(self._read_to.get(partition, 0), starts[partition], ends[partition] - OFFSETS_MAX)
+            if start < ends[partition]:
+                self._read(
+                    LogRange(topic=partition.topic, partition=partition.partition, start=start, end=ends[partition])
+                )
+            self._read_to[partition] = ends[partition]
 
     def _begin_anew(self) -> None:
-        self._mailbox, self._read_to = Mailbox(self._addresses), {}
+        self._mailbox, self._read_to = CoordinationMailbox(self._addresses), {}
         self._reread_s = self._clock.monotonic_s() + REREAD_S
 
     def _partitions(self) -> list[TopicPartition]:
         """The partitions of the topic, which is made if absent."""
-        found = self._router.metadata([self._topic]).topics.get(self._topic)
-        if found is None or not found.partitions:
+        topic = self._router.metadata([self._topic]).topics.get(self._topic)
+        if topic is None or not topic.partitions:
             self._make()
-            found = self._admin.topics([self._topic])[self._topic]
-        if found.topic_id != self._topic_id:
-            self._topic_id = found.topic_id
+            topic = self._admin.topics([self._topic])[self._topic]
+        if topic.topic_id != self._topic_id:
+            self._topic_id = topic.topic_id
             self._begin_anew()
-        return [TopicPartition(topic=self._topic, partition=each.partition) for each in found.partitions]
+        return [TopicPartition(topic=self._topic, partition=partition.partition) for partition in topic.partitions]
 
     def _make(self) -> None:
         new = NewTopic(name=self._topic, partitions=1, configs={"cleanup.policy": "compact"})

@@ -24,13 +24,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from offsite.repository.generations.entry import Instance, Kind
-from offsite.repository.generations.generation_set import Generation, GenerationSet, Phase
+from offsite.repository.generations.entry import GenerationEntryKind, Instance
+from offsite.repository.generations.generation_set import Generation, GenerationPhase, GenerationSet
 from offsite.services.generations.message import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class InstanceView:
     """The asking process. `is_first`: its instance begins as the active one if no generation exists."""
 
     instance: Instance
@@ -39,7 +39,7 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Announcement:
     """An announcement that is completely in the topic: the event, the addressed instance, and its time."""
 
     event: Event
@@ -48,7 +48,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class GenerationFacts:
     """The facts beside the ledger. `length_ms`: how long a generation is active. `has_joined`: the process has entered
     itself. `announcements`: the messages in the topic; None before a look. `has_written`: the process has just written
     to the topic, and looks again another time. `partitions`: the highest number of partitions of a topic, 0 while
@@ -64,7 +64,7 @@ class Facts:
     now_ms: int
     length_ms: int
     has_joined: bool
-    told: Collection[Told] | None = None
+    announcements: Collection[Announcement] | None = None
     has_written: bool = False
     partitions: int = 0
     at_end: bool = False
@@ -74,17 +74,17 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class AppendEntry:
     """Append an entry to the ledger, unless another process was first."""
 
-    kind: Kind
+    kind: GenerationEntryKind
     generation: int = 0
     partitions: int = 0
     commit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
+class SealGeneration:
     """Seal a generation so that nothing can be added any more, and enter the seal."""
 
     generation: int
@@ -108,19 +108,19 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ReadTopic:
     """Read the topic: the next action depends on its contents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compare:
+class CompareGenerations:
     """Compare a generation with its successor, and look for readers: the result decides whether it may go."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class CopyGeneration:
     """Read new records into a generation, as the only permitted writer. `why`: why nothing more happens, for people."""
 
     generation: int
@@ -128,7 +128,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remove:
+class RemoveGeneration:
     """Remove all of a generation, and enter the removal."""
 
     generation: int
@@ -146,18 +146,33 @@ class Stop:
     """Stop: another process runs the instance now."""
 
 
-Effect = Append | Seal | Send | TakeBack | Look | Compare | Copy | Remove | Rest | Stop
+Effect = (
+    AppendEntry
+    | SealGeneration
+    | Send
+    | TakeBack
+    | ReadTopic
+    | CompareGenerations
+    | CopyGeneration
+    | RemoveGeneration
+    | Rest
+    | Stop
+)
 
 
-def decide(state: GenerationSet, me: Me, facts: Facts) -> Effect:
+def decide(state: GenerationSet, me: InstanceView, facts: GenerationFacts) -> Effect:
     """The next action for `me`. Asked again after every effect but `CopyGeneration` and `Rest`."""
     if not facts.has_joined:
-        return Append(kind=Kind.JOINED)
+        return AppendEntry(kind=GenerationEntryKind.JOINED)
     if state.holders.get(me.instance) != me.word:
         return Stop()
     active = state.active_generation
     if active is None:
-        return Append(kind=Kind.BEGUN, generation=1) if me.is_first else Rest(why="the other instance begins")
+        return (
+            AppendEntry(kind=GenerationEntryKind.BEGUN, generation=1)
+            if me.is_first
+            else Rest(why="the other instance begins")
+        )
     if active.instance is me.instance:
         return _active(state, me, facts, active)
     if (following := state.next_generation) is not None:
@@ -165,90 +180,100 @@ def decide(state: GenerationSet, me: Me, facts: Facts) -> Effect:
     return _passive(state, me, facts)
 
 
-def may_write(state: GenerationSet, me: Me, generation: int) -> bool:
+def may_write(state: GenerationSet, me: InstanceView, generation: int) -> bool:
     """Whether the process may add to the generation: asked again right before it writes."""
-    found = state.generation(generation)
+    current = state.generation(generation)
     return (
         state.holders.get(me.instance) == me.word
-        and found is not None
-        and found.instance is me.instance
-        and found.phase in {Phase.FILLING, Phase.COMPLETE}
+        and current is not None
+        and current.instance is me.instance
+        and current.phase in {GenerationPhase.FILLING, GenerationPhase.COMPLETE}
     )
 
 
-def _active(state: GenerationSet, me: Me, facts: Facts, active: Generation) -> Effect:
+def _active(state: GenerationSet, me: InstanceView, facts: GenerationFacts, active: Generation) -> Effect:
     old = state.predecessor
-    if old is not None and old.phase is Phase.RETIRED:
-        return Seal(generation=old.number)
-    if old is not None and old.phase is Phase.SEALED:
-        to_tell = Told(event=Event.PASSIVATE, to=me.instance.other, at_ms=active.complete_ms)
+    if old is not None and old.phase is GenerationPhase.RETIRED:
+        return SealGeneration(generation=old.number)
+    if old is not None and old.phase is GenerationPhase.SEALED:
+        to_tell = Announcement(event=Event.PASSIVATE, to=me.instance.other, at_ms=active.complete_ms)
         if (effect := _tell(to_tell, active.switch_partitions, facts)) is not None:
             return effect
-    if active.phase is Phase.FILLING and facts.at_end:
-        return Append(kind=Kind.COMPLETED, generation=active.number, commit=facts.commit)
-    is_due = active.phase is Phase.COMPLETE and facts.now_ms - active.complete_ms >= facts.length_ms
+    if active.phase is GenerationPhase.FILLING and facts.at_end:
+        return AppendEntry(kind=GenerationEntryKind.COMPLETED, generation=active.number, commit=facts.commit)
+    is_due = active.phase is GenerationPhase.COMPLETE and facts.now_ms - active.complete_ms >= facts.length_ms
     if is_due and old is None and not state.asked_ms and state.next_generation is None and facts.partitions:
-        return Append(kind=Kind.ASKED, generation=active.number, partitions=facts.partitions)
+        return AppendEntry(kind=GenerationEntryKind.ASKED, generation=active.number, partitions=facts.partitions)
     if state.asked_ms:
-        to_tell = Told(event=Event.ACTIVATE, to=me.instance.other, at_ms=state.asked_ms)
+        to_tell = Announcement(event=Event.ACTIVATE, to=me.instance.other, at_ms=state.asked_ms)
         if (effect := _tell(to_tell, state.asked_partitions, facts)) is not None:
             return effect
-    return Copy(generation=active.number)
+    return CopyGeneration(generation=active.number)
 
 
-def _tell(to_tell: Told, partitions: int, facts: Facts) -> Effect | None:
+def _tell(to_tell: Announcement, partitions: int, facts: GenerationFacts) -> Effect | None:
     """The remaining action until the announcement is in the topic."""
     if facts.has_written:
         return None
-    if facts.told is None:
-        return Look()
-    if to_tell in facts.told:
+    if facts.announcements is None:
+        return ReadTopic()
+    if to_tell in facts.announcements:
         return None
     return Send(event=to_tell.event, to=to_tell.to, at_ms=to_tell.at_ms, partitions=partitions)
 
 
-def _catching_up(me: Me, facts: Facts, following: Generation) -> Effect:
-    if facts.told is None and not facts.has_written:
-        return Look()
-    if any(each.to is me.instance for each in facts.told or ()):
+def _catching_up(me: InstanceView, facts: GenerationFacts, following: Generation) -> Effect:
+    if facts.announcements is None and not facts.has_written:
+        return ReadTopic()
+    if any(announcement.to is me.instance for announcement in facts.announcements or ()):
         return TakeBack(to=me.instance)
     if facts.at_end and facts.partitions:
-        return Append(kind=Kind.SWITCHED, generation=following.number, partitions=facts.partitions, commit=facts.commit)
-    return Copy(generation=following.number, why=facts.why_not)
+        return AppendEntry(
+            kind=GenerationEntryKind.SWITCHED,
+            generation=following.number,
+            partitions=facts.partitions,
+            commit=facts.commit,
+        )
+    return CopyGeneration(generation=following.number, why=facts.why_not)
 
 
-def _passive(state: GenerationSet, me: Me, facts: Facts) -> Effect:
-    own = next((each for each in reversed(state.generations) if each.instance is me.instance), None)
-    if own is not None and own.phase is not Phase.REMOVED:
-        return _going(state, me, facts, own)
-    if facts.told is None and not facts.has_written:
-        return Look()
-    told = facts.told or ()
-    asked = Told(event=Event.ACTIVATE, to=me.instance, at_ms=state.asked_ms)
-    if state.asked_ms and asked in told:
-        return Append(kind=Kind.BEGUN, generation=len(state.generations) + 1)
-    if any(each.to is me.instance and each.event is Event.PASSIVATE for each in told):
+def _passive(state: GenerationSet, me: InstanceView, facts: GenerationFacts) -> Effect:
+    own_generation = next(
+        (generation for generation in reversed(state.generations) if generation.instance is me.instance), None
+    )
+    if own_generation is not None and own_generation.phase is not GenerationPhase.REMOVED:
+        return _going(state, me, facts, own_generation)
+    if facts.announcements is None and not facts.has_written:
+        return ReadTopic()
+    announcements = facts.announcements or ()
+    activation = Announcement(event=Event.ACTIVATE, to=me.instance, at_ms=state.asked_ms)
+    if state.asked_ms and activation in announcements:
+        return AppendEntry(kind=GenerationEntryKind.BEGUN, generation=len(state.generations) + 1)
+    if any(announcement.to is me.instance and announcement.event is Event.PASSIVATE for announcement in announcements):
         return TakeBack(to=me.instance)
     return Rest(why="passive: the other instance backs up")
 
 
-def _going(state: GenerationSet, me: Me, facts: Facts, own: Generation) -> Effect:
+def _going(state: GenerationSet, me: InstanceView, facts: GenerationFacts, own_generation: Generation) -> Effect:
     """The next action for the generation that the instance was active with, after the switch."""
-    if own.phase is Phase.REMOVING:
-        return Remove(generation=own.number)
-    if own.phase is not Phase.SEALED:
-        return Rest(why=f"the other instance has yet to seal generation {own.number}")
-    if facts.told is None:
-        return Look()
+    if own_generation.phase is GenerationPhase.REMOVING:
+        return RemoveGeneration(generation=own_generation.number)
+    if own_generation.phase is not GenerationPhase.SEALED:
+        return Rest(why=f"the other instance has yet to seal generation {own_generation.number}")
+    if facts.announcements is None:
+        return ReadTopic()
     active = state.active_generation
-    if active is None or Told(event=Event.PASSIVATE, to=me.instance, at_ms=active.complete_ms) not in facts.told:
-        return Rest(why=f"generation {own.number} stays until the other instance says that it took over")
-    return _judged(facts, own)
+    if (
+        active is None
+        or Announcement(event=Event.PASSIVATE, to=me.instance, at_ms=active.complete_ms) not in facts.announcements
+    ):
+        return Rest(why=f"generation {own_generation.number} stays until the other instance says that it took over")
+    return _judged(facts, own_generation)
 
 
-def _judged(facts: Facts, own: Generation) -> Effect:
+def _judged(facts: GenerationFacts, own_generation: Generation) -> Effect:
     if facts.may_go is None:
-        return Compare(generation=own.number)
+        return CompareGenerations(generation=own_generation.number)
     if not facts.may_go:
-        return Rest(why=f"generation {own.number} stays: {facts.why_not}")
-    return Append(kind=Kind.REMOVING, generation=own.number)
+        return Rest(why=f"generation {own_generation.number} stays: {facts.why_not}")
+    return AppendEntry(kind=GenerationEntryKind.REMOVING, generation=own_generation.number)

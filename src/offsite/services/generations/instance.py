@@ -24,31 +24,31 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided, warned
 from offsite.model.named import named
-from offsite.repository.generations.entry import Entry, Founding, Kind
-from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
+from offsite.repository.generations.entry import Founding, GenerationEntry, GenerationEntryKind
+from offsite.repository.generations.generation_set import GenerationEntryNotAllowedError, GenerationPhase, GenerationSet
 from offsite.repository.generations.kept import KeptGeneration, put_kept
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.generations.removal import KEPT_MS
 from offsite.services.generations.decision import (
-    Append,
-    Compare,
-    Copy,
+    Announcement,
+    AppendEntry,
+    CompareGenerations,
+    CopyGeneration,
     Effect,
-    Facts,
-    Look,
-    Me,
-    Remove,
+    GenerationFacts,
+    InstanceView,
+    ReadTopic,
+    RemoveGeneration,
     Rest,
-    Seal,
+    SealGeneration,
     Send,
     Stop,
     TakeBack,
-    Told,
     decide,
     may_write,
 )
 from offsite.services.generations.removals import RemovalAudit, doubt_of
-from offsite.services.generations.target import Copied, GenerationTarget, Held, RoleChangedError, lacking
+from offsite.services.generations.target import GenerationEnds, GenerationTarget, RoleChangedError, RoundResult, lacking
 from offsite.services.outages import Outages
 
 _EFFECTS_MAX = 50
@@ -62,10 +62,10 @@ _NAMED_MAX = 3
 class Coordination(Protocol):
     """The coordination topic, as used by the instances of a set."""
 
-    def told(self, state: GenerationSet) -> frozenset[Told]:
+    def announcements(self, state: GenerationSet) -> frozenset[Announcement]:
         """The complete announcements in the topic for the instances of the set."""
 
-    def send(self, effect: Send, *, held: Held) -> None:
+    def send(self, effect: Send, *, ends: GenerationEnds) -> None:
         """Write the messages, with the ends of the active generation; they are in the topic on return."""
 
     def take_back(self, effect: TakeBack) -> None:
@@ -73,7 +73,7 @@ class Coordination(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happened:
+class CompletedEffect:
     """A completed effect that may interest a person, and the state behind the effect."""
 
     effect: Effect
@@ -81,14 +81,14 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generations:
+class InstanceContext:
     """The parts that an instance works with. `length_ms`: how long a generation is active."""
 
     ledger: Ledger
     target: GenerationTarget
     coordination: Coordination
     founding: Founding
-    me: Me
+    me: InstanceView
     by: str
     length_ms: int
 
@@ -96,12 +96,12 @@ class Generations:
 class RunningInstance:
     """A process of an instance. `on_effect` is called with its effects."""
 
-    def __init__(self, generations: Generations, *, on_happened: Callable[[Happened], None]) -> None:
-        self._with, self._on_happened = generations, on_happened
-        self._audit = RemovalAudit(generations.ledger)
+    def __init__(self, context: InstanceContext, *, on_effect: Callable[[CompletedEffect], None]) -> None:
+        self._with, self._on_happened = context, on_effect
+        self._audit = RemovalAudit(context.ledger)
         self._state: GenerationSet | None = None
         self._has_joined = self._has_looked = self._is_behind = False
-        self._comparison = Comparison()
+        self._comparison = GenerationComparison()
         self._behind_before: Sequence[str] = ()
         self._kept: KeptGeneration | None = None
         self._why_not = ""
@@ -137,69 +137,71 @@ class RunningInstance:
         facts, has_copied = self._facts(), False
         for _ in range(_EFFECTS_MAX):
             effect = decide(self._read(), self._with.me, facts)
-            is_over = isinstance(effect, Rest) or (isinstance(effect, Copy) and has_copied)
-            done = None if is_over else self._done(effect, facts, has_copied=has_copied)
-            self._on_happened(Happened(effect=effect, state=self._read()))
-            if done is None:
+            is_over = isinstance(effect, Rest) or (isinstance(effect, CopyGeneration) and has_copied)
+            next_facts = None if is_over else self._done(effect, facts, has_copied=has_copied)
+            self._on_happened(CompletedEffect(effect=effect, state=self._read()))
+            if next_facts is None:
                 return effect
-            facts, has_copied = done, has_copied or isinstance(effect, Copy)
+            facts, has_copied = next_facts, has_copied or isinstance(effect, CopyGeneration)
         raise Bug("an instance of generations goes round in circles")
 
-    def _done(self, effect: Effect, facts: Facts, *, has_copied: bool) -> Facts | None:
+    def _done(self, effect: Effect, facts: GenerationFacts, *, has_copied: bool) -> GenerationFacts | None:
         """Carry out as `_do`. An obstacle to the cycle, such as an unreadable topic or damage in a removed generation,
         is no obstacle to the backup: a round is read before the error is raised."""
         try:
             return self._do(effect, facts)
         except OffsiteError:
-            if not has_copied and not isinstance(effect, Copy):
+            if not has_copied and not isinstance(effect, CopyGeneration):
                 self._copy_own(facts)
             raise
 
-    def _copy_own(self, facts: Facts) -> None:
+    def _copy_own(self, facts: GenerationFacts) -> None:
         """Do a round of the generation that the process may write, if any."""
         state, me = self._read(), self._with.me
-        own = next((each.number for each in state.generations if may_write(state, me, each.number)), None)
-        if own is not None:
-            self._copy(own, facts)
+        own_number = next(
+            (generation.number for generation in state.generations if may_write(state, me, generation.number)), None
+        )
+        if own_number is not None:
+            self._copy(own_number, facts)
 
-    def _do(self, effect: Effect, facts: Facts) -> Facts | None:
+    def _do(self, effect: Effect, facts: GenerationFacts) -> GenerationFacts | None:
         """The facts after the effect; None where the rest has to wait."""
-        found: Facts | None = facts
+        next_facts: GenerationFacts | None = facts
         match effect:
-            case Append():
+            case AppendEntry():
                 self._append(effect)
-                found = replace(facts, has_joined=self._has_joined)
-            case Seal(generation=number):
+                next_facts = replace(facts, has_joined=self._has_joined)
+            case SealGeneration(generation=number):
                 self._with.target.seal(number)
-                self._append(Append(kind=Kind.SEALED, generation=number))
-            case Look():
-                found = replace(facts, told=self._with.coordination.told(self._read()))
+                self._append(AppendEntry(kind=GenerationEntryKind.SEALED, generation=number))
+            case ReadTopic():
+                next_facts = replace(facts, announcements=self._with.coordination.announcements(self._read()))
             case Send():
-                self._with.coordination.send(effect, held=self._with.target.held(self._read().active))
-                found = replace(facts, told=None, has_written=True)
+                self._with.coordination.send(effect, ends=self._with.target.ends(self._read().active))
+                next_facts = replace(facts, announcements=None, has_written=True)
             case TakeBack():
                 self._with.coordination.take_back(effect)
-                found = replace(facts, told=None, has_written=True)
-            case Copy(generation=number):
-                found = self._copy(number, facts)
-            case Compare(generation=number):
-                found = self._may_go(number, facts)
-            case Remove(generation=number):
-                found = facts if self._remove(number) else None
+                next_facts = replace(facts, announcements=None, has_written=True)
+            case CopyGeneration(generation=number):
+                next_facts = self._copy(number, facts)
+            case CompareGenerations(generation=number):
+                next_facts = self._may_go(number, facts)
+            case RemoveGeneration(generation=number):
+                next_facts = facts if self._remove(number) else None
             case Stop():
                 raise self._taken_over()
-        return found
+        return next_facts
 
     def _read(self) -> GenerationSet:
         self._state = self._with.ledger.read(self._state)
         return self._state
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> GenerationFacts:
         state, me = self._read(), self._with.me
         active = state.active_generation
         self._has_joined = self._has_joined or state.holders.get(me.instance) == me.word
         is_mine = active is not None and active.instance is me.instance
-        return Facts(
+        return GenerationFacts(
             now_ms=self._with.ledger.store.now_ms() if is_mine else 0,  # on some stores it costs a put
             length_ms=self._with.length_ms,
             has_joined=self._has_joined,
@@ -209,7 +211,7 @@ class RunningInstance:
     def _ensure_founded(self) -> None:
         """Found the set, or check its founding. Raises `GenerationsDiffer`."""
         while (state := self._read()).founding is None:
-            self._append(Append(kind=Kind.FOUNDED))
+            self._append(AppendEntry(kind=GenerationEntryKind.FOUNDED))
         if state.founding != self._with.founding:
             raise GenerationsDiffer(
                 f"the generations {state.name} were begun with {described(state.founding)}, "
@@ -220,7 +222,7 @@ class RunningInstance:
     def _ensure_topic(self) -> None:
         """Check at the beginning that the topic exists and is readable, not only when it is needed after a week."""
         if not self._has_looked:
-            self._with.coordination.told(self._read())
+            self._with.coordination.announcements(self._read())
             self._has_looked = True
 
     def _check_compacted(self) -> None:
@@ -245,14 +247,14 @@ class RunningInstance:
                 hint="move it to another place, or choose another --name",
             )
 
-    def _append(self, effect: Append) -> None:
+    def _append(self, effect: AppendEntry) -> None:
         """Append an entry, unless another process was first: the next decision follows from the foreign entry in that
         case."""
-        if effect.kind is Kind.BEGUN:
+        if effect.kind is GenerationEntryKind.BEGUN:
             self._check_compacted()
             self._check_place(effect.generation)
         state, me = self._read(), self._with.me
-        entry = Entry(
+        entry = GenerationEntry(
             seq=state.seq + 1,
             previous=state.head,
             kind=effect.kind,
@@ -263,20 +265,20 @@ class RunningInstance:
             partitions=effect.partitions,
             commit=effect.commit,
             by=self._with.by,
-            founding=self._with.founding if effect.kind is Kind.FOUNDED else None,
+            founding=self._with.founding if effect.kind is GenerationEntryKind.FOUNDED else None,
         )
         try:
             new = self._with.ledger.append(entry, to=state)
-        except NotAllowedError as error:
+        except GenerationEntryNotAllowedError as error:
             decided("too_late", why=str(error), set=state.name, kind=effect.kind)
             return
         if new is None:
             return
         self._state = new
-        self._has_joined = self._has_joined or effect.kind is Kind.JOINED
+        self._has_joined = self._has_joined or effect.kind is GenerationEntryKind.JOINED
         decided("generations", why=effect.kind, set=state.name, generation=effect.generation, instance=me.instance)
 
-    def _copy(self, number: int, facts: Facts) -> Facts:
+    def _copy(self, number: int, facts: GenerationFacts) -> GenerationFacts:
         try:
             copied = self._with.target.copy(number, lambda: self._guard(number))
         except RoleChangedError:
@@ -294,12 +296,14 @@ class RunningInstance:
         if not may_write(self._read(), self._with.me, number):
             raise RoleChangedError
 
-    def _behind(self, number: int, copied: Copied) -> Sequence[str]:
+    def _behind(self, number: int, copied: RoundResult) -> Sequence[str]:
         """The partitions in which the active generation reaches farther: a process stopped between both readings has
         seen an outdated end. Records gone from the source cannot be read again, and keep the old generation."""
         active = self._read().active
-        held = {} if active == number else self._with.target.held(active)
-        return lacking(copied.held, {each: end for each, end in held.items() if each[:2] in copied.topics})
+        ends = {} if active == number else self._with.target.ends(active)
+        return lacking(
+            copied.ends, {partition: end for partition, end in ends.items() if partition[:2] in copied.topics}
+        )
 
     def _why_behind(self, number: int, behind: Sequence[str]) -> str:
         """Why a generation that is `behind` at the end of its topics does not take over. The active generation may have
@@ -313,7 +317,7 @@ class RunningInstance:
             self._note_kept((state.active, number), lacks(number, behind))
         return lacks(number, behind)
 
-    def _lost_by_switch(self, number: int, copied: Copied) -> str:
+    def _lost_by_switch(self, number: int, copied: RoundResult) -> str:
         """Why generation `number` must not take over although it reaches as far: an emptied source keeps its ends. A
         key once held stays held: later rounds need no further comparison."""
         state = self._read()
@@ -333,23 +337,23 @@ class RunningInstance:
             return "it is read"
         if self._is_let_go(number, state.active):
             return target.disputed_pin(number)
-        if left := lacking(target.held(state.active), target.held(number)):
-            self._note_kept((number, state.active), lacks(state.active, left))
-            return lacks(state.active, left)
+        if missing := lacking(target.ends(state.active), target.ends(number)):
+            self._note_kept((number, state.active), lacks(state.active, missing))
+            return lacks(state.active, missing)
         pair = number, state.active
         return self._compared(pair, lambda: target.lost(*pair), again=True) or target.disputed_pin(number)
 
     def _is_let_go(self, number: int, successor: int) -> bool:
         """Whether a person has agreed that a generation may go although its successor may lack something."""
-        found, ledger = self._read().generation(number), self._with.ledger
-        if found is None or found.released is None or doubt_of(ledger, found.released):
+        generation, ledger = self._read().generation(number), self._with.ledger
+        if generation is None or generation.released is None or doubt_of(ledger, generation.released):
             return False
         self._note_kept((number, successor), "")
         return True
 
     def _compared(self, pair: tuple[int, int], lost: Callable[[], Sequence[str]], *, again: bool) -> str:
         """What the second generation of `pair` lacks of the first, in words; noted for people."""
-        why = self._comparison.of(pair, lambda: lacks(pair[1], found) if (found := lost()) else "", again=again)
+        why = self._comparison.of(pair, lambda: lacks(pair[1], lost_keys) if (lost_keys := lost()) else "", again=again)
         if why or self._kept is not None:
             self._note_kept(pair, why)
         return why
@@ -359,12 +363,14 @@ class RunningInstance:
         word = old.released if old is not None and why else None
         if word is not None:
             why = f"{why}; {doubt_of(ledger, word)}"
-        kept = KeptGeneration(generation=pair[0], successor=pair[1], why=why, release=word.hash if word else "")
-        if kept != self._kept:
-            put_kept(ledger.store, ledger.layout, kept)
-            self._kept = kept
+        kept_generation = KeptGeneration(
+            generation=pair[0], successor=pair[1], why=why, release=word.hash if word else ""
+        )
+        if kept_generation != self._kept:
+            put_kept(ledger.store, ledger.layout, kept_generation)
+            self._kept = kept_generation
 
-    def _may_go(self, number: int, facts: Facts) -> Facts:
+    def _may_go(self, number: int, facts: GenerationFacts) -> GenerationFacts:
         why = self._why_it_stays(number)
         if why:
             decided("generation_kept", why=why, set=self._read().name, generation=number)
@@ -379,17 +385,21 @@ class RunningInstance:
         if not self._with.target.remove(number, partial(self._audit.note_removal, self._read(), number)):
             return False
         self._sweep()
-        self._append(Append(kind=Kind.REMOVED, generation=number))
+        self._append(AppendEntry(kind=GenerationEntryKind.REMOVED, generation=number))
         return True
 
     def _sweep(self) -> None:
         """Sweep objects that came back into generations recently removed by the instance."""
         state, now_ms = self._read(), self._with.ledger.store.now_ms()
-        for each in state.generations:
-            is_own = each.instance is self._with.me.instance and each.phase is Phase.REMOVED
-            if is_own and now_ms - each.removed_ms < 2 * KEPT_MS and not self._why_it_stays_there(each.number):
-                announce = partial(self._audit.note_return, state, each.number)
-                self._with.target.sweep(each.number, announce, removed_ms=each.removed_ms)
+        for generation in state.generations:
+            is_own = generation.instance is self._with.me.instance and generation.phase is GenerationPhase.REMOVED
+            if (
+                is_own
+                and now_ms - generation.removed_ms < 2 * KEPT_MS
+                and not self._why_it_stays_there(generation.number)
+            ):
+                announce = partial(self._audit.note_return, state, generation.number)
+                self._with.target.sweep(generation.number, announce, removed_ms=generation.removed_ms)
 
     def _why_it_stays_there(self, number: int) -> str:
         """Why a generation stays that exists as a whole although the ledger says otherwise: somebody brought the
@@ -409,7 +419,7 @@ class RunningInstance:
 
 
 @dataclass(slots=True)
-class Comparison:
+class GenerationComparison:
     """The last comparison of two generations. A comparison with differences is repeated after some rounds, a comparison
     without differences only on request."""
 

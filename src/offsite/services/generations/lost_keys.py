@@ -15,8 +15,15 @@ from itertools import chain
 from typing import TypeVar
 
 from offsite.archives.archive import ArchiveReader, Piece
-from offsite.copy.compaction.latest import Found, Gathering, Spoilt, buckets_for, find_latest, spoil
-from offsite.copy.compaction.regions import MAX_END, Part, Region, parts_of
+from offsite.copy.compaction.latest import (
+    LatestCollector,
+    LatestKeys,
+    UnreadableRegion,
+    count_buckets,
+    find_latest,
+    report_unreadable,
+)
+from offsite.copy.compaction.regions import MAX_END, CompactionPart, Region, make_parts
 from offsite.log.records.batch_keys import KeyedRecords
 from offsite.model.errors import OffsiteError
 from offsite.model.named import amount
@@ -24,7 +31,7 @@ from offsite.model.size import MIB
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 from offsite.spark.job_name import job_named
-from offsite.spark.runner import Failed, Fed, Runner, Shuffle
+from offsite.spark.runner import Failed, Runner, Shuffle, ShuffledTask
 from offsite.stores.store import Store
 
 TaskT = TypeVar("TaskT")
@@ -60,13 +67,17 @@ def lost_of_backups(
 ) -> tuple[str, ...]:
     """What `old` holds and `new` lacks, a sentence per partition. `topics`: names and ids of the compared topics (None:
     all). Raises the errors of reading and of Spark."""
-    known = [each for each in sorted(old.segments) if topics is None or (each.topic, each.topic_id) in topics]
-    regions, sides = _regions(known, old, new)
-    parts = [replace(part, first=()) for part in parts_of(regions)[0]]  # every tombstone counts
-    buckets = buckets_for(parts, slots=runner.slots)
+    partitions = [
+        partition
+        for partition in sorted(old.segments)
+        if topics is None or (partition.topic, partition.topic_id) in topics
+    ]
+    regions, sides = _regions(partitions, old, new)
+    parts = [replace(part, first=()) for part in make_parts(regions)[0]]  # every tombstone counts
+    buckets = count_buckets(parts, slots=runner.slots)
     find = partial(find_keys, store=store, buckets=buckets, sides=sides)
-    lost = _lost(parts, find, spoil, sides, buckets=buckets, runner=runner)
-    return tuple(_told(known[at], keys, first, new) for at, (keys, first) in sorted(lost.items()))
+    lost = _lost(parts, find, report_unreadable, sides, buckets=buckets, runner=runner)
+    return tuple(_describe_lost(partitions[at], keys, first, new) for at, (keys, first) in sorted(lost.items()))
 
 
 def _regions(
@@ -75,10 +86,10 @@ def _regions(
     """The segments of both generations, a region for every partition and generation, and the side of every region."""
     regions: list[Region] = []
     sides: list[Side] = []
-    for at, known in enumerate(partitions):
+    for at, partition in enumerate(partitions):
         for state, is_new in ((old, False), (new, True)):
-            if segments := state.segments[known].read() if known in state.segments else ():
-                regions.append(Region(partition=known, segments=segments, tombstones_below=MAX_END))
+            if segments := state.segments[partition].read() if partition in state.segments else ():
+                regions.append(Region(partition=partition, segments=segments, tombstones_below=MAX_END))
                 sides.append(Side(partition=at, is_new=is_new))
     return regions, sides
 
@@ -97,52 +108,54 @@ def lost_of_archives(
 ) -> tuple[str, ...]:
     """As `lost_of_backups`, for two archives. Raises the errors of their readers and of Spark."""
     contents = old.contents(), new.contents()
-    ids = [{each.topic: each.topic_id for each in found.topics} for found in contents]
-    known = sorted(
+    ids = [{topic.topic: topic.topic_id for topic in archive_contents.topics} for archive_contents in contents]
+    partitions = sorted(
         {
             (piece.topic, piece.partition)
             for piece in contents[0].pieces
             if topics is None or (piece.topic, ids[0].get(piece.topic, "")) in topics
         }
     )
-    sides = [Side(partition=at, is_new=is_new) for at, _ in enumerate(known) for is_new in (False, True)]
+    sides = [Side(partition=at, is_new=is_new) for at, _ in enumerate(partitions) for is_new in (False, True)]
     tasks = [
-        ArchivePart(piece=piece, stretch=2 * known.index((piece.topic, piece.partition)) + is_new, reader=reader)
-        for is_new, reader, found in ((0, old, contents[0]), (1, new, contents[1]))
-        for piece in found.pieces
-        if (piece.topic, piece.partition) in known and ids[0].get(piece.topic) == ids[1].get(piece.topic)
+        ArchivePart(piece=piece, stretch=2 * partitions.index((piece.topic, piece.partition)) + is_new, reader=reader)
+        for is_new, reader, archive_contents in ((0, old, contents[0]), (1, new, contents[1]))
+        for piece in archive_contents.pieces
+        if (piece.topic, piece.partition) in partitions and ids[0].get(piece.topic) == ids[1].get(piece.topic)
     ]
     size_bytes = sum(task.piece.size_bytes for task in tasks)
     buckets = max(runner.slots, -(-size_bytes // _BUCKET_FILE_BYTES))
     find = partial(find_archived_keys, buckets=buckets, sides=sides)
     lost = _lost(tasks, find, spoil_archived, sides, buckets=buckets, runner=runner)
-    return tuple(_sentence(*known[at], keys, first, log_start=0) for at, (keys, first) in sorted(lost.items()))
+    return tuple(_sentence(*partitions[at], keys, first, log_start=0) for at, (keys, first) in sorted(lost.items()))
 
 
 def find_archived_keys(
     part: ArchivePart, *, buckets: int, sides: Sequence[Side]
-) -> Iterator[tuple[int, Found | Spoilt]]:
+) -> Iterator[tuple[int, LatestKeys | UnreadableRegion]]:
     """As `find_keys`, for a piece of an archive."""
-    gathering = Gathering(buckets)
+    gathering = LatestCollector(buckets)
     for records in part.reader.read(part.piece):
         keyed = KeyedRecords(
-            [each.key for each in records], [each.offset for each in records], [each.value for each in records]
+            [record.key for record in records],
+            [record.offset for record in records],
+            [record.value for record in records],
         )
-        for bucket, found in gathering.take(part.stretch, keyed, MAX_END):
-            yield _bucket(bucket, found, sides, buckets), found
-    for bucket, found in gathering.flush():
-        yield _bucket(bucket, found, sides, buckets), found
+        for bucket, gathered in gathering.take(part.stretch, keyed, MAX_END):
+            yield _bucket(bucket, gathered, sides, buckets), gathered
+    for bucket, gathered in gathering.flush():
+        yield _bucket(bucket, gathered, sides, buckets), gathered
 
 
-def spoil_archived(part: ArchivePart, error: OffsiteError) -> Iterator[tuple[int, Found | Spoilt]]:  # noqa: ARG001
+def spoil_archived(part: ArchivePart, error: OffsiteError) -> Iterator[tuple[int, LatestKeys | UnreadableRegion]]:  # noqa: ARG001
     """The substitute for an unreadable part."""
-    yield 0, Spoilt((0, 1), error)
+    yield 0, UnreadableRegion((0, 1), error)
 
 
 def _lost(  # noqa: PLR0913  # the two ways to read, and what both need
     tasks: Sequence[TaskT],
-    find: Callable[[TaskT], Iterator[tuple[int, Found | Spoilt]]],
-    give_up: Callable[[TaskT, OffsiteError], Iterator[tuple[int, Found | Spoilt]]],
+    find: Callable[[TaskT], Iterator[tuple[int, LatestKeys | UnreadableRegion]]],
+    give_up: Callable[[TaskT, OffsiteError], Iterator[tuple[int, LatestKeys | UnreadableRegion]]],
     sides: Sequence[Side],
     *,
     buckets: int,
@@ -156,26 +169,28 @@ def _lost(  # noqa: PLR0913  # the two ways to read, and what both need
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
-        for each in outcome.value:
-            keys, first = lost.get(each.partition, (0, each.first))
-            lost[each.partition] = keys + each.keys, min(first, each.first)
+        for lost_keys in outcome.value:
+            keys, first = lost.get(lost_keys.partition, (0, lost_keys.first))
+            lost[lost_keys.partition] = keys + lost_keys.keys, min(first, lost_keys.first)
     return lost
 
 
-def find_keys(part: Part, *, store: Store, buckets: int, sides: Sequence[Side]) -> Iterator[tuple[int, Found | Spoilt]]:
+def find_keys(
+    part: CompactionPart, *, store: Store, buckets: int, sides: Sequence[Side]
+) -> Iterator[tuple[int, LatestKeys | UnreadableRegion]]:
     """As `find_latest`; records without a key of both generations share a bucket."""
-    for bucket, found in find_latest(part, store=store, buckets=buckets):
-        yield _bucket(bucket, found, sides, buckets), found
+    for bucket, gathered in find_latest(part, store=store, buckets=buckets):
+        yield _bucket(bucket, gathered, sides, buckets), gathered
 
 
-def _bucket(bucket: int, found: Found | Spoilt, sides: Sequence[Side], buckets: int) -> int:
-    if isinstance(found, Spoilt) or found.keys is not None:
+def _bucket(bucket: int, gathered: LatestKeys | UnreadableRegion, sides: Sequence[Side], buckets: int) -> int:
+    if isinstance(gathered, UnreadableRegion) or gathered.keys is not None:
         return bucket
-    return sides[found.stretch].partition % buckets
+    return sides[gathered.stretch].partition % buckets
 
 
 @dataclass(slots=True)
-class _Compared:
+class _ComparedPartition:
     """A partition in a bucket: the last offset of every key, doubled, and the offsets without a key."""
 
     old: dict[bytes, int] = field(default_factory=dict)
@@ -183,13 +198,13 @@ class _Compared:
     old_without_key: set[int] = field(default_factory=set)
     new_without_key: set[int] = field(default_factory=set)
 
-    def take(self, found: Found, *, is_new: bool) -> None:
-        if found.keys is None:
-            (self.new_without_key if is_new else self.old_without_key).update(found.offsets)
+    def take(self, gathered: LatestKeys, *, is_new: bool) -> None:
+        if gathered.keys is None:
+            (self.new_without_key if is_new else self.old_without_key).update(gathered.offsets)
             return
-        known = self.new if is_new else self.old
-        for key, offset in zip(found.keys, found.offsets, strict=True):
-            known[key] = max(offset, known.get(key, -1))
+        newest = self.new if is_new else self.old
+        for key, offset in zip(gathered.keys, gathered.offsets, strict=True):
+            newest[key] = max(offset, newest.get(key, -1))
 
     def lost(self) -> Sequence[int]:
         """The offsets of lost records. The lowest bit of a doubled offset marks a tombstone."""
@@ -197,33 +212,37 @@ class _Compared:
         return array("q", chain(of_keys, self.old_without_key - self.new_without_key))
 
 
-def send_lost(found: Iterator[Found | Spoilt], *, sides: Sequence[Side]) -> Iterator[tuple[int, LostKeys | Spoilt]]:
+def send_lost(
+    received: Iterator[LatestKeys | UnreadableRegion], *, sides: Sequence[Side]
+) -> Iterator[tuple[int, LostKeys | UnreadableRegion]]:
     """Send the losses of a bucket to the first task, and the errors of unreadable parts."""
-    compared: dict[int, _Compared] = {}
-    for each in found:
-        if isinstance(each, Spoilt):
-            yield 0, each
+    compared: dict[int, _ComparedPartition] = {}
+    for batch in received:
+        if isinstance(batch, UnreadableRegion):
+            yield 0, batch
             continue
-        side = sides[each.stretch]
-        compared.setdefault(side.partition, _Compared()).take(each, is_new=side.is_new)
+        side = sides[batch.stretch]
+        compared.setdefault(side.partition, _ComparedPartition()).take(batch, is_new=side.is_new)
     for partition, both in compared.items():
         if offsets := both.lost():
             yield 0, LostKeys(partition=partition, keys=len(offsets), first=min(offsets))
 
 
-def gather_lost(fed: Fed[TaskT, LostKeys | Spoilt]) -> tuple[LostKeys, ...]:
+def gather_lost(fed: ShuffledTask[TaskT, LostKeys | UnreadableRegion]) -> tuple[LostKeys, ...]:
     """The losses sent to a task. Raises the error of an unreadable part."""
     lost: list[LostKeys] = []
-    for each in fed.sent:
-        if isinstance(each, Spoilt):
-            raise each.error
-        lost.append(each)
+    for lost_keys in fed.received:
+        if isinstance(lost_keys, UnreadableRegion):
+            raise lost_keys.error
+        lost.append(lost_keys)
     return tuple(lost)
 
 
-def _told(known: PartitionId, keys: int, first: int, new: BackupState) -> str:
-    position = new.positions.get(known)
-    return _sentence(known.topic, known.partition, keys, first, log_start=position.log_start if position else 0)
+def _describe_lost(partition_id: PartitionId, keys: int, first: int, new: BackupState) -> str:
+    position = new.positions.get(partition_id)
+    return _sentence(
+        partition_id.topic, partition_id.partition, keys, first, log_start=position.log_start if position else 0
+    )
 
 
 def _sentence(topic: str, partition: int, keys: int, first: int, *, log_start: int) -> str:

@@ -44,7 +44,7 @@ class Event(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class CoordinationMessage:
     """A message. `connector`: the addressed instance. `offset`: the next offset of the partition that the sender has
     not read. `at_ms`: the time of the announced event, by the store's clock."""
 
@@ -64,7 +64,7 @@ def message_key(connector: str, partition: int) -> bytes:
     return f"{connector}-{partition}".encode()
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: CoordinationMessage) -> bytes:
     body = bytearray(_MAGIC + FINGERPRINT)
     _put_long(body, list(Event).index(message.event))
     for text in (f"{message.connector}-{message.partition}", message.topic):  # the tool puts its key there, too
@@ -76,7 +76,7 @@ def encode_message(message: Message) -> bytes:
     return bytes(body)
 
 
-def decode_message(key: bytes, value: bytes) -> Message | None:
+def decode_message(key: bytes, value: bytes) -> CoordinationMessage | None:
     """Decode a message; None for an invalid value, or a message for another addressee than its key: anybody may write
     to the topic."""
     try:
@@ -85,7 +85,7 @@ def decode_message(key: bytes, value: bytes) -> Message | None:
         return None
 
 
-def _decoded(key: bytes, value: bytes) -> Message | None:
+def _decoded(key: bytes, value: bytes) -> CoordinationMessage | None:
     if len(value) > MESSAGE_BYTES_MAX or value[: len(_HEAD)] != _HEAD:
         return None
     reader = _Reader(value, len(_HEAD))
@@ -95,15 +95,17 @@ def _decoded(key: bytes, value: bytes) -> Message | None:
     connector = name.removesuffix(f"-{partition}")
     if not reader.is_done or name == connector or name.encode() != key or not is_topic_name(topic) or offset < 0:
         return None
-    return Message(event=event, connector=connector, topic=topic, partition=partition, offset=offset, at_ms=at_ms)
+    return CoordinationMessage(
+        event=event, connector=connector, topic=topic, partition=partition, offset=offset, at_ms=at_ms
+    )
 
 
 def crc_64_avro(data: bytes) -> int:
     """The Rabin fingerprint of the specification."""
-    found = _EMPTY
+    crc = _EMPTY
     for byte in data:
-        found = (found >> 8) ^ _table_entry((found ^ byte) & 0xFF)
-    return found
+        crc = (crc >> 8) ^ _table_entry((crc ^ byte) & 0xFF)
+    return crc
 
 
 def _table_entry(index: int) -> int:
@@ -126,15 +128,15 @@ class _Reader:
 
     def long(self) -> int:
         """A zigzag varint of at most 64 bits. Raises `ValueError`, `IndexError`."""
-        found = 0
+        value = 0
         for shift in range(0, _VARINT_BITS_MAX + 1, 7):
             byte = self._data[self._at]
             self._at += 1
-            found |= (byte & 0x7F) << shift
+            value |= (byte & 0x7F) << shift
             if byte < 0x80:  # the last byte
-                if found > _MASK:
+                if value > _MASK:
                     break
-                return found >> 1 ^ -(found & 1)
+                return value >> 1 ^ -(value & 1)
         raise ValueError("a number of more than 64 bits")
 
     def text(self) -> str:
@@ -152,8 +154,8 @@ def _bounded(number: int, below: int) -> int:
 
 
 def _put_long(out: bytearray, number: int) -> None:
-    rest = number * 2 if number >= 0 else -number * 2 - 1
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
+    zigzag = number * 2 if number >= 0 else -number * 2 - 1
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from offsite.model.untrusted.names import is_topic_name
 from offsite.repository.generations.entry import Instance
 from offsite.repository.generations.generation_set import GenerationSet
-from offsite.services.generations.decision import Send, Told
-from offsite.services.generations.message import Event, Message, decode_message, message_key
-from offsite.services.generations.target import Held
+from offsite.services.generations.decision import Announcement, Send
+from offsite.services.generations.message import CoordinationMessage, Event, decode_message, message_key
+from offsite.services.generations.target import GenerationEnds
 
 _SUFFIXES = {Instance.A: "activate", Instance.B: "passivate"}
 """Connector names as the tool wants them: first the instance that begins as the active one."""
@@ -29,19 +29,19 @@ class Addresses:
     def connector(self, instance: Instance) -> str:
         return f"{self.name}-{_SUFFIXES[instance]}"
 
-    def instance(self, message: Message) -> Instance | None:
+    def instance(self, message: CoordinationMessage) -> Instance | None:
         """The addressed instance of the set, if any."""
-        return next((each for each in Instance if self.connector(each) == message.connector), None)
+        return next((instance for instance in Instance if self.connector(instance) == message.connector), None)
 
-    def messages(self, send: Send, held: Held) -> Iterator[Message]:
+    def messages(self, send: Send, ends: GenerationEnds) -> Iterator[CoordinationMessage]:
         """The messages of an effect: a message for every partition number, with the first topic that has such a
         partition. Keys name no topic, so messages for several topics would overwrite each other."""
-        first = {partition: (topic, end) for (topic, _, partition), end in sorted(held.items(), reverse=True)}
-        known = min((topic for topic, _, _ in held), default=self.name)
-        name = self.fallback if is_topic_name(self.fallback) else known
+        first = {partition: (topic, end) for (topic, _, partition), end in sorted(ends.items(), reverse=True)}
+        first_topic = min((topic for topic, _, _ in ends), default=self.name)
+        name = self.fallback if is_topic_name(self.fallback) else first_topic
         for partition in range(send.partitions):
             topic, end = first.get(partition, (name, 0))
-            yield Message(
+            yield CoordinationMessage(
                 event=send.event,
                 connector=self.connector(send.to),
                 topic=topic,
@@ -51,13 +51,13 @@ class Addresses:
             )
 
 
-class Mailbox:
+class CoordinationMailbox:
     """The newest message under every key of the set, of all records so far, without foreign messages."""
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
-        self._prefixes = tuple(f"{addresses.connector(each)}-".encode() for each in Instance)
-        self._found: dict[bytes, Message] = {}
+        self._prefixes = tuple(f"{addresses.connector(instance)}-".encode() for instance in Instance)
+        self._messages: dict[bytes, CoordinationMessage] = {}
 
     def take(self, key: bytes | None, value: bytes | None) -> None:
         """Take a record, in order. A null value or an invalid message takes a message back."""
@@ -65,37 +65,42 @@ class Mailbox:
             return
         message = None if value is None else decode_message(key, value)
         if message is None or self._addresses.instance(message) is None:
-            self._found.pop(key, None)
-        elif key in self._found or len(self._found) < MESSAGES_MAX:
-            self._found[key] = message
+            self._messages.pop(key, None)
+        elif key in self._messages or len(self._messages) < MESSAGES_MAX:
+            self._messages[key] = message
 
     def keys_to(self, instance: Instance) -> tuple[bytes, ...]:
         """The keys of messages for the instance."""
-        return tuple(key for key, each in self._found.items() if self._addresses.instance(each) is instance)
+        return tuple(key for key, message in self._messages.items() if self._addresses.instance(message) is instance)
 
-    def told(self, state: GenerationSet) -> frozenset[Told]:
+    def announcements(self, state: GenerationSet) -> frozenset[Announcement]:
         """The complete announcements: with a message for every partition number that is due. An announcement that the
         state does not ask for needs a single message: it is only taken back."""
         due = dict(_due(state))
-        return frozenset(each for each in set(self._told()) if self._is_whole(due, each))
+        return frozenset(
+            announcement for announcement in set(self._all_announcements()) if self._is_whole(due, announcement)
+        )
 
-    def _told(self) -> Iterable[Told]:
-        for message in self._found.values():
+    def _all_announcements(self) -> Iterable[Announcement]:
+        for message in self._messages.values():
             if (to := self._addresses.instance(message)) is not None:
-                yield Told(event=message.event, to=to, at_ms=message.at_ms)
+                yield Announcement(event=message.event, to=to, at_ms=message.at_ms)
 
-    def _is_whole(self, due: Mapping[Told, int], told: Told) -> bool:
-        connector = self._addresses.connector(told.to)
-        found = (self._found.get(message_key(connector, number)) for number in range(due.get(told, 0)))
-        return all(each is not None and (each.event, each.at_ms) == (told.event, told.at_ms) for each in found)
+    def _is_whole(self, due: Mapping[Announcement, int], announcement: Announcement) -> bool:
+        connector = self._addresses.connector(announcement.to)
+        messages = (self._messages.get(message_key(connector, number)) for number in range(due.get(announcement, 0)))
+        return all(
+            message is not None and (message.event, message.at_ms) == (announcement.event, announcement.at_ms)
+            for message in messages
+        )
 
 
-def _due(state: GenerationSet) -> Iterator[tuple[Told, int]]:
+def _due(state: GenerationSet) -> Iterator[tuple[Announcement, int]]:
     """The announcements that the state asks for, with their number of partitions."""
     active = state.active_generation
     if active is None:
         return
     other = active.instance.other
     if state.asked_ms:
-        yield Told(event=Event.ACTIVATE, to=other, at_ms=state.asked_ms), state.asked_partitions
-    yield Told(event=Event.PASSIVATE, to=other, at_ms=active.complete_ms), active.switch_partitions
+        yield Announcement(event=Event.ACTIVATE, to=other, at_ms=state.asked_ms), state.asked_partitions
+    yield Announcement(event=Event.PASSIVATE, to=other, at_ms=active.complete_ms), active.switch_partitions

@@ -27,7 +27,7 @@ _SUFFIXES = {"-activate": Instance.A, "-passivate": Instance.B}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenGenerations:
+class GenerationInput:
     """The given options and properties: None for absent ones. `first`: whether to begin as the active instance."""
 
     name: str | None = None
@@ -39,16 +39,16 @@ class GivenGenerations:
     place: str = ""
 
 
-def parse_generations(given: GivenGenerations, words: BackupWords, properties: Path | None) -> GenerationsRequest:
+def parse_generations(options: GenerationInput, words: BackupWords, properties: Path | None) -> GenerationsRequest:
     """Build the request from the options. Raises `BadOption`, `BadName`."""
-    of_file = GivenGenerations() if properties is None else read_properties(properties)
-    name, instance = given.name or of_file.name, given.instance or of_file.instance
+    of_file = GenerationInput() if properties is None else read_properties(properties)
+    name, instance = options.name or of_file.name, options.instance or of_file.instance
     if name is None or instance is None:
         lacking = "--name" if name is None else "--instance"
         raise BadOption(f"{lacking} is missing", hint="name the set and one of its two instances: --instance a")
-    first = next((each for each in (given.first, of_file.first) if each is not None), instance is Instance.A)
-    length_s = parse_duration_s(given.length or of_file.length or LENGTH)
-    interval_s = parse_duration_s(given.interval)
+    first = next((choice for choice in (options.first, of_file.first) if choice is not None), instance is Instance.A)
+    length_s = parse_duration_s(options.length or of_file.length or LENGTH)
+    interval_s = parse_duration_s(options.interval)
     if length_s <= 0 or interval_s <= 0:
         raise BadOption("a length or an interval of nothing would go round without a pause", hint="choose 1s or more")
     if of_file.topics is not None and not words.get("topics"):
@@ -59,31 +59,31 @@ def parse_generations(given: GivenGenerations, words: BackupWords, properties: P
         length_ms=round(length_s * 1000),
         interval_s=interval_s,
         backup=parse_backup(SetLayout(name=name).name, words),
-        place=given.place,
+        place=options.place,
     )
 
 
-def read_properties(path: Path) -> GivenGenerations:
+def read_properties(path: Path) -> GenerationInput:
     """Read the properties of a connector of the tool. Raises `BadOption`."""
     try:
-        found = {each.name: each.value.strip() for each in parse_properties(decode_text(path.read_bytes()))}
+        properties = {line.name: line.value.strip() for line in parse_properties(decode_text(path.read_bytes()))}
     except (OSError, NotUtf8) as error:
         raise BadOption(f"cannot read {path}: {error}", hint="check --properties") from error
-    name, instance = found.get("name"), None
-    for suffix, each in _SUFFIXES.items():
+    name, instance = properties.get("name"), None
+    for suffix, suffix_instance in _SUFFIXES.items():
         if name is not None and name.endswith(suffix):
-            name, instance = name.removesuffix(suffix), each
-    return GivenGenerations(
+            name, instance = name.removesuffix(suffix), suffix_instance
+    return GenerationInput(
         name=name,
         instance=instance,
-        length=_length(found),
-        first=_status(found.get(INITIAL_STATUS)),
-        topics=found.get("topics"),
+        length=_length(properties),
+        first=_status(properties.get(INITIAL_STATUS)),
+        topics=properties.get("topics"),
     )
 
 
-def _length(found: dict[str, str]) -> str | None:
-    days, hours = found.get(LENGTH_DAYS), found.get(LENGTH_HOURS)
+def _length(properties: dict[str, str]) -> str | None:
+    days, hours = properties.get(LENGTH_DAYS), properties.get(LENGTH_HOURS)
     if days is not None and hours is not None:
         raise BadOption(f"{LENGTH_DAYS} and {LENGTH_HOURS} are both given", hint="leave out one of them")
     return f"{days}d" if days is not None else None if hours is None else f"{hours}h"

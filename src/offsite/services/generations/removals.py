@@ -21,7 +21,7 @@ from offsite.repository.snapshots.audit_record import (
     read_audit,
 )
 from offsite.services.releases import ReleaseMemory
-from offsite.stores.numbered_log import LedgerWord
+from offsite.stores.numbered_log import LedgerEntryInfo
 from offsite.stores.store import Store
 
 BY = "generations"
@@ -37,7 +37,7 @@ def switched_to(generation: int) -> str:
     return f"the switch to generation {generation} was committed"
 
 
-def doubt_of(ledger: Ledger, release: LedgerWord) -> str:
+def doubt_of(ledger: Ledger, release: LedgerEntryInfo) -> str:
     """Why a release does not count on the local machine, or not yet; empty if it counts. Raises the errors of the
     store."""
     return ReleaseMemory(store=ledger.store, prefix=ledger.layout.ledger_prefix).doubt(release)
@@ -55,8 +55,8 @@ class RemovalAudit:
         errors of the store: nothing may be deleted after an error."""
         if number in self._noted:
             return
-        found = state.generation(number)
-        word = found.released if found is not None else None
+        generation = state.generation(number)
+        word = generation.released if generation is not None else None
         is_released = word is not None and not doubt_of(self._ledger, word)
         self._note(state, number, RELEASED if is_released else switched_to(number + 1), size_bytes)
         self._noted.add(number)
@@ -72,7 +72,7 @@ class RemovalAudit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class GenerationRemoval:
     """A removed generation, as noted before the removal: time (epoch ms, the store's clock), process, reason, and bytes
     in the store. `problem`: why the line cannot be read; `generation` is the line's name in such a case, and all
     further fields are empty."""
@@ -85,13 +85,15 @@ class Removal:
     problem: str = ""
 
 
-def last_removals(store: Store, layout: SetLayout) -> tuple[Removal, ...]:
+def last_removals(store: Store, layout: SetLayout) -> tuple[GenerationRemoval, ...]:
     """The last 10 removals of a set, oldest first."""
-    return tuple(_removal(each) for each in deque(read_audit(store, layout), maxlen=_SHOWN))
+    return tuple(_removal(line) for line in deque(read_audit(store, layout), maxlen=_SHOWN))
 
 
-def _removal(line: AuditLine | UnreadableLine) -> Removal:
+def _removal(line: AuditLine | UnreadableLine) -> GenerationRemoval:
     if isinstance(line, UnreadableLine):
-        return Removal(generation=line.key, problem=line.problem)
+        return GenerationRemoval(generation=line.key, problem=line.problem)
     deletion = line.deletion
-    return Removal(generation=deletion.what, at_ms=line.at_ms, who=line.who, why=deletion.rule, bytes=deletion.bytes)
+    return GenerationRemoval(
+        generation=deletion.what, at_ms=line.at_ms, who=line.who, why=deletion.rule, bytes=deletion.bytes
+    )

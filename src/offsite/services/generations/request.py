@@ -29,9 +29,9 @@ class GenerationsRequest:
     def name(self) -> str:
         return self.backup.backup
 
-    def founding(self, cluster_id: str, known: Founding | None) -> Founding:
+    def founding(self, cluster_id: str, recorded: Founding | None) -> Founding:
         """The founding terms of the set. Raises `BadOption` where no topics are named."""
-        selection = self.backup.selection or selection_of(known)
+        selection = self.backup.selection or selection_of(recorded)
         if selection is None:
             raise BadOption(f"generations {self.name} are new: say what they hold", hint="add --topics 'customers'")
         return Founding(

@@ -9,17 +9,22 @@ from offsite.model.errors import BackupNotFound, GenerationRefused
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
-from offsite.repository.generations.generation_set import Generation, GenerationSet, NotAllowedError, Phase
+from offsite.repository.generations.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
+from offsite.repository.generations.generation_set import (
+    Generation,
+    GenerationEntryNotAllowedError,
+    GenerationPhase,
+    GenerationSet,
+)
 from offsite.repository.generations.kept import KeptGeneration, get_kept
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger, set_names
 from offsite.repository.repository import Repository
 from offsite.repository.restores.record import try_unfinished_restores
 from offsite.services.generations.archive_target import place_of
-from offsite.services.generations.removals import Removal, last_removals
+from offsite.services.generations.removals import GenerationRemoval, last_removals
 from offsite.services.releases import ReleaseMemory
-from offsite.stores.numbered_log import LedgerWord
+from offsite.stores.numbered_log import LedgerEntryInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +64,22 @@ class SetReport:
     processes: tuple[tuple[str, str], ...]
     asked_ms: int
     removed: int
-    removals: tuple[Removal, ...] = ()
+    removals: tuple[GenerationRemoval, ...] = ()
 
 
 def report_sets(repository: Repository, name: str | None = None) -> tuple[SetReport, ...]:
     """Report all sets of the repository, or the named set. Raises `BackupNotFound`, `DamagedObject`."""
     names = set_names(repository.store) if name is None else (name,)
-    return tuple(_report(repository, read_set(repository, each)) for each in names)
+    return tuple(_report(repository, read_set(repository, set_name)) for set_name in names)
 
 
 def read_set(repository: Repository, name: str) -> GenerationSet:
     """Read the state of a set. Raises `BackupNotFound` where none exists, `DamagedObject`."""
     state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
     if state.founding is None:
-        known = ", ".join(set_names(repository.store)) or "none"
+        names = ", ".join(set_names(repository.store)) or "none"
         raise BackupNotFound(
-            f"there are no generations {name} in {repository.store.url} (there: {known})",
+            f"there are no generations {name} in {repository.store.url} (there: {names})",
             hint="see: offsite generations status",
         )
     return state
@@ -96,7 +101,9 @@ def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tup
     """The other generations of a set, by backup name, with a begun and unfinished restore: such a restore only
     continues under the name of its generation. An unreadable generation may contain such a restore, too."""
     state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
-    layouts = (SetLayout(name=name).backup(each.number) for each in state.generations if each.is_whole)
+    layouts = (
+        SetLayout(name=name).backup(generation.number) for generation in state.generations if generation.is_whole
+    )
     return tuple(
         layout.backup
         for layout in layouts
@@ -110,10 +117,10 @@ def release(repository: Repository, name: str, generation: int, *, by: str) -> S
     ledger = Ledger(store=repository.store, layout=SetLayout(name=name))
     while True:
         state = read_set(repository, name)
-        entry = Entry(
+        entry = GenerationEntry(
             seq=state.seq + 1,
             previous=state.head,
-            kind=Kind.RELEASED,
+            kind=GenerationEntryKind.RELEASED,
             instance=Instance.A,
             word=random_id(16),
             at_ms=repository.store.now_ms(),
@@ -122,7 +129,7 @@ def release(repository: Repository, name: str, generation: int, *, by: str) -> S
         )
         try:
             new = ledger.append(entry, to=state)
-        except NotAllowedError as error:
+        except GenerationEntryNotAllowedError as error:
             raise GenerationRefused(
                 f"generation {generation} of {name} cannot be released: {error}",
                 hint=f"see its generations: offsite generations status --name {name}",
@@ -147,9 +154,9 @@ def refuse_release(repository: Repository, name: str, generation: int) -> SetRep
     return _report(repository, state)
 
 
-def _released(state: GenerationSet, generation: int) -> LedgerWord | None:
-    found = state.generation(generation)
-    return None if found is None else found.released
+def _released(state: GenerationSet, generation: int) -> LedgerEntryInfo | None:
+    current = state.generation(generation)
+    return None if current is None else current.released
 
 
 def _memory(repository: Repository, name: str) -> ReleaseMemory:
@@ -158,36 +165,38 @@ def _memory(repository: Repository, name: str) -> ReleaseMemory:
 
 def _report(repository: Repository, state: GenerationSet) -> SetReport:
     founding = state.founding
-    there = [each for each in state.generations if each.phase is not Phase.REMOVED]
-    newest, kept = state.restorable, get_kept(repository.store, SetLayout(name=state.name))
+    remaining = [generation for generation in state.generations if generation.phase is not GenerationPhase.REMOVED]
+    newest, kept_generation = state.restorable, get_kept(repository.store, SetLayout(name=state.name))
     return SetReport(
         name=state.name,
         topics=() if founding is None else founding.include,
         cluster_id="" if founding is None else founding.cluster_id,
         restore_from="" if newest is None else _place(state.name, founding, newest.number),
         is_archive=founding is not None and bool(founding.place),
-        generations=tuple(_generation(state, each, kept) for each in there),
-        processes=tuple((str(each), state.joined_by[each]) for each in sorted(state.joined_by)),
+        generations=tuple(_generation(state, generation, kept_generation) for generation in remaining),
+        processes=tuple((str(instance), state.joined_by[instance]) for instance in sorted(state.joined_by)),
         asked_ms=state.asked_ms,
-        removed=len(state.generations) - len(there),
+        removed=len(state.generations) - len(remaining),
         removals=last_removals(repository.store, SetLayout(name=state.name)),
     )
 
 
-def _generation(state: GenerationSet, each: Generation, kept: KeptGeneration | None) -> GenerationReport:
+def _generation(
+    state: GenerationSet, generation: Generation, kept_generation: KeptGeneration | None
+) -> GenerationReport:
     return GenerationReport(
-        number=each.number,
-        instance=str(each.instance),
-        place=_place(state.name, state.founding, each.number),
-        phase=str(each.phase),
-        is_active=each.number == state.active,
-        began_ms=each.began_ms,
-        complete_ms=each.complete_ms,
-        retired_ms=each.retired_ms,
-        is_released=each.is_released,
-        released_by="" if each.released is None else each.released.by,
-        released_ms=0 if each.released is None else each.released.at_ms,
-        kept=kept.why if kept is not None and kept.stays(each) else "",
+        number=generation.number,
+        instance=str(generation.instance),
+        place=_place(state.name, state.founding, generation.number),
+        phase=str(generation.phase),
+        is_active=generation.number == state.active,
+        began_ms=generation.began_ms,
+        complete_ms=generation.complete_ms,
+        retired_ms=generation.retired_ms,
+        is_released=generation.is_released,
+        released_by="" if generation.released is None else generation.released.by,
+        released_ms=0 if generation.released is None else generation.released.at_ms,
+        kept=kept_generation.why if kept_generation is not None and kept_generation.stays(generation) else "",
     )
 
 

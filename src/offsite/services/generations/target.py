@@ -8,7 +8,7 @@ from typing import Protocol
 
 from offsite.repository.generations.removal import Announce
 
-Held = Mapping[tuple[str, str, int], int]
+GenerationEnds = Mapping[tuple[str, str, int], int]
 """(topic, topic id, partition) → the offset behind the last offset that a generation holds, above 0."""
 
 
@@ -21,13 +21,13 @@ Guard = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
+class RoundResult:
     """The result of a round. `at_end`: the round reached the end of every partition that its leader told in the round,
     and none was left out. `ends`: the contents by that time, as of commit `commit` (0 without commits). `topics`: name
     and id of all existing selected topics. `partitions`: the highest number of partitions of a topic."""
 
     at_end: bool
-    held: Held
+    ends: GenerationEnds
     topics: frozenset[tuple[str, str]]
     commit: int
     partitions: int
@@ -42,10 +42,10 @@ class GenerationTarget(Protocol):
     def place_taken(self, generation: int) -> str:
         """The place of foreign contents in the place of a generation that has not begun; empty without contents."""
 
-    def copy(self, generation: int, guard: Guard) -> Copied:
+    def copy(self, generation: int, guard: Guard) -> RoundResult:
         """A round: read new records since the last round, from offset 0 on in the first."""
 
-    def held(self, generation: int) -> Held:
+    def ends(self, generation: int) -> GenerationEnds:
         """The ends of a generation, as readable from its place; changes nothing."""
 
     def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
@@ -77,12 +77,12 @@ class GenerationTarget(Protocol):
         long before its last put."""
 
 
-def lacking(new: Held, old: Held) -> tuple[str, ...]:
+def lacking(new: GenerationEnds, old: GenerationEnds) -> tuple[str, ...]:
     """What `old` holds and `new` does not, in words."""
-    found = (
+    lines = (
         f"{topic}/{partition} up to offset {end}"
         + ("" if (topic, topic_id, partition) in new else " (another topic of that name, or deleted)")
         for (topic, topic_id, partition), end in sorted(old.items())
         if new.get((topic, topic_id, partition), 0) < end
     )
-    return tuple(found)
+    return tuple(lines)

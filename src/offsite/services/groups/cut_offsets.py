@@ -14,43 +14,46 @@ from offsite.repository.snapshots.commit_cut import CutGroup
 _Entries = dict[TopicIncarnation, dict[int, CutGroup]]
 
 
-def as_of_cut(groups: GroupTable, entries: Iterable[CutGroup]) -> dict[str, GroupOffsets]:
+def apply_cut_offsets(groups: GroupTable, entries: Iterable[CutGroup]) -> dict[str, GroupOffsets]:
     """`groups`, sorted by name, with offsets and metadata replaced by those of `entries`; -1 removes an offset. A
     replaced offset has no leader epoch: the epoch belongs to the commit's own offset."""
     changed: defaultdict[str, _Entries] = defaultdict(lambda: defaultdict(dict))
-    for each in entries:
-        changed[each.group][each.partition_id.incarnation][each.partition_id.partition] = each
-    found = {
+    for cut_group in entries:
+        changed[cut_group.group][cut_group.partition_id.incarnation][cut_group.partition_id.partition] = cut_group
+    overlaid = {
         name: _overlaid(groups.get(name, GroupOffsets(group=name)), changed[name]) if name in changed else groups[name]
         for name in sorted({*groups, *changed})
     }
-    return {name: group for name, group in found.items() if group.topics}
+    return {name: group for name, group in overlaid.items() if group.topics}
 
 
 def _overlaid(group: GroupOffsets, entries: _Entries) -> GroupOffsets:
-    known = {(each.topic, each.topic_id): each for each in group.topics}
-    left = dict(entries)
-    topics = [_replaced(each, _taken(left, each)) for each in known.values()]
+    by_incarnation = {(offsets.topic, offsets.topic_id): offsets for offsets in group.topics}
+    remaining = dict(entries)
+    topics = [_replaced(offsets, _pop_cut_groups(remaining, offsets)) for offsets in by_incarnation.values()]
     topics += [
-        _replaced(TopicOffsets.of(each.topic, (), topic_id=each.topic_id), offsets) for each, offsets in left.items()
+        _replaced(TopicOffsets.of(incarnation.topic, (), topic_id=incarnation.topic_id), offsets)
+        for incarnation, offsets in remaining.items()
     ]
-    return replace(group, topics=tuple(sorted((each for each in topics if len(each)), key=lambda each: each.topic)))
+    return replace(
+        group, topics=tuple(sorted((offsets for offsets in topics if len(offsets)), key=lambda offsets: offsets.topic))
+    )
 
 
-def _taken(entries: _Entries, known: TopicOffsets) -> dict[int, CutGroup]:
+def _pop_cut_groups(entries: _Entries, offsets: TopicOffsets) -> dict[int, CutGroup]:
     """The entries of the topic. Removes them from `entries`. A snapshot may not know the topic's id."""
-    for each in list(entries):
-        if each.topic == known.topic and known.topic_id in ("", each.topic_id):
-            return entries.pop(each)
+    for incarnation in list(entries):
+        if incarnation.topic == offsets.topic and offsets.topic_id in ("", incarnation.topic_id):
+            return entries.pop(incarnation)
     return {}
 
 
-def _replaced(known: TopicOffsets, entries: dict[int, CutGroup]) -> TopicOffsets:
-    return TopicOffsets.of(known.topic, _rows(known, entries), topic_id=known.topic_id) if entries else known
+def _replaced(current: TopicOffsets, entries: dict[int, CutGroup]) -> TopicOffsets:
+    return TopicOffsets.of(current.topic, _rows(current, entries), topic_id=current.topic_id) if entries else current
 
 
-def _rows(known: TopicOffsets, entries: dict[int, CutGroup]) -> Iterator[CommittedOffset]:
-    yield from (row for row in known if row.partition not in entries)
+def _rows(current: TopicOffsets, entries: dict[int, CutGroup]) -> Iterator[CommittedOffset]:
+    yield from (row for row in current if row.partition not in entries)
     for partition, entry in entries.items():
         if entry.offset >= 0:
             yield CommittedOffset(partition=partition, offset=entry.offset, metadata=entry.metadata)

@@ -19,13 +19,13 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.snapshots.group_snapshot import GoneGroup, GroupSnapshot, read_group_snapshot
 from offsite.repository.state import BackupState
-from offsite.services.groups.cut_offsets import as_of_cut
-from offsite.services.groups.missing_records import EarlierOffsets, commit_cut
+from offsite.services.groups.cut_offsets import apply_cut_offsets
+from offsite.services.groups.missing_records import EarlierOffsets, read_commit_cut
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
-KEPT_MAX = 4
+CACHED_MAX = 4
 """States and tables of groups in memory: a state or a table may have a million entries."""
 
 
@@ -33,7 +33,7 @@ KEPT_MAX = 4
 class EarlierGroups:
     """The groups on one topic as of an earlier commit, `origin`; `gone`: groups already gone by then."""
 
-    of: EarlierOffsets
+    origin: EarlierOffsets
     groups: GroupTable
     gone: tuple[GoneGroup, ...] = ()
 
@@ -58,13 +58,17 @@ class GroupCommits:
         without groups read by then. Raises `DamagedCommit`, `DamagedObject`."""
         if incarnation not in until.topics:
             return None
-        last = until if incarnation in until.alive() else self._last_alive(incarnation, until)
-        return None if last is None else self._on(incarnation, last)
+        last = until if incarnation in until.live_incarnations() else self._last_alive(incarnation, until)
+        return None if last is None else self._groups_on(incarnation, last)
 
     def of_gone(self, gone: GoneGroup) -> EarlierGroups | None:
         """A group on a topic as of the commit before the group was gone. Raises as `on_topic`."""
-        found = self._on(gone.incarnation, self.state(gone.since - 1), group=gone.group)
-        return None if found is None else replace(found, of=replace(found.of, gone_since=gone.since))
+        earlier_groups = self._groups_on(gone.incarnation, self.state(gone.since - 1), group=gone.group)
+        return (
+            None
+            if earlier_groups is None
+            else replace(earlier_groups, origin=replace(earlier_groups.origin, gone_since=gone.since))
+        )
 
     def committed_ms(self, seq: int) -> int:
         """The time of a commit, by the store's clock (epoch ms); -1 for an unreadable commit."""
@@ -80,40 +84,52 @@ class GroupCommits:
                 hint="they were left out (--groups none), or there was no commit yet: run offsite backup run",
             )
         if key not in self._snapshots:
-            _keep(self._snapshots, key, read_group_snapshot(self.backup.store, key))
+            _cache_value(self._snapshots, key, read_group_snapshot(self.backup.store, key))
         return self._snapshots[key]
 
     def state(self, seq: int) -> BackupState:
         """The state after commit `seq`, even if retention has removed its data. Raises `DamagedCommit`."""
         if seq not in self._states:
-            _keep(self._states, seq, self.backup.catalog.state(upto=seq))
+            _cache_value(self._states, seq, self.backup.catalog.state(upto=seq))
         return self._states[seq]
 
-    def _on(self, incarnation: TopicIncarnation, state: BackupState, *, group: str = "") -> EarlierGroups | None:
+    def _groups_on(self, incarnation: TopicIncarnation, state: BackupState, *, group: str = "") -> EarlierGroups | None:
         """The groups, or one of them, on a topic as a restore would have put them in place when `state` was newest."""
         if state.groups is None:
             return None
         point = self.state(default_point(self.backup.store, state).commit) if self.by_cut else state
-        if incarnation not in point.alive() or point.groups is None or group not in {"", *self.snapshot(point).groups}:
+        if (
+            incarnation not in point.live_incarnations()
+            or point.groups is None
+            or group not in {"", *self.snapshot(point).groups}
+        ):
             point = state  # topic or groups are younger than the default point
-        of = EarlierOffsets(
+        origin = EarlierOffsets(
             incarnation=incarnation,
             group=group,
             commit=point.seq,
             committed_at_ms=point.committed_at_ms,
-            cut=commit_cut(self.backup.store, point),
+            cut=read_commit_cut(self.backup.store, point),
         )
-        groups = {name: found for name, found in self._as_of(point).items() if not group or name == group}
-        kept = {name: kept for name, found in groups.items() if (kept := _only_on(found, incarnation)).topics}
-        missing = (each for each in self.snapshot(point).gone if each.incarnation == incarnation)
-        gone = tuple(each for each in missing if each.group not in kept and each.since <= point.seq)
-        return EarlierGroups(of=of, groups=kept, gone=gone)
+        groups = {
+            name: group_offsets for name, group_offsets in self._as_of(point).items() if not group or name == group
+        }
+        remaining = {
+            name: remaining
+            for name, group_offsets in groups.items()
+            if (remaining := _only_on(group_offsets, incarnation)).topics
+        }
+        missing = (gone_group for gone_group in self.snapshot(point).gone if gone_group.incarnation == incarnation)
+        gone = tuple(
+            gone_group for gone_group in missing if gone_group.group not in remaining and gone_group.since <= point.seq
+        )
+        return EarlierGroups(origin=origin, groups=remaining, gone=gone)
 
     def _as_of(self, point: BackupState) -> GroupTable:
         if point.seq not in self._groups:
             groups = self.snapshot(point).groups
             cut = choose_cut(self.backup.store, point, CutChoice.AUTO).used if self.by_cut else None
-            _keep(self._groups, point.seq, groups if cut is None else as_of_cut(groups, cut.groups))
+            _cache_value(self._groups, point.seq, groups if cut is None else apply_cut_offsets(groups, cut.groups))
         return self._groups[point.seq]
 
     def _last_alive(self, incarnation: TopicIncarnation, before: BackupState) -> BackupState | None:
@@ -124,7 +140,7 @@ class GroupCommits:
             numbers = range(1, before.seq)
             marked = 1 + bisect_left(numbers, True, key=lambda seq: _is_dead(self.state(seq), incarnation))
         last = self.state(marked - 1)
-        return last if incarnation in last.alive() else None
+        return last if incarnation in last.live_incarnations() else None
 
     def _marked(self, incarnation: TopicIncarnation, before: BackupState) -> int | None:
         shape = before.topics[incarnation]
@@ -132,21 +148,21 @@ class GroupCommits:
         for seq in (near.seq, near.seq + 1) if near is not None else ():
             stored = self.backup.log.get(seq)
             shapes = stored.commit.changes.topics if stored is not None else ()
-            if any(each.incarnation == incarnation and each.is_deleted for each in shapes):
+            if any(changed_shape.incarnation == incarnation and changed_shape.is_deleted for changed_shape in shapes):
                 return seq
         return None
 
 
-def _keep(kept: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
-    while len(kept) >= KEPT_MAX:
-        del kept[next(iter(kept))]
-    kept[key] = value
+def _cache_value(cache: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
+    while len(cache) >= CACHED_MAX:
+        del cache[next(iter(cache))]
+    cache[key] = value
 
 
 def _is_dead(state: BackupState, incarnation: TopicIncarnation) -> bool:
-    return incarnation in state.topics and incarnation not in state.alive()
+    return incarnation in state.topics and incarnation not in state.live_incarnations()
 
 
 def _only_on(group: GroupOffsets, incarnation: TopicIncarnation) -> GroupOffsets:
-    topics = (each for each in group.topics if each.topic == incarnation.topic)
-    return replace(group, topics=tuple(each for each in topics if each.topic_id in {"", incarnation.topic_id}))
+    topics = (topic for topic in group.topics if topic.topic == incarnation.topic)
+    return replace(group, topics=tuple(topic for topic in topics if topic.topic_id in {"", incarnation.topic_id}))

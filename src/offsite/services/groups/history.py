@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from offsite.copy.incarnations import Wanted, emptied, find_incarnations, several
+from offsite.copy.incarnations import (
+    IncarnationCriteria,
+    emptied_incarnations,
+    find_incarnations,
+    topics_with_several_incarnations,
+)
 from offsite.log.groups.fold import GroupFold
-from offsite.log.groups.offsets import GroupOffsets, GroupTable, on_topics
+from offsite.log.groups.offsets import GroupOffsets, GroupTable, restrict_to_topics
 from offsite.model.errors import BackupExists, IncarnationUnclear
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, TopicShape
@@ -23,27 +28,27 @@ GROUP_TOPIC = "__consumer_offsets"
 _OPTION, _ON = "group_history", "on"
 
 
-def decide_history(*, asked: bool, known: BackupDescriptor | None) -> bool:
+def decide_history(*, requested: bool, descriptor: BackupDescriptor | None) -> bool:
     """Whether the backup holds the history of groups: the first run decides. Raises `BackupExists`."""
-    if known is None:
-        return asked
-    first = dict(known.options).get(_OPTION) == _ON
-    if asked and not first:
+    if descriptor is None:
+        return requested
+    first = dict(descriptor.options).get(_OPTION) == _ON
+    if requested and not first:
         raise BackupExists(
-            f"backup {known.name} exists without the history of groups",
+            f"backup {descriptor.name} exists without the history of groups",
             hint="leave out --group-history to continue it, or choose another name with --backup",
         )
     return first
 
 
-def history_options(*, wanted: bool) -> tuple[tuple[str, str], ...]:
+def history_options(*, enabled: bool) -> tuple[tuple[str, str], ...]:
     """The options recorded in the backup's descriptor."""
-    return ((_OPTION, _ON),) if wanted else ()
+    return ((_OPTION, _ON),) if enabled else ()
 
 
-def with_history(names: Iterable[str], *, wanted: bool, known: Iterable[str]) -> tuple[str, ...]:
+def with_history(names: Iterable[str], *, enabled: bool, existing: Iterable[str]) -> tuple[str, ...]:
     """`names` and the topic of consumer groups, sorted. A cluster without groups does not have the topic yet."""
-    return tuple(sorted({*names, *({GROUP_TOPIC} & set(known) if wanted else ())}))
+    return tuple(sorted({*names, *({GROUP_TOPIC} & set(existing) if enabled else ())}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,9 @@ class GroupHistory:
 
 
 def has_history(point: BackupState) -> bool:
-    return any(position.end > 0 for known, position in point.positions.items() if known.topic == GROUP_TOPIC)
+    return any(
+        position.end > 0 for partition_id, position in point.positions.items() if partition_id.topic == GROUP_TOPIC
+    )
 
 
 def read_history(
@@ -74,17 +81,21 @@ def read_history(
     for fold in _folds(backup, point, until_ms):
         groups |= fold.table()
         skipped += fold.skipped_records
-    topic_ids = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
+    topic_ids = {
+        incarnation.topic: incarnation.topic_id for incarnation in point.topics
+    }  # the latest incarnation comes last
     unclear = []
-    for topic in several(point, topic_ids) if until_ms is not None else ():
+    for topic in topics_with_several_incarnations(point, topic_ids) if until_ms is not None else ():
         try:
-            wanted = Wanted(until_ms=until_ms, emptied=emptied(point, head or point))
-            found = find_incarnations(backup, point, [topic], wanted)
-            topic_ids[topic] = next(each.topic_id for each in found if each.taken)
+            criteria = IncarnationCriteria(until_ms=until_ms, emptied=emptied_incarnations(point, head or point))
+            incarnations = find_incarnations(backup, point, [topic], criteria)
+            topic_ids[topic] = next(incarnation.topic_id for incarnation in incarnations if incarnation.taken)
         except IncarnationUnclear:
             unclear.append(topic)
             del topic_ids[topic]
-    return GroupHistory(groups=on_topics(groups, topic_ids), skipped_records=skipped, unclear=tuple(sorted(unclear)))
+    return GroupHistory(
+        groups=restrict_to_topics(groups, topic_ids), skipped_records=skipped, unclear=tuple(sorted(unclear))
+    )
 
 
 def _folds(backup: Backup, point: BackupState, until_ms: int | None) -> Iterator[GroupFold]:

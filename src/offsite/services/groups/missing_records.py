@@ -58,7 +58,7 @@ class EarlierOffsets:
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the table of names is made once
-class HeldRecords:
+class AvailableRecords:
     """The records of a restore point in every restored partition: every record from its begin in `begins` on, except
     `holes` (rising spans). `behind`: group, partition and offset of groups whose source also lacked their next records.
     `exactly_once`: groups seen to commit in transactions. `earlier`: offsets of commits before the point."""
@@ -87,7 +87,7 @@ class HeldRecords:
         return ""
 
     def _earlier(self, group: str, partition_id: PartitionId) -> EarlierOffsets | None:
-        return next((each for each in self.earlier if each.covers(group, partition_id.incarnation)), None)
+        return next((offsets for offsets in self.earlier if offsets.covers(group, partition_id.incarnation)), None)
 
     def _missing(self, partition_id: PartitionId, offset: int, end: int) -> list[Span]:
         """The missing offsets from `offset` on, before `end`."""
@@ -101,38 +101,38 @@ class HeldRecords:
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, int], PartitionId]:
-        return {(known.topic, known.partition): known for known in self.begins}
+        return {(partition_id.topic, partition_id.partition): partition_id for partition_id in self.begins}
 
     def is_behind(self, group: str, partition_id: PartitionId, offset: int) -> bool:
         return (group, partition_id, offset) in self.behind
 
 
-def held_records(
+def find_available_records(
     point: BackupState,
     partitions: Iterable[PartitionId],
     cut: CommitCut | None,
     *,
     earlier: tuple[EarlierOffsets, ...] = (),
-) -> HeldRecords:
+) -> AvailableRecords:
     """The records of `point` in `partitions`. `cut`: the cut of the commit, restored or not. `earlier`: offsets of
     other commits, judged by the cut of their own commit."""
-    cuts = [(None, cut), *((each, each.cut) for each in earlier)]
-    known = [(each, found) for each, found in cuts if found is not None]
+    cuts = [(None, cut), *((offsets, offsets.cut) for offsets in earlier)]
+    stored_cuts = [(origin, stored_cut) for origin, stored_cut in cuts if stored_cut is not None]
     begins = {partition_id: _begin(point, partition_id) for partition_id in partitions}
     holes: dict[PartitionId, list[Span]] = {}
     for hole in point.holes:
         if hole.partition_id in begins:
             holes.setdefault(hole.partition_id, []).append((hole.start, hole.end))
-    return HeldRecords(
+    return AvailableRecords(
         begins=begins,
         holes={partition_id: sorted(spans) for partition_id, spans in holes.items()},
         behind=frozenset(
             (group.group, group.partition_id, group.offset)
-            for of, found in known
-            for group in found.behind
-            if of is None or of.covers(group.group, group.partition_id.incarnation)
+            for origin, stored_cut in stored_cuts
+            for group in stored_cut.behind
+            if origin is None or origin.covers(group.group, group.partition_id.incarnation)
         ),
-        exactly_once=frozenset(name for _, found in known for name in found.exactly_once),
+        exactly_once=frozenset(name for _, stored_cut in stored_cuts for name in stored_cut.exactly_once),
         earlier=earlier,
     )
 
@@ -144,7 +144,7 @@ def _begin(point: BackupState, partition_id: PartitionId) -> int:
     return min(point.held_range(partition_id)[0], position.log_start if position else 0)
 
 
-def commit_cut(store: Store, point: BackupState) -> CommitCut | None:
+def read_commit_cut(store: Store, point: BackupState) -> CommitCut | None:
     """The cut of the point's commit; None without a cut, or with an unreadable one."""
     if point.cut is None:
         return None

@@ -13,11 +13,16 @@ from offsite.model.selections.selection import GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.restores.record import RestoreRecord
-from offsite.services.groups.missing_records import HeldRecords, RefusedOffset, commit_cut, held_records
+from offsite.services.groups.missing_records import (
+    AvailableRecords,
+    RefusedOffset,
+    find_available_records,
+    read_commit_cut,
+)
 from offsite.services.groups.source import EarlierCommit, GoneSince, groups_as_of
 
 
-class Verdict(StrEnum):
+class GroupVerdict(StrEnum):
     """The outlook of a group. The first true verdict counts."""
 
     CANNOT_GO_ON = "cannot go on"
@@ -51,7 +56,7 @@ class ForeseenGroup:
 
     group: str
     kind: str
-    verdict: Verdict
+    verdict: GroupVerdict
     topics: int
     offsets: int
     left_out: int
@@ -92,14 +97,16 @@ def foresee_groups(
     fixed = FixedPoint.of_restore(record)
     as_of = groups_as_of(backup, PointRequest(), fixed, patterns=patterns, topic_ids=topics)
     ends = {chain.source: chain.end for chain in plan.partitions}
-    held = held_records(as_of.point, ends, commit_cut(backup.store, as_of.point), earlier=as_of.earlier)
-    foreseen = (_foreseen(group, held, ends, topics) for group in as_of.groups.values())
+    available = find_available_records(
+        as_of.point, ends, read_commit_cut(backup.store, as_of.point), earlier=as_of.earlier
+    )
+    foreseen = (_foreseen(group, available, ends, topics) for group in as_of.groups.values())
     groups = tuple(group for group in foreseen if group.offsets)
-    counts = {verdict.value: sum(group.verdict is verdict for group in groups) for verdict in Verdict}
+    counts = {verdict.value: sum(group.verdict is verdict for group in groups) for verdict in GroupVerdict}
     return GroupOutlook(
         groups=groups,
         verdicts=counts,
-        exit_code=_PARTIAL if counts[Verdict.CANNOT_GO_ON] or as_of.unread else 0,
+        exit_code=_PARTIAL if counts[GroupVerdict.CANNOT_GO_ON] or as_of.unread else 0,
         origin=as_of.origin,
         notes=as_of.notes,
         earlier=as_of.earlier_commits,
@@ -108,42 +115,42 @@ def foresee_groups(
 
 
 def _foreseen(
-    group: GroupOffsets, held: HeldRecords, ends: Mapping[PartitionId, int], topics: Mapping[str, str]
+    group: GroupOffsets, available: AvailableRecords, ends: Mapping[PartitionId, int], topics: Mapping[str, str]
 ) -> ForeseenGroup:
     rows: list[tuple[PartitionId, int]] = []
     left_out = 0
     for topic in group.topics:
         for partition, offset in topic.by_partition().items() if topic.topic in topics else ():
-            where = held.partition_id(topic.topic, partition)
+            where = available.partition_id(topic.topic, partition)
             left_out += where is None
             rows += [] if where is None else [(where, offset)]
     refused = tuple(
         RefusedOffset(group=group.group, topic=where.topic, partition=where.partition, offset=offset, why=why)
         for where, offset in rows
-        if (why := held.why_not(group.group, where, offset, end=ends[where]))
+        if (why := available.why_not(group.group, where, offset, end=ends[where]))
     )
     clamped = tuple(
         ClampedOffset(topic=where.topic, partition=where.partition, offset=offset, end=ends[where])
         for where, offset in rows
         if offset > ends[where] and not refused
     )
-    behind = sum(held.is_behind(group.group, where, offset) for where, offset in rows)
-    found = {
-        Verdict.CANNOT_GO_ON: bool(refused),
-        Verdict.IN_PART: bool(left_out),
-        Verdict.READS_AGAIN: bool(clamped),
-        Verdict.LOST_AT_SOURCE: bool(behind),
-        Verdict.GOES_ON: True,
+    behind = sum(available.is_behind(group.group, where, offset) for where, offset in rows)
+    by_verdict = {
+        GroupVerdict.CANNOT_GO_ON: bool(refused),
+        GroupVerdict.IN_PART: bool(left_out),
+        GroupVerdict.READS_AGAIN: bool(clamped),
+        GroupVerdict.LOST_AT_SOURCE: bool(behind),
+        GroupVerdict.GOES_ON: True,
     }
     return ForeseenGroup(
         group=group.group,
         kind=group.kind,
-        verdict=next(verdict for verdict, is_true in found.items() if is_true),
+        verdict=next(verdict for verdict, is_true in by_verdict.items() if is_true),
         topics=len({where.topic for where, _ in rows}),
         offsets=len(rows) + left_out,
         left_out=left_out,
         unread=sum(max(0, ends[where] - offset) for where, offset in rows),
-        exactly_once=group.group in held.exactly_once,
+        exactly_once=group.group in available.exactly_once,
         behind=behind,
         clamped=clamped,
         refused=refused,

@@ -18,7 +18,7 @@ from offsite.log.groups.offsets import (
     TopicOffsetsBuilder,
 )
 from offsite.services.groups.missing_records import RefusedOffset
-from offsite.services.groups.translation import BEHIND, CLAMPED, MATCHES, MISSING, NO_OFFSET, REFUSED, Translated
+from offsite.services.groups.translation import BEHIND, CLAMPED, MATCHES, MISSING, NO_OFFSET, REFUSED, TranslatedOffsets
 
 IDLE_STATES = frozenset({"", "Empty", "Dead"})
 """States of groups without members; empty for a group unknown to the target."""
@@ -39,7 +39,7 @@ class TopicMove:
     """One group on one topic. `current`: the group's commits on the target; `changes`: the offsets to commit; `before`:
     the present commits in the changed partitions, with offset -1 for none."""
 
-    translated: Translated
+    translated: TranslatedOffsets
     current: TopicOffsets
     changes: TopicOffsets
     before: TopicOffsets
@@ -92,11 +92,11 @@ class GroupPlan:
 
     def changes(self) -> GroupTable:
         """The offsets to commit, by group."""
-        return _table((each, [topic.changes for topic in each.topics]) for each in self.groups)
+        return _table((group, [topic.changes for topic in group.topics]) for group in self.groups)
 
     def before(self) -> GroupTable:
         """The present commits that are going to change."""
-        return _table((each, [topic.before for topic in each.topics]) for each in self.groups)
+        return _table((group, [topic.before for topic in group.topics]) for group in self.groups)
 
     def counts(self) -> GroupCounts:
         topics = [topic for group in self.groups for topic in group.topics]
@@ -118,7 +118,7 @@ class GroupPlan:
 
 def plan_groups(  # noqa: PLR0913  # all by keyword but the groups, then and now
     groups: GroupTable,
-    moved: Mapping[str, Sequence[Translated]],
+    moved: Mapping[str, Sequence[TranslatedOffsets]],
     current: GroupTable,
     *,
     absent_topics: tuple[str, ...] = (),
@@ -130,20 +130,23 @@ def plan_groups(  # noqa: PLR0913  # all by keyword but the groups, then and now
     return GroupPlan(groups=tuple(moves), absent_topics=absent_topics, notes=notes, refused=refused)
 
 
-def _group(group: GroupOffsets, moved: Sequence[Translated], current: GroupOffsets | None) -> GroupMove:
-    known = {topic.topic: topic for topic in current.topics} if current is not None else {}
-    topics = (_topic(each, known.get(each.target) or TopicOffsets.of(each.target, ())) for each in moved)
+def _group(group: GroupOffsets, moved: Sequence[TranslatedOffsets], current: GroupOffsets | None) -> GroupMove:
+    by_topic = {topic.topic: topic for topic in current.topics} if current is not None else {}
+    topics = (
+        _topic(translated, by_topic.get(translated.target) or TopicOffsets.of(translated.target, ()))
+        for translated in moved
+    )
     return GroupMove(
         group=group.group, kind=group.kind, state=current.state if current is not None else "", topics=tuple(topics)
     )
 
 
-def _topic(translated: Translated, current: TopicOffsets) -> TopicMove:
+def _topic(translated: TranslatedOffsets, current: TopicOffsets) -> TopicMove:
     """The rows with another offset or metadata now. Leader epochs are kept when read, and never sent."""
     changes, before = TopicOffsetsBuilder(translated.target), TopicOffsetsBuilder(translated.target)
-    known = {row.partition: row for row in current}
+    by_partition = {row.partition: row for row in current}
     for row, new in zip(translated.source, translated.offsets, strict=True):
-        now = known.get(row.partition)
+        now = by_partition.get(row.partition)
         if new == NO_OFFSET or (now is not None and (now.offset, now.metadata) == (new, row.metadata)):
             continue
         changes.add(row.partition, new, NO_EPOCH, row.metadata)
@@ -152,8 +155,8 @@ def _topic(translated: Translated, current: TopicOffsets) -> TopicMove:
 
 
 def _table(topics: Iterable[tuple[GroupMove, list[TopicOffsets]]]) -> GroupTable:
-    found = {
-        move.group: GroupOffsets(group=move.group, kind=move.kind, state=move.state, topics=tuple(filter(len, each)))
-        for move, each in topics
+    groups = {
+        move.group: GroupOffsets(group=move.group, kind=move.kind, state=move.state, topics=tuple(filter(len, offsets)))
+        for move, offsets in topics
     }
-    return {name: group for name, group in found.items() if group.topics}
+    return {name: group for name, group in groups.items() if group.topics}

@@ -47,7 +47,7 @@ class ShownGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsShown:
+class ShownGroups:
     """The groups of a backup. `origin`: snapshot (of the commit) or history (of the time). `earlier`: offsets of an
     earlier commit; `gone`: groups that are gone, shown only when named in full."""
 
@@ -59,7 +59,7 @@ class GroupsShown:
     earlier: tuple[EarlierCommit, ...] = ()
     gone: tuple[GoneSince, ...] = ()
 
-    def without_metadata(self) -> GroupsShown:
+    def without_metadata(self) -> ShownGroups:
         """The same without metadata, for readers without a right to records: applications write any content into
         metadata."""
         groups = (
@@ -111,18 +111,18 @@ class GroupPlanReport:
 
 def show_groups(
     backup: Backup, *, groups: GroupPatterns, commit: int | None = None, at: str | None = None
-) -> GroupsShown:
+) -> ShownGroups:
     """The groups known to the backup. Raises `NoSuchRestorePoint`, `BadOption`."""
-    found = groups_as_of(backup, PointRequest(commit=commit, at=at), patterns=groups)
-    ends = found.point if found.origin == SNAPSHOT else None
-    return GroupsShown(
+    as_of = groups_as_of(backup, PointRequest(commit=commit, at=at), patterns=groups)
+    ends = as_of.point if as_of.origin == SNAPSHOT else None
+    return ShownGroups(
         backup=backup.descriptor.name,
-        commit=found.point.seq,
-        origin=found.origin,
-        groups=tuple(_shown(group, ends, found) for group in found.groups.values()),
-        notes=found.notes,
-        earlier=found.earlier_commits,
-        gone=found.gone,
+        commit=as_of.point.seq,
+        origin=as_of.origin,
+        groups=tuple(_shown(group, ends, as_of) for group in as_of.groups.values()),
+        notes=as_of.notes,
+        earlier=as_of.earlier_commits,
+        gone=as_of.gone,
     )
 
 

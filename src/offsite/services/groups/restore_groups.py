@@ -11,7 +11,7 @@ from offsite.model.selections.selection import GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.state import BackupState
-from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+from offsite.services.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
 
 
 def check_groups(point: BackupState, groups: GroupPatterns) -> None:
@@ -25,7 +25,7 @@ def check_groups(point: BackupState, groups: GroupPatterns) -> None:
 
 def restore_groups(
     backup: Backup, admin: ClusterAdmin, record: RestoreRecord, groups: GroupPatterns
-) -> GroupsApplied | None:
+) -> AppliedGroups | None:
     """Put the groups in place, and return the result; None when no groups were requested. May be repeated: the change
     to undo has the restore's own id, and keeps the offsets found by the first attempt, provided that they cover all
     groups put in place now; otherwise the change has a new id."""

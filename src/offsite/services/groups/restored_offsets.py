@@ -13,13 +13,18 @@ from offsite.repository.commit import PartitionId, TopicIncarnation
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import (
     RestoreRecord,
+    count_targets,
     find_record,
     get_targets,
     restore_names,
-    targets_known,
 )
 from offsite.repository.state import BackupState
-from offsite.services.groups.missing_records import EarlierOffsets, HeldRecords, commit_cut, held_records
+from offsite.services.groups.missing_records import (
+    AvailableRecords,
+    EarlierOffsets,
+    find_available_records,
+    read_commit_cut,
+)
 from offsite.services.own_writes import is_written_here
 from offsite.services.records_place import GIVEN_AGAIN, record_places
 from offsite.stores.store import Store
@@ -61,30 +66,36 @@ class RestoredOffsets:
     topics: Mapping[str, MappedTopic]
     starts: Mapping[TopicPartition, int]
     makings: Mapping[str, int]
-    held: HeldRecords | None = None
+    available: AvailableRecords | None = None
 
     def judged_by(self, groups_of: BackupState, earlier: tuple[EarlierOffsets, ...] = ()) -> RestoredOffsets:
         """The same, with offsets of groups compared with the missing records of state `groups_of`. The offsets are of
         `groups_of`, except `earlier` ones."""
-        own = {(topic, mapped.topic_id) for topic, mapped in self.topics.items()}
-        partitions = [each for each in groups_of.positions if (each.topic, each.topic_id) in own]
-        held = held_records(groups_of, partitions, commit_cut(self.store, groups_of), earlier=earlier)
-        return replace(self, held=held)
+        restored = {(topic, mapped.topic_id) for topic, mapped in self.topics.items()}
+        partitions = [
+            partition_id
+            for partition_id in groups_of.positions
+            if (partition_id.topic, partition_id.topic_id) in restored
+        ]
+        available = find_available_records(
+            groups_of, partitions, read_commit_cut(self.store, groups_of), earlier=earlier
+        )
+        return replace(self, available=available)
 
     def target(self, topic: str) -> str | None:
         """The target name of `topic`, or None when not restored."""
-        found = self.topics.get(topic)
-        return None if found is None else found.target
+        mapped = self.topics.get(topic)
+        return None if mapped is None else mapped.target
 
     def offset_map(self, topic: str, partition: int) -> OffsetMap | None:
         """The map of one partition; None when not restored, or not restored partition by partition. Raises
         `DamagedObject`, also for a map that does not match the last making of the target."""
-        found = self.topics.get(topic)
-        if found is None:
+        mapped = self.topics.get(topic)
+        if mapped is None:
             return None
-        source = PartitionId(topic=topic, topic_id=found.topic_id, partition=partition)
-        target = TopicPartition(topic=found.target, partition=partition)
-        stored = self.layout.get_map(self.records, source, making=self.makings.get(found.target, 1))
+        source = PartitionId(topic=topic, topic_id=mapped.topic_id, partition=partition)
+        target = TopicPartition(topic=mapped.target, partition=partition)
+        stored = self.layout.get_map(self.records, source, making=self.makings.get(mapped.target, 1))
         if stored is None and not self.point.segments.get(source):
             return self._empty(source, target)
         if stored is not None:
@@ -109,7 +120,7 @@ class RestoredOffsets:
             )
 
 
-def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
+def load_restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
     """The maps of the restore with the id `restore`. Raises `NoSuchRestore` for an id unknown to the backup."""
     layout = RestoreLayout(backup=backup.layout, restore=restore)
     record = find_record(backup.record_store, layout)
@@ -119,8 +130,10 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
             f"backup {backup.descriptor.name} has no restore {restore!r} that wrote anything",
             hint=f"offsite restore run prints the id of a restore; {GIVEN_AGAIN}",
         )
-    point = backup.reading(is_named=True).state_at(record.commit)
-    newest = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
+    point = backup.for_reading(is_named=True).state_at(record.commit)
+    newest = {
+        incarnation.topic: incarnation.topic_id for incarnation in point.topics
+    }  # the latest incarnation comes last
     ids = newest | dict(record.incarnations)
     topics = {source: MappedTopic(topic_id=ids[source], target=target) for source, target in record.topics}
     return RestoredOffsets(
@@ -136,7 +149,7 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeTopic:
+class TopicOrigin:
     """A topic made by a restore, according to its record. `is_ours`: this installation wrote the record.
     `same_offsets_as`: the source's topic whose records the topic holds at equal offsets; None for other offsets."""
 
@@ -145,14 +158,14 @@ class MadeTopic:
     same_offsets_as: TopicIncarnation | None
 
 
-def made_topic(backup: Backup, topic: str, topic_id: str) -> MadeTopic | None:
+def find_topic_origin(backup: Backup, topic: str, topic_id: str) -> TopicOrigin | None:
     """The origin of a topic with the name and id. A restore of this installation comes before others, who may claim any
     topic; None without a restore of this backup."""
-    found = list(_made_topic(backup, topic, topic_id))
-    return next((made for made in found if made.is_ours), found[0] if found else None)
+    candidates = list(_topic_origins(backup, topic, topic_id))
+    return next((candidate for candidate in candidates if candidate.is_ours), candidates[0] if candidates else None)
 
 
-def _made_topic(backup: Backup, topic: str, topic_id: str) -> Iterator[MadeTopic]:
+def _topic_origins(backup: Backup, topic: str, topic_id: str) -> Iterator[TopicOrigin]:
     stores = [place.record_store for place in record_places(backup)]
     places = [(store, name) for store in stores for name in sorted(restore_names(store, backup.layout))]
     for place, name in places:
@@ -165,8 +178,8 @@ def _made_topic(backup: Backup, topic: str, topic_id: str) -> Iterator[MadeTopic
             continue
         source = next((source for source, target in record.topics if target == topic), "")
         of = TopicIncarnation(topic=source, topic_id=dict(record.incarnations).get(source, ""))
-        keys = (layout.record_key, layout.targets_key(max(targets_known(place, layout), 1)))
-        yield MadeTopic(
+        keys = (layout.record_key, layout.targets_key(max(count_targets(place, layout), 1)))
+        yield TopicOrigin(
             restore=name,
             is_ours=all(is_written_here(place, key) for key in keys),
             same_offsets_as=of if topic in record.preserved else None,
@@ -176,13 +189,13 @@ def _made_topic(backup: Backup, topic: str, topic_id: str) -> Iterator[MadeTopic
 def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:
     """The target's offset for one offset of the source, by the maps of a restore. Raises `NoSuchRestore`, `BadOption`
     for a partition that was not restored."""
-    maps = restored_offsets(backup, restore)
+    maps = load_restored_offsets(backup, restore)
     target = maps.target(topic_partition.topic)
-    found = maps.offset_map(topic_partition.topic, topic_partition.partition)
-    if target is None or found is None:
-        known = ", ".join(source for source, _ in maps.record.topics)
-        raise BadOption(f"restore {restore} has no map of {topic_partition}", hint=f"it restored: {known}")
-    mapped = found.lookup(offset)
+    offset_map = maps.offset_map(topic_partition.topic, topic_partition.partition)
+    if target is None or offset_map is None:
+        topics = ", ".join(source for source, _ in maps.record.topics)
+        raise BadOption(f"restore {restore} has no map of {topic_partition}", hint=f"it restored: {topics}")
+    mapped = offset_map.lookup(offset)
     return OffsetAnswer(
         restore=restore,
         source_topic=topic_partition.topic,

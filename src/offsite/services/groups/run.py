@@ -25,7 +25,7 @@ from offsite.model.selections.rename import Renames
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
-from offsite.repository.layout import own
+from offsite.repository.layout import own_objects
 from offsite.repository.snapshots.group_change import (
     GroupChange,
     GroupChangeLayout,
@@ -37,9 +37,9 @@ from offsite.repository.snapshots.group_change import (
     put_undone,
     try_open_changes,
 )
-from offsite.services.groups.missing_records import RefusedOffset, commit_cut
+from offsite.services.groups.missing_records import RefusedOffset, read_commit_cut
 from offsite.services.groups.plan import GroupPlan, plan_groups
-from offsite.services.groups.restored_offsets import RestoredOffsets, made_topic, restored_offsets
+from offsite.services.groups.restored_offsets import RestoredOffsets, find_topic_origin, load_restored_offsets
 from offsite.services.groups.source import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
 from offsite.services.heads import check_to_read
@@ -80,7 +80,7 @@ class PlannedGroups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsApplied:
+class AppliedGroups:
     """Result of applying a plan. `change` is the id for an undo, empty without any change. `failed` groups are
     unchanged; `clamped` offsets lay outside of the restored log, `missing` offsets have no partition on the target.
     `refused` offsets were not set: their groups would have skipped or repeated work. Groups on `unread_topics`, which
@@ -114,7 +114,7 @@ class GroupsApplied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsUndone:
+class UndoneGroups:
     """Result of undoing a change. `offsets_removed`: offsets that did not exist before the change."""
 
     change: str
@@ -129,13 +129,13 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
 
     Raises `NoSuchRestore`, `NoSuchRestorePoint`, `OtherCluster` for a restore into another cluster, `BadOption`.
     """
-    backup = backup.reading(is_named=request.restore is not None or request.commit is not None)
+    backup = backup.for_reading(is_named=request.restore is not None or request.commit is not None)
     if request.restore is None:
         check_to_read(backup, accept_rollback=request.accept_rollback)
     cluster_id = admin.cluster().cluster_id
     as_of, mapping = _as_of_and_mapping(backup, admin, request, cluster_id)
     translation = translate(as_of.groups, mapping)
-    current = admin.groups.offsets(each for each in admin.groups.list() if each.group in translation.moved)
+    current = admin.groups.offsets(listed for listed in admin.groups.list() if listed.group in translation.moved)
     unreadable = {failure.group for failure in current.failed}
     plan = plan_groups(
         as_of.groups,
@@ -158,7 +158,7 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     )
 
 
-def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
+def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
     """Record the present commits, and commit the planned offsets. After a crash, prepare and apply again."""
     changes, counts = planned.plan.changes(), planned.plan.counts()
     change, failed = "", tuple[GroupFailure, ...]()
@@ -166,16 +166,16 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
         change = _remembered(planned)
         failed = admin.groups.commit(changes)
     refused = {failure.group for failure in failed}
-    done = {name: group for name, group in changes.items() if name not in refused}
-    not_set = {each.group for each in planned.plan.refused} | refused
-    return GroupsApplied(
+    applied = {name: group for name, group in changes.items() if name not in refused}
+    not_set = {refused_offset.group for refused_offset in planned.plan.refused} | refused
+    return AppliedGroups(
         change=change,
         backup=planned.backup.descriptor.name,
         commit=planned.change.commit,
         origin=planned.origin,
         restore=planned.change.restore,
         groups=len(planned.plan.groups) - len(not_set),
-        offsets_set=offset_count(done),
+        offsets_set=offset_count(applied),
         unchanged=counts.unchanged,
         clamped=counts.clamped,
         missing=counts.missing,
@@ -197,7 +197,7 @@ def _remembered(planned: PlannedGroups) -> str:
     with writing_records(backup):
         prepare_records(backup)
         store = backup.record_store
-        if any(own(store.list(backup.layout.group_change_prefix(change.change)))):
+        if any(own_objects(store.list(backup.layout.group_change_prefix(change.change)))):
             if _covers(backup, change, before):
                 return change.change
             change = replace(change, change=dated_id(store.now_ms()))
@@ -233,35 +233,39 @@ def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> Grou
     changes: dict[str, GroupChange] = {}
     ours: list[GroupChange] = []
     for place in record_places(backup):
-        for found in try_open_changes(place.record_store, backup.layout, undone_in=[backup.record_store]):
-            if isinstance(found, UnreadableChange):
-                if found.change == change:
-                    raise found.error
-                warned("change_unreadable", change=found.change, why=f"it is passed over: {found.error.message}")
+        for listed_change in try_open_changes(place.record_store, backup.layout, undone_in=[backup.record_store]):
+            if isinstance(listed_change, UnreadableChange):
+                if listed_change.change == change:
+                    raise listed_change.error
+                warned(
+                    "change_unreadable",
+                    change=listed_change.change,
+                    why=f"it is passed over: {listed_change.error.message}",
+                )
                 continue
-            changes.setdefault(found.change, found)
-            if found.cluster_id == cluster_id and is_written_here(
-                place.record_store, _layout(backup, found).record_key
+            changes.setdefault(listed_change.change, listed_change)
+            if listed_change.cluster_id == cluster_id and is_written_here(
+                place.record_store, _layout(backup, listed_change).record_key
             ):
-                ours.append(found)
+                ours.append(listed_change)
     if change is not None and change in changes:
         _check_cluster(changes[change].cluster_id, cluster_id, f"change {change}")
         return changes[change]
     if change is not None or not ours:
-        here = [each.change for each in changes.values() if each.cluster_id == cluster_id]
+        here = [candidate.change for candidate in changes.values() if candidate.cluster_id == cluster_id]
         by_others = ", made elsewhere: --change names one" if here and not change else ""
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no change of groups {change or 'on this cluster'} to undo",
             hint=f"there are: {', '.join(here) or 'none'}{by_others}; {GIVEN_AGAIN}",
         )
-    return max(ours, key=lambda each: each.created_at_ms)
+    return max(ours, key=lambda change: change.created_at_ms)
 
 
 def _layout(backup: Backup, change: GroupChange) -> GroupChangeLayout:
     return GroupChangeLayout(backup=backup.layout, change=change.change)
 
 
-def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> GroupsUndone:
+def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> UndoneGroups:
     """Commit again the offsets of the groups before the change, and remove offsets that did not exist. May be repeated;
     a change with groups that could not be undone stays open. If the undo cannot be recorded, nothing is touched: raises
     `StoreDenied`, and further errors of the store."""
@@ -273,7 +277,7 @@ def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> Gro
     failures = {failure.group: failure for failure in (*admin.groups.commit(earlier), *admin.groups.delete(none))}
     if not failures:
         put_undone(backup.record_store, backup.layout, change)
-    return GroupsUndone(
+    return UndoneGroups(
         change=change.change,
         groups=len(before.keys() - failures.keys()),
         offsets_put_back=offset_count({name: group for name, group in earlier.items() if name not in failures}),
@@ -285,7 +289,7 @@ def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> Gro
 def _before(backup: Backup, change: GroupChange) -> Mapping[str, GroupOffsets]:
     """The recorded offsets, from the place of the change: the repository, or the place for records."""
     key = _layout(backup, change).record_key
-    places = [each.record_store for each in record_places(backup) if each.record_store.head(key) is not None]
+    places = [place.record_store for place in record_places(backup) if place.record_store.head(key) is not None]
     return get_before((places or [backup.record_store])[0], backup.layout, change)
 
 
@@ -302,11 +306,11 @@ def _as_of_and_mapping(
     is_own = cluster_id == backup.descriptor.cluster_id
     as_of = as_of.without_topics(dict(_strangers(backup, ids, as_of))) if is_own else as_of
     read = {topic.topic for group in as_of.groups.values() for topic in group.topics}
-    if unused := request.renames.unused({*read, *(each.topic for each in as_of.point.topics)}):
+    if unused := request.renames.unused({*read, *(incarnation.topic for incarnation in as_of.point.topics)}):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not in the backup", hint="correct the name")
     mapping = _same_offsets(admin, as_of.groups, request.renames, topics)
     if not request.clamp:
-        mapping = mapping.judged_by(as_of.point, commit_cut(backup.store, as_of.point), as_of.earlier)
+        mapping = mapping.judged_by(as_of.point, read_commit_cut(backup.store, as_of.point), as_of.earlier)
     return as_of, mapping
 
 
@@ -323,22 +327,22 @@ def _of_restore(
 ) -> tuple[GroupsAsOf, OffsetMapping]:
     if request.commit is not None or request.at is not None or request.renames.rules:
         raise BadOption("--restore names its own point and names", hint="leave out --commit, --at and --rename")
-    maps = restored_offsets(backup, request.restore or "")
+    maps = load_restored_offsets(backup, request.restore or "")
     _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
-    ids = {name: each.topic_id for name, each in maps.topics.items()}
+    ids = {name: mapped.topic_id for name, mapped in maps.topics.items()}
     fixed = FixedPoint.of_restore(maps.record)
     as_of = groups_as_of(backup, PointRequest(), fixed, patterns=request.groups, topic_ids=ids).on_topics(ids)
-    there = {name: each for name, each in maps.topics.items() if each.target in topics}
+    on_target = {name: mapped for name, mapped in maps.topics.items() if mapped.target in topics}
     maps = maps if request.clamp else maps.judged_by(as_of.point, as_of.earlier)
     notes = tuple(_repartitioned(as_of.groups, maps, topics))
-    return replace(as_of, own_notes=(*as_of.own_notes, *notes)), replace(maps, topics=there)
+    return replace(as_of, own_notes=(*as_of.own_notes, *notes)), replace(maps, topics=on_target)
 
 
 def _known_ids(backup: Backup, ids: Mapping[str, str]) -> Mapping[str, str]:
     """Topics of the target that the backup knows as its own: name → id. Other topics may be restored ones, at old
     offsets."""
-    known = {(each.topic, each.topic_id) for each in backup.sound_state().topics}
-    return {name: topic_id for name, topic_id in ids.items() if (name, topic_id) in known}
+    backup_topics = {(incarnation.topic, incarnation.topic_id) for incarnation in backup.sound_state().topics}
+    return {name: topic_id for name, topic_id in ids.items() if (name, topic_id) in backup_topics}
 
 
 def _unnamed_ids(admin: ClusterAdmin, renames: Renames) -> dict[str, str]:
@@ -346,29 +350,32 @@ def _unnamed_ids(admin: ClusterAdmin, renames: Renames) -> dict[str, str]:
     return {name: str(topic.topic_id or "") for name, topic in admin.topics().items() if not renames.is_about(name)}
 
 
-def _strangers(backup: Backup, there: Mapping[str, str], as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
+def _strangers(backup: Backup, target_ids: Mapping[str, str], as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
     """Topics of the backup's own cluster that differ from the topics read by the groups, with the reason: the meaning
     of their offsets is unknown, unless a restore recorded here made the topic with the same offsets."""
     read = {(topic.topic, topic.topic_id) for group in as_of.groups.values() for topic in group.topics}
     for name, topic_id in sorted(read):
-        if not (now := there.get(name, "")) or not topic_id or now == topic_id:
+        if not (now := target_ids.get(name, "")) or not topic_id or now == topic_id:
             continue
-        made, of = made_topic(backup, name, now), TopicIncarnation(topic=name, topic_id=topic_id)
-        if made is None:
+        origin, incarnation = find_topic_origin(backup, name, now), TopicIncarnation(topic=name, topic_id=topic_id)
+        if origin is None:
             why = "is another topic than the one that its groups have read, and no restore of this backup made it"
             yield name, f"{name} on the cluster {why}: offsets on it are left out (or --rename {name}={name})"
-        elif not made.is_ours or made.same_offsets_as != of:
-            who = "" if made.is_ours else ", says a record that was not written here; if you know who did"
-            yield name, f"{name} was made by restore {made.restore}{who}: set its groups with --restore {made.restore}"
+        elif not origin.is_ours or origin.same_offsets_as != incarnation:
+            who = "" if origin.is_ours else ", says a record that was not written here; if you know who did"
+            yield (
+                name,
+                f"{name} was made by restore {origin.restore}{who}: set its groups with --restore {origin.restore}",
+            )
 
 
 def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[str, int]) -> Iterator[str]:
     read = {topic.topic for group in groups.values() for topic in group.topics}
     for name in sorted(read & maps.topics.keys()):
-        known = maps.topics[name]
-        before = maps.point.topics[TopicIncarnation(topic=name, topic_id=known.topic_id)].partitions
-        if topics.get(known.target, before) != before:
-            now = topics[known.target]
+        mapped = maps.topics[name]
+        before = maps.point.topics[TopicIncarnation(topic=name, topic_id=mapped.topic_id)].partitions
+        if topics.get(mapped.target, before) != before:
+            now = topics[mapped.target]
             yield (
                 f"{name} has {now} partitions on the target instead of {before}: repartitioned, so its offsets cannot "
                 "be translated"
@@ -380,7 +387,10 @@ def _same_offsets(admin: ClusterAdmin, groups: GroupTable, renames: Renames, top
     targets = sorted(set(names.values()) & topics.keys())
     partitions = [TopicPartition(topic=name, partition=number) for name in targets for number in range(topics[name])]
     starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    return SameOffsets(bounds={each: (starts[each], max(starts[each], ends[each])) for each in partitions}, names=names)
+    return SameOffsets(
+        bounds={partition: (starts[partition], max(starts[partition], ends[partition])) for partition in partitions},
+        names=names,
+    )
 
 
 def _new_change(backup: Backup, request: GroupsRequest, cluster_id: str, commit: int) -> GroupChange:
@@ -395,20 +405,24 @@ def _new_change(backup: Backup, request: GroupsRequest, cluster_id: str, commit:
     )
 
 
-def _check_cluster(wanted: str, found: str, what: str) -> None:
-    if wanted != found:
-        raise OtherCluster(f"{what} was made on cluster {wanted}, this is {found}", hint="check --bootstrap")
+def _check_cluster(expected_id: str, actual_id: str, subject: str) -> None:
+    if expected_id != actual_id:
+        raise OtherCluster(
+            f"{subject} was made on cluster {expected_id}, this is {actual_id}", hint="check --bootstrap"
+        )
 
 
 def _rows(groups: GroupTable, *, committed: bool) -> GroupTable:
     """The rows of groups with a commit before, or without one."""
-    kept = {name: replace(group, topics=tuple(_topics(group, committed=committed))) for name, group in groups.items()}
-    return {name: group for name, group in kept.items() if group.topics}
+    filtered = {
+        name: replace(group, topics=tuple(_topics(group, committed=committed))) for name, group in groups.items()
+    }
+    return {name: group for name, group in filtered.items() if group.topics}
 
 
 def _topics(group: GroupOffsets, *, committed: bool) -> list[TopicOffsets]:
-    kept = [
-        TopicOffsets.of(each.topic, (row for row in each if (row.offset != NO_OFFSET) is committed))
-        for each in group.topics
+    filtered = [
+        TopicOffsets.of(offsets.topic, (row for row in offsets if (row.offset != NO_OFFSET) is committed))
+        for offsets in group.topics
     ]
-    return [each for each in kept if len(each)]
+    return [offsets for offsets in filtered if len(offsets)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.groups.requests import ListedGroup
-from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, on_topics
+from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, restrict_to_topics
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.selections.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
@@ -33,7 +33,7 @@ GONE_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsSaved:
+class SavedGroups:
     """Result of saving the groups. `changed` is false when the snapshot of an earlier commit still holds; `failed`
     groups keep the offsets of the earlier snapshot; `note`: a sentence for a person, or empty."""
 
@@ -44,7 +44,7 @@ class GroupsSaved:
     note: str = ""
 
 
-class FormerGroups:
+class PreviousGroups:
     """The group snapshot of the base commit, read once and cached for the rounds of a run that follows."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups |
     offsets: a group commits offsets below the end of the log, and no commit lies beyond the backup."""
     if not patterns:
         return None
-    listed = {each.group: each for each in client.list()}
+    listed = {group.group: group for group in client.list()}
     return client.offsets(listed[name] for name in patterns.select(listed))
 
 
@@ -88,19 +88,19 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
     *,
     unseen: Collection[TopicIncarnation] = (),
     patterns: GroupPatterns = NO_GROUPS,
-    before: FormerGroups | None = None,
-) -> tuple[str | None, GroupsSaved | None]:
+    before: PreviousGroups | None = None,
+) -> tuple[str | None, SavedGroups | None]:
     """Store the offsets of `fetched` on `topics` for the commit after `base`. Returns the key for the commit (None: the
     previous snapshot still holds), and the result. On topics in `unseen`, not known to be deleted, groups keep their
     offsets. `patterns`: the requested groups; a missing one is gone."""
     if fetched is None:
         return None, None
-    before, topics = before or FormerGroups(), tuple(topics)
+    before, topics = before or PreviousGroups(), tuple(topics)
     former, problem = before.get(backup, base)
     note = problem
-    found = on_topics(fetched.groups, {shape.topic: shape.topic_id for shape in topics})
+    fetched_groups = restrict_to_topics(fetched.groups, {shape.topic: shape.topic_id for shape in topics})
     failed = (*fetched.failed, *_unlisted(fetched, former.groups, patterns))
-    groups = _with_former(found, former.groups, failed)
+    groups = _with_former(fetched_groups, former.groups, failed)
     groups = _with_unseen(groups, former.groups, unseen) if unseen else groups
     if former.groups and not groups:
         note = f"no group was found where there were {len(former.groups)}: the former snapshot was kept"
@@ -112,7 +112,7 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
         gone = tuple(_gone(former, groups, alive, patterns, seq=base.seq + 1))[:GONE_MAX]
         key = put_group_snapshot(backup.store, backup.layout, base.seq + 1, groups, gone)
         before.keep(key, GroupSnapshot(groups=groups, gone=gone))
-    return key, GroupsSaved(
+    return key, SavedGroups(
         groups=len(groups), offsets=offset_count(groups), changed=key is not None, failed=failed, note=note
     )
 
@@ -120,36 +120,36 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
 def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPatterns) -> Iterator[GroupFailure]:
     """The previous groups that no broker lists, and whose coordinators do not report an empty group: lists leave out
     groups that may not be described, and groups that move to another coordinator meanwhile."""
-    failed = {each.group for each in fetched.failed}
+    failed = {failure.group for failure in fetched.failed}
     missing = patterns.select(former.keys() - fetched.groups.keys() - failed)
     if not missing or fetched.ask_again is None:
         return
-    asked = [ListedGroup(group=name, kind=former[name].kind, state="") for name in missing]
+    unlisted = [ListedGroup(group=name, kind=former[name].kind, state="") for name in missing]
     try:
-        answer = fetched.ask_again(asked)
+        answer = fetched.ask_again(unlisted)
     except OffsiteError as error:
         yield from (GroupFailure(group=name, error=error.id, message=error.message) for name in missing)
         return
-    yield from (each for each in answer.failed if each.error != _NO_GROUP)
+    yield from (failure for failure in answer.failed if failure.error != _NO_GROUP)
     for name, group in answer.groups.items():
         if group.topics:
             yield GroupFailure(group=name, error="NOT_LISTED", message="brokers did not list it, and it has offsets")
 
 
 def _with_former(groups: dict[str, GroupOffsets], former: GroupTable, failed: Iterable[GroupFailure]) -> GroupTable:
-    kept = {each.group: former[each.group] for each in failed if each.group in former}
-    return dict(sorted((groups | kept).items()))
+    retained = {failure.group: former[failure.group] for failure in failed if failure.group in former}
+    return dict(sorted((groups | retained).items()))
 
 
 def _with_unseen(groups: GroupTable, former: GroupTable, unseen: Collection[TopicIncarnation]) -> GroupTable:
     """`groups` with the offsets of `former` groups on `unseen` topics: these topics could not be read."""
-    kept = {
+    retained = {
         name: tuple(topic for topic in group.topics if incarnation_of(topic) in unseen)
         for name, group in former.items()
     }
     joined = {
         name: _joined(groups.get(name, replace(former[name], topics=())), topics)
-        for name, topics in kept.items()
+        for name, topics in retained.items()
         if topics
     }
     return dict(sorted({**groups, **joined}.items()))
@@ -169,12 +169,12 @@ def _gone(
     seq: int,
 ) -> Iterator[GoneGroup]:
     """The groups that are gone from existing topics. Groups missing first since commit `seq` come before the rest."""
-    there = {name: {incarnation_of(topic) for topic in group.topics} for name, group in groups.items()}
+    present = {name: {incarnation_of(topic) for topic in group.topics} for name, group in groups.items()}
     for name in patterns.select(former.groups):
         for topic in former.groups[name].topics:
             incarnation = incarnation_of(topic)
-            if incarnation in alive and incarnation not in there.get(name, ()):
+            if incarnation in alive and incarnation not in present.get(name, ()):
                 yield GoneGroup(group=name, topic=topic.topic, topic_id=topic.topic_id, since=seq)
-    for each in former.gone:
-        if each.incarnation in alive and each.incarnation not in there.get(each.group, ()):
-            yield each
+    for gone_group in former.gone:
+        if gone_group.incarnation in alive and gone_group.incarnation not in present.get(gone_group.group, ()):
+            yield gone_group

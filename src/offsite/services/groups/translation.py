@@ -19,7 +19,12 @@ from offsite.log.range import TopicPartition
 from offsite.model.journal import decided
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.repository.state import BackupState
-from offsite.services.groups.missing_records import EarlierOffsets, HeldRecords, RefusedOffset, held_records
+from offsite.services.groups.missing_records import (
+    AvailableRecords,
+    EarlierOffsets,
+    RefusedOffset,
+    find_available_records,
+)
 
 MATCHES = ("exact", "gap", "end", "below", "above", "missing", "refused", "behind")
 """The ways in which an offset is found: the words of `MappedOffset`; `missing` for a partition that the target lacks;
@@ -36,7 +41,7 @@ class OffsetMapping(Protocol):
     skip or repeat work; None: every offset is moved into the log."""
 
     @property
-    def held(self) -> HeldRecords | None: ...
+    def available(self) -> AvailableRecords | None: ...
 
     def target(self, topic: str) -> str | None:
         """The name on the target, or None for a topic without one."""
@@ -46,7 +51,7 @@ class OffsetMapping(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Translated:
+class TranslatedOffsets:
     """One group's offsets on one topic. By row: the new offset (-1: none), and an index into `MATCHES` for the kind of
     match."""
 
@@ -63,7 +68,7 @@ class SameOffsets:
 
     bounds: Mapping[TopicPartition, tuple[int, int]]
     names: Mapping[str, str]
-    held: HeldRecords | None = None
+    available: AvailableRecords | None = None
 
     def judged_by(
         self, groups_of: BackupState, cut: CommitCut | None, earlier: tuple[EarlierOffsets, ...] = ()
@@ -76,7 +81,9 @@ class SameOffsets:
             for partition_id in shape.partition_ids
             if (key := self._on_target(partition_id.topic, partition_id.partition)) in self.bounds
         }
-        return replace(self, held=replace(held_records(groups_of, begins, cut, earlier=earlier), begins=begins))
+        return replace(
+            self, available=replace(find_available_records(groups_of, begins, cut, earlier=earlier), begins=begins)
+        )
 
     def _on_target(self, topic: str, partition: int) -> TopicPartition:
         return TopicPartition(topic=self.names.get(topic, topic), partition=partition)
@@ -100,7 +107,7 @@ class Translation:
     """`moved`: by group, the topics that exist on the target. `absent`: the missing topics. `refused`: offsets that are
     not set."""
 
-    moved: Mapping[str, Sequence[Translated]]
+    moved: Mapping[str, Sequence[TranslatedOffsets]]
     absent: tuple[str, ...]
     refused: tuple[RefusedOffset, ...]
 
@@ -111,7 +118,7 @@ def translate(groups: GroupTable, mapping: OffsetMapping) -> Translation:
     for name, group in groups.items():
         for topic in group.topics:
             members.setdefault(topic.topic, []).append((name, topic))
-    moved: dict[str, list[Translated]] = {}
+    moved: dict[str, list[TranslatedOffsets]] = {}
     absent = []
     refused: list[RefusedOffset] = []
     for source in sorted(members):
@@ -123,13 +130,15 @@ def translate(groups: GroupTable, mapping: OffsetMapping) -> Translation:
         refused += lost
         for (name, _), translated in zip(members[source], drafts, strict=True):
             moved.setdefault(name, []).append(translated)
-    for name in {each.group for each in refused}:  # half of a group's offsets would be worse than none
+    for name in {
+        refused_offset.group for refused_offset in refused
+    }:  # half of a group's offsets would be worse than none
         for draft in moved[name]:
             _refuse(draft)
     return Translation(moved=moved, absent=tuple(absent), refused=tuple(refused))
 
 
-def _refuse(draft: Translated) -> None:
+def _refuse(draft: TranslatedOffsets) -> None:
     for row, match in enumerate(draft.matches):
         if match != MISSING:
             draft.offsets[row], draft.matches[row] = NO_OFFSET, REFUSED
@@ -137,9 +146,9 @@ def _refuse(draft: Translated) -> None:
 
 def _translate_topic(
     mapping: OffsetMapping, topic: str, target: str, members: Sequence[tuple[str, TopicOffsets]]
-) -> tuple[Sequence[Translated], list[RefusedOffset]]:
+) -> tuple[Sequence[TranslatedOffsets], list[RefusedOffset]]:
     drafts = [
-        Translated(
+        TranslatedOffsets(
             source=offsets,
             target=target,
             offsets=array("q", (NO_OFFSET,)) * len(offsets),
@@ -152,12 +161,12 @@ def _translate_topic(
         offset_map = mapping.offset_map(topic, partition)
         if offset_map is not None:
             for (name, _), draft in zip(members, drafts, strict=True):
-                refused += _translate_row(name, draft, partition, offset_map, mapping.held)
+                refused += _translate_row(name, draft, partition, offset_map, mapping.available)
             _tell(topic, partition, drafts)
     return drafts, refused
 
 
-def _tell(topic: str, partition: int, drafts: Sequence[Translated]) -> None:
+def _tell(topic: str, partition: int, drafts: Sequence[TranslatedOffsets]) -> None:
     """Log one line per kind of clamped offset on the partition, for any number of groups."""
     rows = ((draft, _row(draft, partition)) for draft in drafts)
     for match, count in Counter(draft.matches[row] for draft, row in rows if row is not None).items():
@@ -167,7 +176,7 @@ def _tell(topic: str, partition: int, drafts: Sequence[Translated]) -> None:
             decided("clamp", topic=topic, partition=partition, groups=count, how=how, why=why)
 
 
-def _row(draft: Translated, partition: int) -> int | None:
+def _row(draft: TranslatedOffsets, partition: int) -> int | None:
     """The row of the group's offset on `partition`."""
     partitions = draft.source.partitions
     row = bisect_left(partitions, partition)
@@ -175,18 +184,18 @@ def _row(draft: Translated, partition: int) -> int | None:
 
 
 def _translate_row(
-    group: str, draft: Translated, partition: int, offset_map: OffsetMap, held: HeldRecords | None
+    group: str, draft: TranslatedOffsets, partition: int, offset_map: OffsetMap, available: AvailableRecords | None
 ) -> Iterator[RefusedOffset]:
     """Translate the offset of the group, unless the group would skip or repeat work."""
     if (row := _row(draft, partition)) is None:
         return
     offset, topic = draft.source.offsets[row], draft.source.topic
-    found = offset_map.lookup(offset)
-    draft.offsets[row], draft.matches[row] = found.target, _CODES[found.match]
-    where = None if held is None else held.partition_id(topic, partition)
-    if held is None or where is None:
+    mapped = offset_map.lookup(offset)
+    draft.offsets[row], draft.matches[row] = mapped.target, _CODES[mapped.match]
+    where = None if available is None else available.partition_id(topic, partition)
+    if available is None or where is None:
         return
-    if why := held.why_not(group, where, offset, end=offset_map.source_end):
+    if why := available.why_not(group, where, offset, end=offset_map.source_end):
         yield RefusedOffset(group=group, topic=topic, partition=partition, offset=offset, why=why)
-    elif held.is_behind(group, where, offset):
+    elif available.is_behind(group, where, offset):
         draft.matches[row] = BEHIND

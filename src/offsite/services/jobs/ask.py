@@ -15,7 +15,14 @@ from offsite.model.errors import OffsiteError, RequestRepeated
 from offsite.model.ids import dated_id, random_id
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.jobs.layout import JobLayout, repeat_key
-from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, decode_repeat, encode_repeat, seal_of
+from offsite.repository.jobs.record import (
+    JobCancellation,
+    JobEnd,
+    StoredJobRequest,
+    decode_repeat,
+    encode_repeat,
+    seal_of,
+)
 from offsite.repository.jobs.records import JobRecords
 from offsite.stores.store import Store
 
@@ -37,7 +44,7 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedFor:
+class JobTicket:
     """The id of a job. `is_new`: the call created the job, and the caller starts the job, with the `secret` for its
     process only (see `Workers.begin`)."""
 
@@ -46,14 +53,14 @@ class AskedFor:
     secret: str = field(default="", repr=False)
 
 
-def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -> AskedFor:
+def request_job(store: Store, request: JobRequest, *, word: str | None = None) -> JobTicket:
     """Record the request for a job. `word`: idempotency key, the same for every repetition of one request, by one
     requester and for one kind.
 
     Raises `RequestRepeated` if the key was used for another request, and the errors of the store.
     """
     job, secret = dated_id(store.now_ms()) if word is None else _known_or_new(store, request, word), random_id(32)
-    asked = AskedJob(
+    stored_request = StoredJobRequest(
         id=job,
         kind=request.kind,
         arguments=request.arguments,
@@ -65,32 +72,32 @@ def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -
         seal=seal_of(secret),
     )
     records = JobRecords(store=store, layout=JobLayout(job=job))
-    if records.asked() is not None:
-        return AskedFor(id=job, is_new=False)
+    if records.read_request() is not None:
+        return JobTicket(id=job, is_new=False)
     records.put_wish(None)  # before other processes see the job
-    is_new = records.put_asked(asked)
-    return AskedFor(id=job, is_new=is_new, secret=secret if is_new else "")
+    is_new = records.put_request(stored_request)
+    return JobTicket(id=job, is_new=is_new, secret=secret if is_new else "")
 
 
-def known_job(store: Store, request: JobRequest, word: str) -> str | None:
+def find_repeated_job(store: Store, request: JobRequest, word: str) -> str | None:
     """Return the id of the job that this request already became; None: new request. Raises `RequestRepeated`."""
     key = repeat_key(request.kind, f"{request.by}\n{word}")
     if (data := store.get(key)) is None:
         return None
     job = _same_request(data, key, request)
-    return job if JobRecords(store=store, layout=JobLayout(job=job)).asked() is not None else None
+    return job if JobRecords(store=store, layout=JobLayout(job=job)).read_request() is not None else None
 
 
-def tell_not_begun(store: Store, job: AskedFor, error: OffsiteError) -> None:
+def record_failed_start(store: Store, job: JobTicket, error: OffsiteError) -> None:
     """Record the end of a job without a start: a repeated request must not report a running job."""
-    ended = EndedJob(id=job.id, at_ms=store.now_ms(), exit_code=error.exit_code, result="", said=error.message)
-    JobRecords(store=store, layout=JobLayout(job=job.id)).put_ended(ended, secret=job.secret)
+    end = JobEnd(id=job.id, at_ms=store.now_ms(), exit_code=error.exit_code, result="", said=error.message)
+    JobRecords(store=store, layout=JobLayout(job=job.id)).put_end(end, secret=job.secret)
 
 
 def cancel_job(store: Store, job: str, *, by: str) -> None:
     """Cancel a job, unless the job ended: its process reads the wish within seconds, on any machine. Raises
     `StoreDenied` without the right to overwrite objects."""
-    JobRecords(store=store, layout=JobLayout(job=job)).put_wish(CancelledJob(id=job, at_ms=store.now_ms(), by=by))
+    JobRecords(store=store, layout=JobLayout(job=job)).put_wish(JobCancellation(id=job, at_ms=store.now_ms(), by=by))
 
 
 def _known_or_new(store: Store, request: JobRequest, word: str) -> str:

@@ -14,7 +14,7 @@ from offsite.model.errors import OffsiteError
 from offsite.model.ids import dated_id, random_id
 from offsite.model.journal import decided
 from offsite.repository.jobs.layout import JobLayout, repeat_key
-from offsite.repository.jobs.record import AskedJob, EndedJob, decode_repeat, encode_repeat
+from offsite.repository.jobs.record import JobEnd, StoredJobRequest, decode_repeat, encode_repeat
 from offsite.repository.jobs.records import JobRecords
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -31,14 +31,14 @@ def give_up_job(store: Store, job: str, *, identity: ProcessIdentity) -> None:
     claim = terms.claim(identity, random_id(), take_over=False)
     try:
         said = "its process was gone or silent: it was given up"
-        records.put_ended(EndedJob(id=job, at_ms=store.now_ms(), exit_code=GIVEN_UP, result="", said=said))
+        records.put_end(JobEnd(id=job, at_ms=store.now_ms(), exit_code=GIVEN_UP, result="", said=said))
         decided("give_up_job", why="its process is gone or silent", job=job)
     finally:
         with suppress(OffsiteError):  # then the lease expires
             terms.end(claim)
 
 
-def job_of_word(store: Store, *, kind: str, by: str, word: str) -> str | None:
+def find_job_of_word(store: Store, *, kind: str, by: str, word: str) -> str | None:
     """Return the job id of an idempotency key, for any request; the job itself may not be requested yet. None: unused
     key. Raises `DamagedObject`, and the errors of the store."""
     key = repeat_key(kind, f"{by}\n{word}")
@@ -50,12 +50,12 @@ def withdraw_job(store: Store, *, kind: str, by: str, word: str, identity: Proce
     job that already started is told to end. Raises the errors of `give_up_job`."""
     key = repeat_key(kind, f"{by}\n{word}")
     store.put_if_absent(key, encode_repeat(dated_id(store.now_ms()), {}))
-    job = job_of_word(store, kind=kind, by=by, word=word)
+    job = find_job_of_word(store, kind=kind, by=by, word=word)
     if job is None:
         return
-    asked = AskedJob(
+    request = StoredJobRequest(
         id=job, kind=kind, arguments=(), backup="", at_ms=store.now_ms(), by=by, word=random_id(16), cluster=""
     )
-    JobRecords(store=store, layout=JobLayout(job=job)).put_asked(asked)
+    JobRecords(store=store, layout=JobLayout(job=job)).put_request(request)
     cancel_job(store, job, by=by)
     give_up_job(store, job, identity=identity)

@@ -8,12 +8,12 @@ from enum import StrEnum
 from offsite.model.errors import Damaged, FormatTooNew, JobNotFound, OffsiteError
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, JobProgress
+from offsite.repository.jobs.record import JobCancellation, JobEnd, JobProgress, StoredJobRequest
 from offsite.repository.jobs.records import JobRecords, list_jobs
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.jobs.ask import SEARCH
-from offsite.stores.looking_store import reading_now_ms
+from offsite.stores.looking_store import display_now_ms
 from offsite.stores.store import Store
 
 START_S = 60.0
@@ -48,18 +48,18 @@ class JobFacts:
     """The records of one job. `worker`: the working process with signs of life; empty: none. `had_worker`: a process
     started. `claimed_end`: an end without proof of its writer. `now_ms`: the store's clock."""
 
-    asked: AskedJob
-    cancelled: CancelledJob | None
-    ended: EndedJob | None
+    request: StoredJobRequest
+    cancellation: JobCancellation | None
+    end: JobEnd | None
     worker: str
     had_worker: bool
     now_ms: int
-    claimed: EndedJob | None = None
+    claimed_end: JobEnd | None = None
 
     @property
     def is_given_up(self) -> bool:
         """Whether the job was given up, and no process works on the job."""
-        return self.claimed is not None and self.claimed.exit_code == GIVEN_UP and not self.worker
+        return self.claimed_end is not None and self.claimed_end.exit_code == GIVEN_UP and not self.worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,34 +101,34 @@ def decide_state(facts: JobFacts) -> JobState:
     """Return the state of a job. An end by its process takes precedence, and silence is never a success. Any process
     may claim that the job was given up: the claim counts only if no process works on the job, and is no success
     either."""
-    if facts.ended is not None:
-        return _ended(facts.ended, was_cancelled=facts.cancelled is not None)
-    if facts.is_given_up and facts.claimed is not None:
-        return _ended(facts.claimed, was_cancelled=facts.cancelled is not None)
+    if facts.end is not None:
+        return _state_of_end(facts.end, was_cancelled=facts.cancellation is not None)
+    if facts.is_given_up and facts.claimed_end is not None:
+        return _state_of_end(facts.claimed_end, was_cancelled=facts.cancellation is not None)
     if facts.worker:
-        return JobState.RUNNING if facts.cancelled is None else JobState.CANCELLING
-    is_late = facts.now_ms - facts.asked.at_ms > START_S * 1000
+        return JobState.RUNNING if facts.cancellation is None else JobState.CANCELLING
+    is_late = facts.now_ms - facts.request.at_ms > START_S * 1000
     return JobState.LOST if facts.had_worker or is_late else JobState.STARTING
 
 
-def job_report(store: Store, job: str, *, with_result: bool = True) -> JobReport:
+def read_job(store: Store, job: str, *, with_result: bool = True) -> JobReport:
     """Read the status of a job. `with_result`: include result, output, and the words of a search. Raises `JobNotFound`,
     `BadName`, `DamagedObject`, and the errors of the store."""
-    return _report(store, job, reading_now_ms(store), with_result=with_result)
+    return _report(store, job, display_now_ms(store), with_result=with_result)
 
 
-def job_list(store: Store, *, most: int = 50) -> JobList:
+def read_jobs(store: Store, *, most: int = 50) -> JobList:
     """Read the newest jobs, at most `most`. A job that vanished meanwhile is left out, a damaged job is reported.
     Raises the errors of the store."""
-    found, now_ms = [], reading_now_ms(store)
+    reports, now_ms = [], display_now_ms(store)
     for job in list_jobs(store, most=most, now_ms=now_ms):
         try:
-            found.append(_report(store, job, now_ms, with_result=False))
+            reports.append(_report(store, job, now_ms, with_result=False))
         except JobNotFound:
             continue
         except (Damaged, FormatTooNew) as error:
-            found.append(_unread(job, error))
-    return JobList(jobs=tuple(found))
+            reports.append(_unread(job, error))
+    return JobList(jobs=tuple(reports))
 
 
 def _unread(job: str, error: OffsiteError) -> JobReport:
@@ -147,62 +147,62 @@ def _unread(job: str, error: OffsiteError) -> JobReport:
 def _report(store: Store, job: str, now_ms: int, *, with_result: bool) -> JobReport:
     records = JobRecords(store=store, layout=JobLayout(job=job))
     facts = _facts(records, now_ms)
-    ended = facts.ended or (facts.claimed if facts.is_given_up else None)
+    end = facts.end or (facts.claimed_end if facts.is_given_up else None)
     return JobReport(
         id=job,
-        kind=facts.asked.kind,
+        kind=facts.request.kind,
         state=decide_state(facts),
-        backup=facts.asked.backup,
-        arguments=facts.asked.arguments if with_result or facts.asked.kind != SEARCH else (),
-        asked_at_ms=facts.asked.at_ms,
-        asked_by=facts.asked.by,
-        cluster=facts.asked.cluster,
-        ended_at_ms=ended.at_ms if ended else -1,
-        cancelled_by=facts.cancelled.by if facts.cancelled else "",
+        backup=facts.request.backup,
+        arguments=facts.request.arguments if with_result or facts.request.kind != SEARCH else (),
+        asked_at_ms=facts.request.at_ms,
+        asked_by=facts.request.by,
+        cluster=facts.request.cluster,
+        ended_at_ms=end.at_ms if end else -1,
+        cancelled_by=facts.cancellation.by if facts.cancellation else "",
         worker=facts.worker,
-        exit_code=ended.exit_code if ended else -1,
-        progress=records.progress(),
-        result=_parsed(records.result(facts.ended, facts.asked)) if facts.ended and with_result else None,
-        said=ended.said if ended and with_result else "",
-        vouched=facts.ended is not None and bool(facts.asked.seal),
+        exit_code=end.exit_code if end else -1,
+        progress=records.read_progress(),
+        result=_parsed(records.read_result(facts.end, facts.request)) if facts.end and with_result else None,
+        said=end.said if end and with_result else "",
+        vouched=facts.end is not None and bool(facts.request.seal),
         claimed=_claim(facts),
     )
 
 
 def _facts(records: JobRecords, now_ms: int) -> JobFacts:
-    asked = records.asked()
-    if asked is None:
+    request = records.read_request()
+    if request is None:
         raise JobNotFound(f"there is no job {records.layout.job}", hint="see them with: offsite jobs list")
     terms = LeaseTerms(store=records.store, lease=records.layout.lease)
-    holder = terms.holder(asking=ProcessIdentity.mine(), now_ms=now_ms)
+    holder = terms.holder(asking=ProcessIdentity.current(), now_ms=now_ms)
     return JobFacts(
-        asked=asked,
-        cancelled=records.cancelled(),
+        request=request,
+        cancellation=records.read_cancellation(),
         worker=holder.holder.text if holder else "",
         had_worker=records.store.head(records.layout.lease.key(1, "claim")) is not None,
-        ended=records.ended(asked),  # read last: an ended worker wrote its end before releasing the lease
-        claimed=records.claimed() if asked.seal else None,
+        end=records.read_end(request),  # read last: an ended worker wrote its end before releasing the lease
+        claimed_end=records.read_claimed_end() if request.seal else None,
         now_ms=now_ms,
     )
 
 
 def _claim(facts: JobFacts) -> str:
     """Return the unverified claim about the end of a job."""
-    if facts.ended is not None and not facts.asked.seal:
+    if facts.end is not None and not facts.request.seal:
         return "how it ended is claimed, not vouched for: it is of an earlier version, or somebody else's"
-    if facts.claimed is not None and facts.ended is None and not facts.is_given_up:
-        return f"an end with exit code {facts.claimed.exit_code} is claimed, not vouched for: it does not count"
+    if facts.claimed_end is not None and facts.end is None and not facts.is_given_up:
+        return f"an end with exit code {facts.claimed_end.exit_code} is claimed, not vouched for: it does not count"
     return ""
 
 
-def _ended(ended: EndedJob, *, was_cancelled: bool) -> JobState:
-    if ended.exit_code == 0:
+def _state_of_end(end: JobEnd, *, was_cancelled: bool) -> JobState:
+    if end.exit_code == 0:
         return JobState.SUCCEEDED
-    if ended.exit_code == _PARTIAL:
+    if end.exit_code == _PARTIAL:
         return JobState.PARTIAL
-    if ended.exit_code == GIVEN_UP:
+    if end.exit_code == GIVEN_UP:
         return JobState.CANCELLED if was_cancelled else JobState.LOST
-    return JobState.CANCELLED if was_cancelled and ended.exit_code in _INTERRUPTED else JobState.FAILED
+    return JobState.CANCELLED if was_cancelled and end.exit_code in _INTERRUPTED else JobState.FAILED
 
 
 def _parsed(result: bytes) -> object:

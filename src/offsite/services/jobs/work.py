@@ -12,7 +12,7 @@ from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
 from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import EndedJob, JobProgress
+from offsite.repository.jobs.record import JobEnd, JobProgress
 from offsite.repository.jobs.records import JobRecords
 from offsite.repository.restores.lease import BEAT_S, TTL_S, LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -24,7 +24,7 @@ LOOK_S = 1.0
 """Seconds between two checks for cancellation, and between two records of progress."""
 
 
-class Work:
+class JobWork:
     """A job of this process. `cancel` is called once, from another thread, when the job is to end."""
 
     def __init__(  # noqa: PLR0913  # keyword arguments, except the job itself
@@ -38,7 +38,7 @@ class Work:
         secret: str = "",
     ) -> None:
         self._records, self._terms, self._claim, self._secret = records, terms, claim, secret
-        self._signs_ms = [self._terms.signed_ms(claim)]
+        self._signs_ms = [self._terms.last_sign_ms(claim)]
         self._cancel, self._clock = cancel, clock
         self._newest: JobProgress | None = None
         self._noted: JobProgress | None = None
@@ -51,11 +51,11 @@ class Work:
     def is_over(self) -> bool:
         """Whether the job already has an end, was given up as lost, or lost its records: then nothing may be done.
         Asked before any work; raises the errors of the store."""
-        asked, claimed = self._records.asked(), self._records.claimed()
-        is_given_up = claimed is not None and claimed.exit_code == GIVEN_UP
-        return asked is None or is_given_up or self._records.ended(asked) is not None
+        request, claimed_end = self._records.read_request(), self._records.read_claimed_end()
+        is_given_up = claimed_end is not None and claimed_end.exit_code == GIVEN_UP
+        return request is None or is_given_up or self._records.read_end(request) is not None
 
-    def progress(self, label: str, now: RunProgress) -> None:
+    def report_progress(self, label: str, now: RunProgress) -> None:
         """Set the progress of the command; written soon."""
         self._newest = JobProgress(
             label=label,
@@ -66,11 +66,11 @@ class Work:
             elapsed_s=now.elapsed_s,
         )
 
-    def ended(self, *, exit_code: int, result: str, said: str) -> None:
+    def record_end(self, *, exit_code: int, result: str, said: str) -> None:
         """Write the end of the command. Raises the errors of the store: then the job counts as lost."""
         job, at_ms = self._records.layout.job, self._records.store.now_ms()
-        ended = EndedJob(id=job, at_ms=at_ms, exit_code=exit_code, result=result, said=said)
-        self._records.put_ended(ended, secret=self._secret)
+        end = JobEnd(id=job, at_ms=at_ms, exit_code=exit_code, result=result, said=said)
+        self._records.put_end(end, secret=self._secret)
         noted("job_ended", job=job, exit_code=exit_code)
 
     def stop(self) -> None:
@@ -89,8 +89,8 @@ class Work:
                 if self._clock.monotonic_s() - beaten_s >= BEAT_S:
                     beaten_s = self._clock.monotonic_s()
                     self._terms.beat(self._claim)
-                    self._signs_ms = [self._signs_ms[-1], self._terms.signed_ms(self._claim)]
-                    if self._records.asked() is None:
+                    self._signs_ms = [self._signs_ms[-1], self._terms.last_sign_ms(self._claim)]
+                    if self._records.read_request() is None:
                         self._cancel()
                         return
             except RestoreTakenOver as error:
@@ -120,12 +120,12 @@ class Work:
 
 
 @contextmanager
-def working(store: Store, job: str, *, cancel: Callable[[], None], clock: Clock, secret: str = "") -> Iterator[Work]:
+def work_on(store: Store, job: str, *, cancel: Callable[[], None], clock: Clock, secret: str = "") -> Iterator[JobWork]:
     """Work on a job with its `secret` in a block. Raises `RestoreRunning` if another process works on the job."""
     records = JobRecords(store=store, layout=JobLayout(job=job))
     terms = LeaseTerms(store=store, lease=records.layout.lease)
-    claim = terms.claim(ProcessIdentity.mine(), random_id(), take_over=False)
-    work = Work(records, terms, claim, cancel=cancel, clock=clock, secret=secret)
+    claim = terms.claim(ProcessIdentity.current(), random_id(), take_over=False)
+    work = JobWork(records, terms, claim, cancel=cancel, clock=clock, secret=secret)
     try:
         yield work
     finally:

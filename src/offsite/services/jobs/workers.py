@@ -16,7 +16,7 @@ from offsite.model.journal import decided
 from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.spark.choice import VARIABLES
 
-AT_ONCE = 2
+JOBS_AT_ONCE = 2
 """Jobs that one coordinator runs at once: each has a Spark of its own."""
 
 SECRET = "OFFSITE_JOB_SECRET"  # noqa: S105  # the name of a variable
@@ -34,7 +34,7 @@ class Workers:
     process."""
 
     def __init__(
-        self, *, environment: Mapping[str, str], at_once: int = AT_ONCE, inherited: Mapping[str, str] | None = None
+        self, *, environment: Mapping[str, str], at_once: int = JOBS_AT_ONCE, inherited: Mapping[str, str] | None = None
     ) -> None:
         self._environment, self._at_once, self._inherited = environment, at_once, inherited
         self._lock = threading.Lock()
@@ -70,13 +70,13 @@ class Workers:
         mine = os.environ if self._inherited is None else self._inherited
         inherited = {name: value for name, value in mine.items() if name not in _NOT_INHERITED}
         try:
-            with tempfile.TemporaryFile() as told:
-                told.write(json.dumps(list(arguments)).encode())
-                told.seek(0)
+            with tempfile.TemporaryFile() as arguments_file:
+                arguments_file.write(json.dumps(list(arguments)).encode())
+                arguments_file.seek(0)
                 process = subprocess.Popen(
                     command,
                     env={**inherited, **self._environment, **(environment or {})},
-                    stdin=told,
+                    stdin=arguments_file,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from offsite.metastore.folder import exposed, locked, make_folder
+from offsite.metastore.folder import exposure_warning, locked, make_folder
 from offsite.model.clock import Clock
 from offsite.model.errors import CommandsLost
 from offsite.services.metastore.live import LiveBackup
 from offsite.services.metastore.options import MetastorePlace
 from offsite.services.metastore.source import CommandSource
-from offsite.services.metastore.view import BackupView, Verdict
+from offsite.services.metastore.view import MetastoreVerdict, MetastoreView
 
 _LOST = {
-    Verdict.GONE: "there is no topic {topic}, and its backup holds {missing} commands",
-    Verdict.EMPTIED: "{topic} holds no command, and its backup holds {missing}",
-    Verdict.SHORTENED: "{topic} ends before its backup does: {missing} commands of it are gone",
-    Verdict.TRIMMED: "{topic} no longer holds {missing} commands that it had",
+    MetastoreVerdict.GONE: "there is no topic {topic}, and its backup holds {missing} commands",
+    MetastoreVerdict.EMPTIED: "{topic} holds no command, and its backup holds {missing}",
+    MetastoreVerdict.SHORTENED: "{topic} ends before its backup does: {missing} commands of it are gone",
+    MetastoreVerdict.TRIMMED: "{topic} no longer holds {missing} commands that it had",
 }
 
 
@@ -35,10 +35,10 @@ def live_backup(source: CommandSource, place: MetastorePlace, *, clock: Clock) -
 
 def warnings_of(place: MetastorePlace) -> list[str]:
     """Warnings about the folder of the files."""
-    return [warning] if place.location.is_dir() and (warning := exposed(place.location)) else []
+    return [warning] if place.location.is_dir() and (warning := exposure_warning(place.location)) else []
 
 
-def alarm(view: BackupView) -> CommandsLost | None:
+def lost_commands_error(view: MetastoreView) -> CommandsLost | None:
     """The error for a loss of commands held by the file; None without a loss."""
     if not view.verdict.is_alarm:
         return None

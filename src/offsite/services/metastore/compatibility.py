@@ -18,7 +18,7 @@ _TOLD_MAX = 1_000_000
 _KEY = re.compile(r"(topic|stream|table|cluster|type|pause|resume|terminate)/.+/[a-z_]+", re.DOTALL | re.IGNORECASE)
 
 
-def incompatible(record: Record, *, version: int = VERSION) -> str:
+def why_incompatible(record: Record, *, version: int = VERSION) -> str:
     """Why a ksqlDB with the newest command version `version` refuses the command; empty if it accepts the command."""
     if record.key is None or record.value is None:
         return "it has no key" if record.key is None else "it has no value"
@@ -27,11 +27,17 @@ def incompatible(record: Record, *, version: int = VERSION) -> str:
         return "its key is not TYPE/ENTITY/ACTION"
     if not isinstance(command, dict) or not isinstance(command.get("statement"), str):
         return "its value is no command with a statement"
-    told = command.get("version")
-    if told is None or (type(told) is int and told <= version):
+    command_version = command.get("version")
+    if command_version is None or (type(command_version) is int and command_version <= version):
         return ""
-    is_number = type(told) is int and told < _TOLD_MAX  # other values can be megabytes, and hostile
-    return f"it is of version {told}, ksqlDB knows {version}" if is_number else "its version is no number of a version"
+    is_number = (
+        type(command_version) is int and command_version < _TOLD_MAX
+    )  # other values can be megabytes, and hostile
+    return (
+        f"it is of version {command_version}, ksqlDB knows {version}"
+        if is_number
+        else "its version is no number of a version"
+    )
 
 
 def _json(data: bytes) -> object:

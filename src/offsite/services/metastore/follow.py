@@ -9,7 +9,7 @@ from offsite.model.errors import NoSuchTopic, OffsiteError, SourceTruncated, Top
 from offsite.model.uninterrupted import let_interrupt
 from offsite.services.metastore.live import LiveBackup
 from offsite.services.metastore.source import CommandSource
-from offsite.services.metastore.view import BackupView
+from offsite.services.metastore.view import MetastoreView
 from offsite.services.outages import Outages
 
 LOOK_EVERY_S = 1.0
@@ -24,7 +24,7 @@ def follow_topic(
     *,
     outages: Outages,
     clock: Clock,
-    on_look: Callable[[BackupView], None],
+    on_look: Callable[[MetastoreView], None],
 ) -> None:
     """Keep the file current until `KeyboardInterrupt`. `on_look` receives the view after every check of the topic.
     Raises what `outages` does not wait out."""
@@ -42,7 +42,7 @@ def follow_topic(
 
 class _Following:
     def __init__(
-        self, live: LiveBackup, source: CommandSource, clock: Clock, on_look: Callable[[BackupView], None]
+        self, live: LiveBackup, source: CommandSource, clock: Clock, on_look: Callable[[MetastoreView], None]
     ) -> None:
         self._live, self._source, self._clock, self._on_look = live, source, clock, on_look
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from offsite.log.records.record import Record
-from offsite.metastore.backup_file import BackupFile, load, load_lines, remove_begun, said_header
-from offsite.metastore.comparison import Comparison, Seen
+from offsite.metastore.backup_file import BackupFile, load, load_lines, read_header, remove_if_empty
+from offsite.metastore.comparison import CommandComparison, CommandMatch
 from offsite.metastore.folder import list_backups
 from offsite.metastore.names import BackupName, NameForm
 from offsite.metastore.reading import ReadBackup
@@ -27,7 +27,7 @@ from offsite.model.errors import BackupFileDamaged, OffsiteError, TopicReplaced
 from offsite.model.journal import decided, warned
 from offsite.model.version import __version__
 from offsite.services.metastore.source import CommandSource, CommandTopic, Portion
-from offsite.services.metastore.view import BackupView, Verdict
+from offsite.services.metastore.view import MetastoreVerdict, MetastoreView
 
 _LATER_MS = 1_000
 """The minimum distance of files whose names have seconds."""
@@ -40,7 +40,7 @@ class LiveBackup:
         self._source, self._folder, self._form, self._clock = source, folder, form, clock
         self._topic: CommandTopic | None = None
         self._file: BackupFile | None = None
-        self._comparison: Comparison | None = None
+        self._comparison: CommandComparison | None = None
         self._damage = ""
         self._older_missing = 0
         self._told: Header | None = None
@@ -48,14 +48,14 @@ class LiveBackup:
         self._last: Record | None = None
         self._is_gone = False
         self._start = self._position = self.seen_end = -1
-        self.view = BackupView(topic=source.topic, verdict=Verdict.EMPTY, file=None)
+        self.view = MetastoreView(topic=source.topic, verdict=MetastoreVerdict.EMPTY, file=None)
 
     @property
     def is_there(self) -> bool:
         """Whether the last check found the topic."""
         return self._topic is not None
 
-    def catch_up(self) -> BackupView:
+    def catch_up(self) -> MetastoreView:
         """Bring the file up to date with the topic. Compares from the first command if the topic is not known to be the
         same as before, or if the file is gone. Raises the errors of reading a topic and writing a file; the file's
         content stays whole."""
@@ -63,7 +63,7 @@ class LiveBackup:
         if topic is None:
             if not self._is_gone:
                 self._look_at_file()
-            return self._show(self._lost(Verdict.GONE))
+            return self._show(self._lost(MetastoreVerdict.GONE))
         if self._file is not None and not self._file.is_there():
             warned("metastore_file_gone", why="somebody removed it", topic=topic.name, file=str(self._file.path))
             self._topic = None
@@ -73,7 +73,7 @@ class LiveBackup:
             self._file.check_untouched()
         return self.go_on()
 
-    def go_on(self) -> BackupView:
+    def go_on(self) -> MetastoreView:
         """Take new commands of the topic found by `catch_up`. Raises as `catch_up`."""
         try:
             portion = self._read_on(self._found_topic)
@@ -85,7 +85,7 @@ class LiveBackup:
         self._last = portion.records[-1] if portion.records else self._last
         self._show_undecided(portion.seen_end - portion.end)
         is_empty = self._comparison is None or not self._comparison.taken
-        return self._show(self._lost(Verdict.EMPTIED if is_empty else Verdict.SHORTENED))
+        return self._show(self._lost(MetastoreVerdict.EMPTIED if is_empty else MetastoreVerdict.SHORTENED))
 
     def _read_on(self, topic: CommandTopic) -> Portion:
         """The commands since the last read. Brokers before 2.8 have no topic ids: without an id, the last command must
@@ -127,7 +127,7 @@ class LiveBackup:
         """A crash at the beginning of a new file leaves the file empty: the file before is still the newest with
         commands."""
         names = list_backups(self._folder, self._source.topic)
-        while len(names) > 1 and remove_begun(path := self._folder / str(names.pop())):
+        while len(names) > 1 and remove_if_empty(path := self._folder / str(names.pop())):
             warned("metastore_repaired", why="removed a file that a crash left empty", file=str(path))
 
     def _open_newest(self, topic: CommandTopic) -> None:
@@ -163,11 +163,11 @@ class LiveBackup:
             self.view = replace(self.view, file=None, commands=0, size_bytes=0, last_command_ms=-1)
 
     def _compare_with(self, path: Path, read: ReadBackup, *, repairs: tuple[str, ...]) -> None:
-        self._comparison = Comparison(read.commands)
+        self._comparison = CommandComparison(read.commands)
         self._damage = "; ".join(
-            f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems[:3]
+            f"line {problem.line}: {problem.what}" if problem.line else problem.what for problem in read.problems[:3]
         )
-        times = (each.record.timestamp_ms for each in read.commands)
+        times = (command.record.timestamp_ms for command in read.commands)
         self.view = replace(
             self.view,
             file=path,
@@ -190,7 +190,7 @@ class LiveBackup:
         newest, topic = self.view.file, self._found_topic
         for name in reversed(list_backups(self._folder, topic.name)):
             path = self._folder / str(name)
-            header = said_header(path) if topic.topic_id and newest and path != newest else None
+            header = read_header(path) if topic.topic_id and newest and path != newest else None
             if header is None or header.topic_id != str(topic.topic_id):
                 continue
             with suppress(OffsiteError):
@@ -204,7 +204,7 @@ class LiveBackup:
         another topic."""
         for name in reversed(list_backups(self._folder, self._source.topic)):
             path = self._folder / str(name)
-            header = None if name.topic == self._source.topic else said_header(path)
+            header = None if name.topic == self._source.topic else read_header(path)
             if header is None or header.topic == self._source.topic:
                 return path
         return None
@@ -233,13 +233,13 @@ class LiveBackup:
     def _take(self, records: Sequence[Record]) -> None:
         undescribed, new = [], []
         for record in records:
-            seen = self._compared(record)
-            if seen is Seen.DIFFERENT:
+            outcome = self._compared(record)
+            if outcome is CommandMatch.DIFFERENT:
                 self._diverge([*self._seen, *records])
                 return
-            if seen is Seen.UNDESCRIBED:
+            if outcome is CommandMatch.UNDESCRIBED:
                 undescribed.append(record)
-            elif seen is Seen.NEW:
+            elif outcome is CommandMatch.NEW:
                 new.append(record)
         if self._comparison is not None:
             self._seen.extend(records)
@@ -251,18 +251,18 @@ class LiveBackup:
     def _describe_the_topic_that_is(self, *, moved: bool) -> None:
         """For a topic created again with the same commands: write the current offsets and topic id into the sidecar. A
         restore and the search for lost commands rely on them."""
-        topic, told = self._found_topic, self._told
+        topic, recorded = self._found_topic, self._told
         now = self._header(topic)
-        if told is None or (told.topic_id == now.topic_id and not moved):
+        if recorded is None or (recorded.topic_id == now.topic_id and not moved):
             return
         decided("metastore_described_anew", why="the topic was made anew", topic=topic.name, file=str(self.view.file))
-        self._told = replace(now, created_at_ms=told.created_at_ms)
+        self._told = replace(now, created_at_ms=recorded.created_at_ms)
         self._open_file.describe_anew(self._told, self._seen)
 
-    def _compared(self, record: Record) -> Seen:
+    def _compared(self, record: Record) -> CommandMatch:
         if self._comparison is None:
-            return Seen.NEW
-        return Seen.DIFFERENT if self._damage else self._comparison.take(record)
+            return CommandMatch.NEW
+        return CommandMatch.DIFFERENT if self._damage else self._comparison.take(record)
 
     def _diverge(self, records: Sequence[Record]) -> None:
         """Begin a new file with all commands of the topic."""
@@ -288,27 +288,27 @@ class LiveBackup:
             commands=self.view.commands + len(new),
             appended=self.view.appended + len(new),
             size_bytes=file.size_bytes,
-            last_command_ms=max(self.view.last_command_ms, *(each.timestamp_ms for each in (*undescribed, *new))),
+            last_command_ms=max(self.view.last_command_ms, *(record.timestamp_ms for record in (*undescribed, *new))),
             flush_s=self._clock.monotonic_s() - began_s,
         )
 
-    def _lost(self, verdict: Verdict) -> Verdict:
+    def _lost(self, verdict: MetastoreVerdict) -> MetastoreVerdict:
         """`verdict`, if the topic has not shown all commands of the file."""
         missing = 0 if self._comparison is None else self._comparison.missing
         if not missing and self._older_missing:
-            missing, verdict = self._older_missing, Verdict.TRIMMED
+            missing, verdict = self._older_missing, MetastoreVerdict.TRIMMED
         if missing and self.view.verdict is not verdict:
             warned("metastore_alarm", why=f"the topic is {verdict.value}", topic=self.view.topic, commands=missing)
         self.view = replace(self.view, missing=missing)
         if missing:
             return verdict
-        return Verdict.CURRENT if self.view.commands else Verdict.EMPTY
+        return MetastoreVerdict.CURRENT if self.view.commands else MetastoreVerdict.EMPTY
 
     def _show_undecided(self, offsets: int) -> None:
         since_ms = self.view.undecided_since_ms if self.view.undecided else self._clock.now_ms()
         self.view = replace(self.view, undecided=max(0, offsets), undecided_since_ms=since_ms if offsets > 0 else -1)
 
-    def _show(self, verdict: Verdict) -> BackupView:
+    def _show(self, verdict: MetastoreVerdict) -> MetastoreView:
         self.view = replace(self.view, verdict=verdict, seen_ms=self._clock.now_ms(), is_there=self.is_there)
         return self.view
 
@@ -316,7 +316,9 @@ class LiveBackup:
 def _missing_of(older: ReadBackup, newest: ReadBackup) -> int:
     """The number of commands of the older file missing in the newest file; 0 if the older file is no proof for the
     topic's commands: a damaged file, or a file of another tool."""
-    if older.problems or not all(each.described for each in older.commands):
+    if older.problems or not all(command.described for command in older.commands):
         return 0
-    held, holds = (Counter((each.record.key, each.record.value) for each in read.commands) for read in (older, newest))
-    return (held - holds).total()
+    older_commands, newest_commands = (
+        Counter((command.record.key, command.record.value) for command in read.commands) for read in (older, newest)
+    )
+    return (older_commands - newest_commands).total()

@@ -124,4 +124,4 @@ def _settings(properties: Path | None) -> dict[str, str]:
         text = decode_text(properties.read_bytes())
     except (OSError, NotUtf8) as error:
         raise BadOption(f"cannot read {properties}: {error}", hint="check --properties") from error
-    return {each.name: each.value for each in parse_properties(text)}
+    return {setting.name: setting.value for setting in parse_properties(text)}

@@ -37,39 +37,39 @@ class Placement:
     why: str = ""
 
 
-def place(records: Sequence[Record]) -> Placement:
+def plan_placement(records: Sequence[Record]) -> Placement:
     """How to write `records` into an empty log."""
-    known = list(takewhile(lambda record: record.offset != UNKNOWN, records))
-    rest = records[len(known) :]  # a crash may leave lines without entries
-    if why := _why_not(known, rest):
+    described = list(takewhile(lambda record: record.offset != UNKNOWN, records))
+    undescribed = records[len(described) :]  # a crash may leave lines without entries
+    if why := _why_not(described, undescribed):
         return Placement(transactions=_each_alone(records), same_offsets=False, filled=0, why=why)
     transactions: list[Transaction] = []
     end = 0
-    for run in _runs(known):
+    for run in _runs(described):
         gap = run[0].offset - end
         transactions += [Transaction(records=())] * gap
         transactions.append(Transaction(records=tuple(run)))
         end = run[-1].offset + 2  # the marker takes the next offset
-    filled = sum(not each.records for each in transactions)
-    return Placement(transactions=(*transactions, *_each_alone(rest)), same_offsets=True, filled=filled)
+    filled = sum(not transaction.records for transaction in transactions)
+    return Placement(transactions=(*transactions, *_each_alone(undescribed)), same_offsets=True, filled=filled)
 
 
-def at_its_offset(there: Record, wanted: Record) -> bool:
+def at_its_offset(record: Record, expected: Record) -> bool:
     """Whether a command is at its original offset, if known."""
-    return wanted.offset in {UNKNOWN, there.offset}
+    return expected.offset in {UNKNOWN, record.offset}
 
 
 def _each_alone(records: Sequence[Record]) -> tuple[Transaction, ...]:
     return tuple(Transaction(records=(record,)) for record in records)
 
 
-def _why_not(known: Sequence[Record], rest: Sequence[Record]) -> str:
-    offsets = [record.offset for record in known]
-    if not known or any(record.offset != UNKNOWN for record in rest):
+def _why_not(described: Sequence[Record], undescribed: Sequence[Record]) -> str:
+    offsets = [record.offset for record in described]
+    if not described or any(record.offset != UNKNOWN for record in undescribed):
         return "the file does not say which they were"
     if any(after <= before for before, after in pairwise(offsets)):
         return "the file names them in no rising order"
-    gaps = offsets[-1] + 2 - sum(len(run) + 1 for run in _runs(known))
+    gaps = offsets[-1] + 2 - sum(len(run) + 1 for run in _runs(described))
     return f"{gaps} offsets without a command would have to be filled" if gaps > FILLED_MAX else ""
 
 

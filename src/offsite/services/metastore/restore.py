@@ -17,7 +17,7 @@ from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.kafka.transactions.in_order import OrderedTransactions
 from offsite.log.range import TopicPartition
-from offsite.log.records.batch_records import batches_of, renumber
+from offsite.log.records.batch_records import encode_batches, renumber
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.copies import keep_copy
 from offsite.metastore.reading import UNKNOWN
@@ -26,7 +26,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import KafkaNotAuthorized, PlanChanged, TargetDisturbed
 from offsite.model.version import __version__
 from offsite.services.metastore.placement import at_its_offset
-from offsite.services.metastore.restore_plan import Existing, MetastoreRestorePlan
+from offsite.services.metastore.restore_plan import ExistingTopic, MetastoreRestorePlan
 from offsite.services.metastore.source import CommandSource
 
 _PLAIN = 0
@@ -53,13 +53,13 @@ class MetastoreRestoreResult:
     verified: bool
 
 
-def read_existing(source: CommandSource, admin: ClusterAdmin) -> Existing | None:
+def read_existing(source: CommandSource, admin: ClusterAdmin) -> ExistingTopic | None:
     """The topic's current content; None without a topic. Raises as `CommandSource`."""
     topic = source.find()
     if topic is None:
         return None
     portion = source.read(source.start(), topic_id=topic.topic_id)
-    return Existing(
+    return ExistingTopic(
         records=portion.records,
         configs=dict(admin.topic_configs([topic.name])[topic.name]),
         replication_factor=topic.replication_factor,
@@ -105,8 +105,8 @@ def _check_may_replace(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
     if plan.existing is None:
         return
     denied = list(admin.not_allowed([plan.topic], _REPLACING).get(plan.topic, ()))
-    made = admin.refused_topics([_new_topic(plan)]).get(plan.topic)
-    if made is not None and made.error_code == TOPIC_AUTHORIZATION_FAILED:
+    refusal = admin.refused_topics([_new_topic(plan)]).get(plan.topic)
+    if refusal is not None and refusal.error_code == TOPIC_AUTHORIZATION_FAILED:
         denied.append("CREATE")
     if denied:
         raise KafkaNotAuthorized(
@@ -144,7 +144,7 @@ def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin
     return copy
 
 
-def _decided(source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Existing | None:
+def _decided(source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> ExistingTopic | None:
     """The topic's content, once no transaction is open. Raises `PlanChanged` if a transaction stays open: commands
     after it may be committed, are unreadable, and would be deleted without a copy."""
     until_s = clock.monotonic_s() + _DECIDED_WITHIN_S
@@ -171,9 +171,9 @@ def _new_topic(plan: MetastoreRestorePlan) -> NewTopic:
 def _write(plan: MetastoreRestorePlan, transactions: OrderedTransactions, *, now_ms: int) -> int:
     """The end of the log after the last marker."""
     end = 0
-    for each in plan.placement.transactions:
-        transactions.commit(_batches(each.records, now_ms))
-        end += len(each.records) + 1
+    for transaction in plan.placement.transactions:
+        transactions.commit(_batches(transaction.records, now_ms))
+        end += len(transaction.records) + 1
     return end
 
 
@@ -181,8 +181,8 @@ def _batches(records: Sequence[Record], now_ms: int) -> list[bytearray]:
     """One batch per command, as ksqlDB writes them: the plan sizes the topic for the largest command. Broker timestamps
     become create timestamps. Commands without a time, and commands dated in the future, get the current time: brokers
     refuse future times (message.timestamp.after.max.ms), with the old topic already deleted."""
-    dated = [each._replace(timestamp_type=CREATE_TIME, timestamp_ms=_time_ms(each, now_ms)) for each in records]
-    return [batch for each in dated for batch in batches_of([renumber([each])], codec=_PLAIN)]
+    dated = [record._replace(timestamp_type=CREATE_TIME, timestamp_ms=_time_ms(record, now_ms)) for record in records]
+    return [batch for record in dated for batch in encode_batches([renumber([record])], codec=_PLAIN)]
 
 
 def _time_ms(record: Record, now_ms: int) -> int:
@@ -191,18 +191,18 @@ def _time_ms(record: Record, now_ms: int) -> int:
 
 
 def _prove(plan: MetastoreRestorePlan, source: CommandSource) -> None:
-    wanted = [record for each in plan.placement.transactions for record in each.records]
+    expected = [record for transaction in plan.placement.transactions for record in transaction.records]
     topic = source.find()
-    there = source.read(source.start(), topic_id=topic.topic_id).records if topic else ()
-    is_same = _told(there) == _told(wanted)
+    actual = source.read(source.start(), topic_id=topic.topic_id).records if topic else ()
+    is_same = _contents(actual) == _contents(expected)
     if is_same and plan.placement.same_offsets:
-        is_same = all(map(at_its_offset, there, wanted))
+        is_same = all(map(at_its_offset, actual, expected))
     if not is_same:
         raise TargetDisturbed(
-            f"{plan.topic} does not hold what was written: {len(there)} commands, of {len(wanted)}",
+            f"{plan.topic} does not hold what was written: {len(actual)} commands, of {len(expected)}",
             hint="does a ksqlDB server run that writes to it? Stop it, and run the same command again",
         )
 
 
-def _told(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | None]]:
-    return [(each.key, each.value) for each in records]
+def _contents(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in records]

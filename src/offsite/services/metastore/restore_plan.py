@@ -11,8 +11,8 @@ from offsite.metastore.backup_file import load
 from offsite.metastore.names import parse_name
 from offsite.metastore.reading import ReadBackup
 from offsite.model.errors import BackupFileDamaged, BadOption
-from offsite.services.metastore.compatibility import incompatible
-from offsite.services.metastore.placement import Placement, at_its_offset, place
+from offsite.services.metastore.compatibility import why_incompatible
+from offsite.services.metastore.placement import Placement, at_its_offset, plan_placement
 from offsite.services.metastore.source import CommandSource
 
 _NAMED_MAX = 5
@@ -30,7 +30,7 @@ _HEADER_BYTES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Existing:
+class ExistingTopic:
     """The existing topic: its commands, its own settings, and its replication factor. `undecided`: a transaction is
     open, and later commands are not among `records`, committed or not. `end`: the high watermark."""
 
@@ -52,7 +52,7 @@ class MetastoreRestorePlan:
     topic: str
     commands: int
     placement: Placement
-    existing: Existing | None
+    existing: ExistingTopic | None
     configs: Mapping[str, str]
     replication_factor: int
     skipped: tuple[tuple[int, str], ...]
@@ -67,18 +67,18 @@ class MetastoreRestorePlan:
 
 
 def plan_restore(
-    source: CommandSource, file: Path, *, existing: Existing | None, brokers: int, skip_incompatible: bool
+    source: CommandSource, file: Path, *, existing: ExistingTopic | None, brokers: int, skip_incompatible: bool
 ) -> MetastoreRestorePlan:
     """The plan for a cluster with `brokers` brokers. Raises `BackupFileDamaged`, `BadOption` for a file without
     commands, and errors of reading the file."""
     read = load(file)
     _check_sound(file, read)
-    odd = [(each.number, why) for each in read.commands if (why := incompatible(each.record))]
+    odd = [(command.number, why) for command in read.commands if (why := why_incompatible(command.record))]
     left_out = {number for number, _ in odd} if skip_incompatible else set()
-    records = [each.record for each in read.commands if each.number not in left_out]
+    records = [command.record for command in read.commands if command.number not in left_out]
     if not records:
         raise BadOption(f"{file} holds no command to restore", hint="is it the newest file? An older one may hold more")
-    placement = place(records)
+    placement = plan_placement(records)
     return MetastoreRestorePlan(
         file=file,
         topic=source.topic,
@@ -108,7 +108,7 @@ def topic_of_file(file: Path) -> str:
 def _check_sound(file: Path, read: ReadBackup) -> None:
     """A line torn by a crash is in no sidecar, because its backup was never confirmed: a torn line alone is no
     obstacle."""
-    problems = [f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems]
+    problems = [f"line {problem.line}: {problem.what}" if problem.line else problem.what for problem in read.problems]
     if read.torn_bytes and read.header is None:
         problems.append(f"its last line is torn ({read.torn_bytes} bytes)")
     if problems:
@@ -119,11 +119,11 @@ def _check_sound(file: Path, read: ReadBackup) -> None:
         )
 
 
-def _configs(existing: Existing | None, read: ReadBackup, records: Sequence[Record]) -> dict[str, str]:
+def _configs(existing: ExistingTopic | None, read: ReadBackup, records: Sequence[Record]) -> dict[str, str]:
     """The settings of the existing topic, or else of the topic at the beginning of the file, without settings that lose
     commands."""
-    told = read.header.configs if read.header else {}
-    configs = {**(existing.configs if existing else told), **KEEPS_ALL}
+    recorded = read.header.configs if read.header else {}
+    configs = {**(existing.configs if existing else recorded), **KEEPS_ALL}
     largest = max(map(_size_bytes, records)) + _ROOM_BYTES
     if largest > int(configs.get("max.message.bytes", _DEFAULT_BATCH_BYTES)):
         configs["max.message.bytes"] = str(largest)
@@ -134,11 +134,11 @@ _DEFAULT_BATCH_BYTES = 1_048_588
 """Kafka's default of max.message.bytes (TopicConfig)."""
 
 
-def _replication_factor(existing: Existing | None, read: ReadBackup, brokers: int) -> int:
+def _replication_factor(existing: ExistingTopic | None, read: ReadBackup, brokers: int) -> int:
     """The replication factor of the existing topic, or of the topic at the beginning of the file; -1, the cluster's
     default, if unknown or not possible."""
-    known = existing.replication_factor if existing else read.header.replication_factor if read.header else 0
-    return known if 0 < known <= brokers else -1
+    factor = existing.replication_factor if existing else read.header.replication_factor if read.header else 0
+    return factor if 0 < factor <= brokers else -1
 
 
 def _size_bytes(record: Record) -> int:
@@ -149,8 +149,8 @@ def _size_bytes(record: Record) -> int:
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _holds(existing: Existing, wanted: Sequence[Record], *, at_offsets: bool) -> bool:
-    there = existing.records
-    told = [[(each.key, each.value) for each in some] for some in (there, wanted)]
-    is_same = told[0] == told[1] and not existing.undecided
-    return is_same and (not at_offsets or all(map(at_its_offset, there, wanted)))
+def _holds(existing: ExistingTopic, expected: Sequence[Record], *, at_offsets: bool) -> bool:
+    actual = existing.records
+    contents = [[(record.key, record.value) for record in records] for records in (actual, expected)]
+    is_same = contents[0] == contents[1] and not existing.undecided
+    return is_same and (not at_offsets or all(map(at_its_offset, actual, expected)))

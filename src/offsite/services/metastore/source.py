@@ -9,7 +9,7 @@ from uuid import UUID
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.await_data import await_data
 from offsite.kafka.net.routing import Router
-from offsite.kafka.presence import Presence
+from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.log_offsets import READ_COMMITTED
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.committed_view import CommittedView
@@ -52,23 +52,23 @@ class CommandSource:
         """The topic; None if missing according to all brokers. Raises `NoCommandTopic` for more than one partition,
         `KafkaNotAuthorized`, `KafkaUnavailable`."""
         presence = self._admin.presence([self.topic])[self.topic]
-        if presence is Presence.DELETED:
+        if presence is PresenceState.DELETED:
             return None
-        if presence is Presence.DENIED:
+        if presence is PresenceState.DENIED:
             raise KafkaNotAuthorized(f"topic {self.topic} may not be described", hint="grant Describe and Read on it")
-        if presence is Presence.UNCLEAR:
+        if presence is PresenceState.UNCLEAR:
             raise LeaderUnavailable(f"the brokers do not agree whether there is a topic {self.topic}", hint="try again")
-        found = self._admin.topics([self.topic])[self.topic]
-        if len(found.partitions) != 1:
+        topic = self._admin.topics([self.topic])[self.topic]
+        if len(topic.partitions) != 1:
             raise NoCommandTopic(
-                f"{self.topic} has {len(found.partitions)} partitions: a command topic has one, for its order counts",
+                f"{self.topic} has {len(topic.partitions)} partitions: a command topic has one, for its order counts",
                 hint="back it up with offsite backup run",
             )
         return CommandTopic(
             name=self.topic,
-            topic_id=found.topic_id,
+            topic_id=topic.topic_id,
             cluster_id=self._admin.cluster().cluster_id,
-            replication_factor=found.replication_factor,
+            replication_factor=topic.replication_factor,
         )
 
     def configs(self) -> Mapping[str, str]:
@@ -107,10 +107,10 @@ class CommandSource:
             lambda part: self._admin.reader().read(part, topic_id=topic_id, reach_back=True), span, behind_to=decided_to
         )
         view = CommittedView(markers, end_offset=decided_to)
-        for item in self._admin.reader().read(span, topic_id=topic_id, reach_back=True):
-            if isinstance(item, Hole):
-                raise SourceTruncated(f"{self._where} lost offsets {item.start} to {item.end - 1} while it was read")
-            if isinstance(item, Chunk):
-                for header in filter(view.is_visible, item.batches):
-                    records = iterate(header.view(item.data), header)
-                    yield from (each for each in records if start <= each.offset < end)
+        for piece in self._admin.reader().read(span, topic_id=topic_id, reach_back=True):
+            if isinstance(piece, Hole):
+                raise SourceTruncated(f"{self._where} lost offsets {piece.start} to {piece.end - 1} while it was read")
+            if isinstance(piece, Chunk):
+                for header in filter(view.is_visible, piece.batches):
+                    records = iterate(header.view(piece.data), header)
+                    yield from (record for record in records if start <= record.offset < end)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.metastore.backup_file import load, sidecar_of
-from offsite.metastore.folder import exposed
+from offsite.metastore.folder import exposure_warning
 from offsite.metastore.names import BackupName, parse_name, service_of_topic
 from offsite.model.errors import OffsiteError
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import wrap_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,13 @@ class MetastoreStatusReport:
 def metastore_status(location: Path) -> MetastoreStatusReport:
     """The status of all backups in a folder; empty without a folder. An unreadable file is a problem of its backup, and
     hides no other backup."""
-    names = filter(None, (parse_name(each.name) for each in location.iterdir())) if location.is_dir() else ()
+    names = filter(None, (parse_name(path.name) for path in location.iterdir())) if location.is_dir() else ()
     by_topic: dict[str, list[BackupName]] = {}
     for name in names:
         by_topic.setdefault(name.topic, []).append(name)
-    found = tuple(_status(location, topic, by_topic[topic]) for topic in sorted(by_topic))
+    statuses = tuple(_status(location, topic, by_topic[topic]) for topic in sorted(by_topic))
     return MetastoreStatusReport(
-        location=location, safe=bool(found) and all(each.safe for each in found), backups=found
+        location=location, safe=bool(statuses) and all(status.safe for status in statuses), backups=statuses
     )
 
 
@@ -61,15 +61,17 @@ def _status(location: Path, topic: str, names: Iterable[BackupName]) -> Metastor
     size_bytes, written_ms = 0, -1
     try:
         read = load(path)
-        with wrapped("read", str(path)):
-            told = path.stat()
-            size_bytes, written_ms = told.st_size, int(told.st_mtime * 1000)
+        with wrap_errors("read", str(path)):
+            stat = path.stat()
+            size_bytes, written_ms = stat.st_size, int(stat.st_mtime * 1000)
     except OffsiteError as error:
         problems.append(f"{error.id}: {error.message}")
     else:
-        commands, unchecked = len(read.commands), sum(not each.described for each in read.commands)
-        times += [each.record.timestamp_ms for each in read.commands]
-        problems += [f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems]
+        commands, unchecked = len(read.commands), sum(not command.described for command in read.commands)
+        times += [command.record.timestamp_ms for command in read.commands]
+        problems += [
+            f"line {problem.line}: {problem.what}" if problem.line else problem.what for problem in read.problems
+        ]
         if not commands:
             problems.append("it holds no command")
     return MetastoreStatus(
@@ -83,6 +85,15 @@ def _status(location: Path, topic: str, names: Iterable[BackupName]) -> Metastor
         written_ms=written_ms,
         older=len(ordered) - 1,
         problems=tuple(problems),
-        warnings=tuple(filter(None, (exposed(each) for each in (location, path, sidecar_of(path)) if each.exists()))),
+        warnings=tuple(
+            filter(
+                None,
+                (
+                    exposure_warning(exposed_path)
+                    for exposed_path in (location, path, sidecar_of(path))
+                    if exposed_path.exists()
+                ),
+            )
+        ),
         unchecked=unchecked,
     )

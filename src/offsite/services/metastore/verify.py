@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.metastore.backup_file import load
-from offsite.metastore.comparison import Comparison, Seen
-from offsite.metastore.reading import Problem
+from offsite.metastore.comparison import CommandComparison, CommandMatch
+from offsite.metastore.reading import FileProblem
 from offsite.services.metastore.source import CommandSource
 
 
@@ -23,7 +23,7 @@ class MetastoreVerifyReport:
     ok: bool
     commands: int
     described: bool
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
     against: str = ""
     difference: str = ""
     missing: int = 0
@@ -37,10 +37,10 @@ def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVer
     read = load(file)
     problems = list(read.problems)
     if read.torn_bytes:
-        problems.append(Problem(read.lines + 1, f"its last line is torn ({read.torn_bytes} bytes)"))
+        problems.append(FileProblem(read.lines + 1, f"its last line is torn ({read.torn_bytes} bytes)"))
     difference, missing, more = "", 0, 0
     if source is not None:
-        comparison = Comparison(read.commands, by_bytes=False)
+        comparison = CommandComparison(read.commands, by_bytes=False)
         difference, more = _compared(comparison, source)
         missing = 0 if difference else comparison.missing
     return MetastoreVerifyReport(
@@ -53,18 +53,18 @@ def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVer
         difference=difference,
         missing=missing,
         more=more,
-        unchecked=sum(not each.described for each in read.commands) if read.header else 0,
+        unchecked=sum(not command.described for command in read.commands) if read.header else 0,
     )
 
 
-def _compared(comparison: Comparison, source: CommandSource) -> tuple[str, int]:
+def _compared(comparison: CommandComparison, source: CommandSource) -> tuple[str, int]:
     """The first difference in words, and the number of commands only in the topic."""
     topic = source.find()
     records = source.read(source.start(), topic_id=topic.topic_id).records if topic else ()
     more = 0
     for record in records:
-        seen = comparison.take(record)
-        if seen is Seen.DIFFERENT:
+        outcome = comparison.take(record)
+        if outcome is CommandMatch.DIFFERENT:
             return str(comparison.difference), 0
-        more += seen is Seen.NEW
+        more += outcome is CommandMatch.NEW
     return "", more

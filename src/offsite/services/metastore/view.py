@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 
-class Verdict(StrEnum):
+class MetastoreVerdict(StrEnum):
     CURRENT = "current"
     """The file has all commands of the topic, and no more."""
     EMPTY = "empty"
@@ -23,11 +23,16 @@ class Verdict(StrEnum):
 
     @property
     def is_alarm(self) -> bool:
-        return self in {Verdict.GONE, Verdict.EMPTIED, Verdict.SHORTENED, Verdict.TRIMMED}
+        return self in {
+            MetastoreVerdict.GONE,
+            MetastoreVerdict.EMPTIED,
+            MetastoreVerdict.SHORTENED,
+            MetastoreVerdict.TRIMMED,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackupView:
+class MetastoreView:
     """The state of a backup. `commands`: in the file; `appended`: by this process; `missing`: no longer in the topic.
     `last_command_ms`: the time of the newest command; `seen_ms`: when the topic was last read to its end; both epoch
     ms, -1 for never. `flush_s`: seconds until the newest commands were on disk. `diverged`: the reason for a new file
@@ -36,7 +41,7 @@ class BackupView:
     none). `is_there`: whether the topic exists."""
 
     topic: str
-    verdict: Verdict
+    verdict: MetastoreVerdict
     file: Path | None
     commands: int = 0
     appended: int = 0

@@ -14,7 +14,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/@]+)):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class ListenAddress:
     """Host and TCP port. Port 0 means a free port."""
 
     host: str = LOOPBACK
@@ -24,11 +24,11 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> ListenAddress:
     """Parse `9090` (the local machine only), `0.0.0.0:9090` or `[::]:9090`. Raises `BadOption`."""
-    found = _ADDRESS.fullmatch(text)
-    host, digits = ((found["six"] or found["host"]), found["port"]) if found else (LOOPBACK, text)
+    match = _ADDRESS.fullmatch(text)
+    host, digits = ((match["six"] or match["host"]), match["port"]) if match else (LOOPBACK, text)
     port = whole_number(digits, most=_PORT_MAX)
     if port is None:
         raise BadOption(f"{text[:100]!r} is no port and no host:port", hint="write it as 9464 or 0.0.0.0:9464")
-    return Address(host=host, port=port)
+    return ListenAddress(host=host, port=port)

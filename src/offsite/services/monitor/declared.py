@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from offsite.model.version import __version__
 from offsite.services.monitor.health import silence_limit_s
-from offsite.services.monitor.series import DurationSeries, Kind, Series, TopicSeries, flag, seconds
+from offsite.services.monitor.series import DurationSeries, MetricType, Series, TopicSeries, flag, seconds
 from offsite.services.monitor.view import FollowState, FollowView, TopicView
 from offsite.services.retention.outlook import RetentionOutlook
 
@@ -20,12 +20,12 @@ def _rpo_s(view: FollowView, topic: TopicView, now_ms: int) -> float | None:
 
 
 def _retries(view: FollowView) -> Mapping[tuple[str, ...], float]:
-    found = (("partition", view.retried_partitions), ("round", view.retries))
-    return {(op, reason): count for op, by_reason in found for reason, count in by_reason.items()}
+    by_operation = (("partition", view.retried_partitions), ("round", view.retries))
+    return {(op, reason): count for op, by_reason in by_operation for reason, count in by_reason.items()}
 
 
-def _points(kept: RetentionOutlook | None) -> Mapping[str, float] | None:
-    return {"false": kept.restore_points - kept.pinned, "true": kept.pinned} if kept else None
+def _points(retention: RetentionOutlook | None) -> Mapping[str, float] | None:
+    return {"false": retention.restore_points - retention.pinned, "true": retention.pinned} if retention else None
 
 
 TOPIC_SERIES = (
@@ -34,32 +34,32 @@ TOPIC_SERIES = (
         help="Recovery point: how much time would be lost if the source were gone now. The time since the newest "
         "restorable record, or since all that the source held was last seen to be in a commit.",
         read=_rpo_s,
-        rest=max,
+        merge=max,
     ),
     TopicSeries(
         name="offsite_restorable_from_timestamp_seconds",
         help="Time of the oldest restorable record.",
         read=lambda _, topic, __: seconds(topic.restorable_from_ms),
-        rest=max,
+        merge=max,
     ),
     TopicSeries(
         name="offsite_restorable_to_timestamp_seconds",
         help="Time up to which the topic is known to be restorable; the recovery point as a time.",
         read=lambda view, topic, _: seconds(view.recovery_point_ms(topic)),
-        rest=min,
+        merge=min,
     ),
     TopicSeries(
         name="offsite_source_lag_records",
         help="Offsets that the source holds and no commit covers, as of the newest round.",
         read=lambda _, topic, __: None if topic.lag_records < 0 else topic.lag_records,
-        rest=sum,
+        merge=sum,
     ),
     TopicSeries(
         name="offsite_source_retention_headroom_seconds",
         help="How long until the source may delete what is not copied yet, by retention.ms and retention.bytes; 0 when "
         "it may already. Absent where nothing is uncopied, nothing is ever deleted, or it cannot be told.",
         read=lambda _, topic, __: topic.headroom_s,
-        rest=min,
+        merge=min,
     ),
 )
 
@@ -87,143 +87,143 @@ DURATION_SERIES = (
 SERIES = (
     Series(
         name="offsite_build_info",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Always 1; the version of offsite that runs.",
         read=lambda _, __: {__version__: 1.0},
         labels=("version",),
     ),
     Series(
         name="offsite_job_info",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Always 1 while the process runs; what it does.",
         read=lambda _, __: {"follow": 1.0},
         labels=("kind",),
     ),
     Series(
         name="offsite_job_state",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="1 for what it is doing now, 0 for the other states: starting, catching_up, following, outage.",
         read=lambda view, _: {state.value: flag(value=view.state is state) for state in FollowState},
         labels=("state",),
     ),
     Series(
         name="offsite_job_progress_ratio",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="How much of the work of the newest round is done, from 0 to 1, counted in Spark tasks. Absent before the "
         "first one.",
         read=lambda view, _: view.progress,
     ),
     Series(
         name="offsite_start_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When the process began.",
         read=lambda view, _: seconds(view.started_ms),
     ),
     Series(
         name="offsite_interval_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="How often a round is meant to begin (--interval).",
         read=lambda view, _: view.interval_s,
     ),
     Series(
         name="offsite_round_limit_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="How long a round may take before /healthz calls the process stuck.",
         read=lambda view, _: silence_limit_s(view),
     ),
     Series(
         name="offsite_last_round_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When the newest round ended.",
         read=lambda view, _: seconds(view.round_ended_ms),
     ),
     Series(
         name="offsite_rounds_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Rounds that ended.",
         read=lambda view, _: view.rounds,
     ),
     Series(
         name="offsite_passes_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Rounds that were complete: all that the source held was copied, or is named as a hole.",
         read=lambda view, _: view.passes,
     ),
     Series(
         name="offsite_pass_complete",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="1 when the newest round was complete, else 0.",
         read=lambda view, _: flag(value=view.pass_complete),
     ),
     Series(
         name="offsite_commits_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Commits that this process made.",
         read=lambda view, _: view.commits,
     ),
     Series(
         name="offsite_head_commit",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Number of the backup's newest commit.",
         read=lambda view, _: view.head_commit,
     ),
     Series(
         name="offsite_last_commit_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When the newest commit was made, by the store's clock.",
         read=lambda view, _: seconds(view.last_commit_ms),
     ),
     Series(
         name="offsite_records_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Records that this process put into commits.",
         read=lambda view, _: view.records,
     ),
     Series(
         name="offsite_bytes_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Bytes of log that were read from the brokers, and bytes that were written to the store.",
         read=lambda view, _: {"read": view.bytes_read, "written": view.bytes_written},
         labels=("kind",),
     ),
     Series(
         name="offsite_repository_bytes",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="What the segments take in the store that the newest restore point needs.",
         read=lambda view, _: {"live": view.live_bytes} if view.live_bytes >= 0 else None,
         labels=("state",),
     ),
     Series(
         name="offsite_holes_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Holes of the backup: ranges that the source lost before they were copied.",
         read=lambda view, _: dict.fromkeys(HOLE_REASONS, 0) | dict(view.holes),
         labels=("reason",),
     ),
     Series(
         name="offsite_failed_partitions",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Partitions that the newest round could not copy, by error id. The next round tries again.",
         read=lambda view, _: view.failed,
         labels=("reason",),
     ),
     Series(
         name="offsite_outage_start_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When the outage began that is being waited out, by error id. Absent without one.",
         read=lambda view, _: {view.outage.error.id: view.outage.since_ms / 1000} if view.outage else None,
         labels=("reason",),
     ),
     Series(
         name="offsite_outages_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Outages that were waited out, by error id.",
         read=lambda view, _: view.outages,
         labels=("reason",),
     ),
     Series(
         name="offsite_retries_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="What failed and was tried again, by error id: whole rounds (op round), and partitions that a round could "
         "not copy, by the round after it (op partition).",
         read=lambda view, _: _retries(view),
@@ -231,13 +231,13 @@ SERIES = (
     ),
     Series(
         name="offsite_throttled_seconds_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Time that rate limits held the copying back.",
         read=lambda view, _: view.throttled_ms / 1000,
     ),
     Series(
         name="offsite_last_verify_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When this installation last checked the backup, by depth (quick, deep). Absent for a depth in which it "
         "never did.",
         read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.verified_ms.items()},
@@ -245,7 +245,7 @@ SERIES = (
     ),
     Series(
         name="offsite_last_verify_claimed_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When another installation checked the backup, as a record in the repository claims, by depth. Nothing "
         "vouches for it. Absent where it is not later than the last check of this one.",
         read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.claimed_ms.items()} or None,
@@ -253,27 +253,27 @@ SERIES = (
     ),
     Series(
         name="offsite_verify_damaged_objects",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="How many things the last check found damaged or gone, also as others claim, unless a deep one of this "
         "installation found none later. Absent where it made no check and nobody claims damage.",
         read=lambda view, _: view.repository.damaged,
     ),
     Series(
         name="offsite_restore_test_last_success_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When a drill of this installation last proved that the backup can be restored. Absent when none did.",
         read=lambda view, _: seconds(view.repository.drilled_ms),
     ),
     Series(
         name="offsite_restore_test_claimed_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When a drill of another installation proved that, as a report in the repository claims. Nothing vouches "
         "for it. Absent where it is not later than the last one of this installation.",
         read=lambda view, _: seconds(view.repository.claimed_drill_ms),
     ),
     Series(
         name="offsite_restore_points",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Restore points that are kept, by whether a person has pinned them. Absent where nothing was ever let go "
         "and nothing is pinned.",
         read=lambda view, _: _points(view.repository.retention),
@@ -281,7 +281,7 @@ SERIES = (
     ),
     Series(
         name="offsite_restore_points_let_go_total",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Restore points that went since this process began, by the kind of work that the audit names; `nobody` "
         "where it has no line about them.",
         read=lambda view, _: view.repository.let_go or None,
@@ -289,29 +289,31 @@ SERIES = (
     ),
     Series(
         name="offsite_retention_last_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When retention last let something go. Absent where it never did.",
         read=lambda view, _: (
-            kept.applied_ms / 1000 if (kept := view.repository.retention) and kept.applied_ms else None
+            retention.applied_ms / 1000 if (retention := view.repository.retention) and retention.applied_ms else None
         ),
     ),
     Series(
         name="offsite_retention_next_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="The earliest time at which the next restore point may go. Absent where no time tells.",
-        read=lambda view, _: kept.next_ms / 1000 if (kept := view.repository.retention) and kept.next_ms else None,
+        read=lambda view, _: (
+            retention.next_ms / 1000 if (retention := view.repository.retention) and retention.next_ms else None
+        ),
     ),
     Series(
         name="offsite_retention_waiting_bytes",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="What was let go and waits for its collection, as stored.",
-        read=lambda view, _: kept.waiting_bytes if (kept := view.repository.retention) else None,
+        read=lambda view, _: retention.waiting_bytes if (retention := view.repository.retention) else None,
     ),
 )
 
 TOPICS_LEFT_OUT = Series(
     name="offsite_topics_without_series",
-    kind=Kind.GAUGE,
+    kind=MetricType.GAUGE,
     help='Topics that have no series of their own, because there are too many: they are together under topic="".',
     read=lambda _, __: None,
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsite.services.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
-from offsite.services.monitor.series import BACKUP, TOPIC, DurationSeries, Kind, Series, TopicSeries, Values
+from offsite.services.monitor.series import BACKUP, TOPIC, DurationSeries, MetricType, Series, TopicSeries, Values
 from offsite.services.monitor.view import FollowView, TopicView
 
 if TYPE_CHECKING:
@@ -67,16 +67,20 @@ class _Scrape:
         if isinstance(values, int | float):
             family.add_metric([self.view.backup], values)
         elif values is not None:
-            for own, value in sorted(values.items()):
-                family.add_metric([self.view.backup, *([own] if isinstance(own, str) else own)], value)
+            for label_values, value in sorted(values.items()):
+                family.add_metric(
+                    [self.view.backup, *([label_values] if isinstance(label_values, str) else label_values)], value
+                )
         return family
 
     def _durations(self, series: DurationSeries) -> HistogramMetricFamily:
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily(series.name, series.help, labels=[BACKUP, *series.labels])
-        for own, found in sorted(series.read(self.view).items()):
-            family.add_metric([self.view.backup, *own], buckets=found.cumulative(), sum_value=found.sum_s)
+        for label_values, durations in sorted(series.read(self.view).items()):
+            family.add_metric(
+                [self.view.backup, *label_values], buckets=durations.cumulative(), sum_value=durations.sum_s
+            )
         return family
 
     def _topics(self, series: TopicSeries) -> GaugeMetricFamily:
@@ -85,23 +89,23 @@ class _Scrape:
         family = GaugeMetricFamily(series.name, series.help, labels=[BACKUP, TOPIC])
         for label, topics in self.labelled.items():
             values = [series.read(self.view, topic, self.now_ms) for topic in topics]
-            if known := [value for value in values if value is not None]:
-                family.add_metric([self.view.backup, label], series.rest(known))
+            if known_values := [value for value in values if value is not None]:
+                family.add_metric([self.view.backup, label], series.merge(known_values))
         return family
 
 
 def _labelled(topics: Iterable[TopicView], topics_max: int) -> dict[str, list[TopicView]]:
     """The topics by their label. A label must be unique: Prometheus would refuse the whole scrape."""
     by_name: dict[str, list[TopicView]] = {}
-    for topic in sorted(topics, key=lambda each: each.topic):
-        own = topic.topic in by_name or len(by_name) < topics_max
-        by_name.setdefault(topic.topic if own else "", []).append(topic)
+    for topic in sorted(topics, key=lambda view: view.topic):
+        has_own_series = topic.topic in by_name or len(by_name) < topics_max
+        by_name.setdefault(topic.topic if has_own_series else "", []).append(topic)
     return by_name
 
 
 def _new(series: Series, labels: list[str]) -> GaugeMetricFamily | CounterMetricFamily:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    if series.kind is Kind.COUNTER:
+    if series.kind is MetricType.COUNTER:
         return CounterMetricFamily(series.name, series.help, labels=labels)
     return GaugeMetricFamily(series.name, series.help, labels=labels)

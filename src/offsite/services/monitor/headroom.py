@@ -43,8 +43,8 @@ def retention_headroom(retention: Retention, uncopied: Uncopied, *, now_ms: int)
     limits = (_by_age(retention, uncopied, now_ms), _by_size(retention, uncopied))
     if 0.0 in limits:  # enough to know, whatever the second limit is
         return 0.0
-    known = [each for each in limits if each is not None]
-    return min(known) if len(known) == len(limits) and min(known) < inf else None
+    known_limits = [limit for limit in limits if limit is not None]
+    return min(known_limits) if len(known_limits) == len(limits) and min(known_limits) < inf else None
 
 
 def _by_age(retention: Retention, uncopied: Uncopied, now_ms: int) -> float | None:
@@ -68,5 +68,5 @@ def _by_size(retention: Retention, uncopied: Uncopied) -> float | None:
         return 0.0
     if size < 0 or size > retention.retention_bytes or uncopied.growth_bytes_per_s < 0:
         return None
-    left = retention.retention_bytes - size
-    return left / uncopied.growth_bytes_per_s if uncopied.growth_bytes_per_s else inf
+    room_bytes = retention.retention_bytes - size
+    return room_bytes / uncopied.growth_bytes_per_s if uncopied.growth_bytes_per_s else inf

@@ -61,11 +61,11 @@ def readiness(view: FollowView, *, silent_s: float, round_ended_s: float, now_ms
     if not view.passes:
         return Health(ok=False, reason=f"no complete round yet{_behind(view)}{_waits(waiting)}")
     if view.state is not FollowState.FOLLOWING:
-        told = f"{_failed(view)}{_behind(view)}{_waits(waiting)}"
-        return Health(ok=False, reason=f"the newest round is not complete{told}")
+        detail = f"{_failed(view)}{_behind(view)}{_waits(waiting)}"
+        return Health(ok=False, reason=f"the newest round is not complete{detail}")
     if round_ended_s > round_limit_s(view):
-        told = f"no round has ended for {format_duration(round_ended_s)}, the interval is"
-        return Health(ok=False, reason=f"{told} {format_duration(view.interval_s)}{_waits(waiting)}")
+        detail = f"no round has ended for {format_duration(round_ended_s)}, the interval is"
+        return Health(ok=False, reason=f"{detail} {format_duration(view.interval_s)}{_waits(waiting)}")
     return Health(ok=True, reason=f"up to date: {view.head_commit} is the newest commit")
 
 
@@ -76,8 +76,8 @@ def _outage(outage: Outage, now_ms: int) -> str:
 
 
 def _failed(view: FollowView) -> str:
-    told = ", ".join(f"{error_id}: {count:,}" for error_id, count in sorted(view.failed.items()))
-    return f", partitions failed ({told})" if told else ""
+    counts = ", ".join(f"{error_id}: {count:,}" for error_id, count in sorted(view.failed.items()))
+    return f", partitions failed ({counts})" if counts else ""
 
 
 def _waits(waiting: str) -> str:

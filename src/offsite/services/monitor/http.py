@@ -22,7 +22,7 @@ from typing import Protocol, Self
 from offsite.model.clock import Clock
 from offsite.model.errors import BadOption
 from offsite.model.journal import failed, safe_trace
-from offsite.services.monitor.address import Address
+from offsite.services.monitor.address import ListenAddress
 from offsite.services.monitor.exposition import Exposition
 from offsite.services.monitor.health import Health
 
@@ -37,7 +37,7 @@ _PATHS = "/metrics /healthz /readyz"
 _TEXT = "text/plain; charset=utf-8"
 
 
-class Shows(Protocol):
+class StatusSource(Protocol):
     """What the server shows: the metrics (`accept` is the client's header), liveness and readiness. Called from several
     threads."""
 
@@ -51,17 +51,17 @@ class Shows(Protocol):
 class StatusServer:
     """The server of a backup, from `start` to `stop`, or in a `with` block."""
 
-    def __init__(self, shows: Shows, *, listen: Address, clock: Clock) -> None:
-        self._shows, self._listen, self._clock = shows, listen, clock
+    def __init__(self, source: StatusSource, *, listen: ListenAddress, clock: Clock) -> None:
+        self._shows, self._listen, self._clock = source, listen, clock
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
-    def address(self) -> Address:
+    def address(self) -> ListenAddress:
         """The listen address; with the chosen port, if any free port was requested."""
         if self._server is None:
             return self._listen
-        return Address(host=self._listen.host, port=self._server.server_address[1])
+        return ListenAddress(host=self._listen.host, port=self._server.server_address[1])
 
     def start(self) -> Self:
         """Listen. Raises `BadOption` if the address is not available."""
@@ -101,10 +101,10 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
     allow_reuse_port = False  # two processes on a port would answer by turns
     request_queue_size = CONNECTIONS_MAX
 
-    def __init__(self, listen: Address, shows: Shows, clock: Clock) -> None:
+    def __init__(self, listen: ListenAddress, source: StatusSource, clock: Clock) -> None:
         family, _, _, _, place = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
         self.address_family = family
-        self.shows = shows
+        self.source = source
         self._clock = clock
         self._open: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
@@ -137,9 +137,9 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
     def close_connections(self, *, since_s: float | None = None) -> None:
         """End connections that began before `since_s`, or all."""
         with self._lock:
-            late = [each for each, began_s in self._open.items() if since_s is None or began_s < since_s]
-        for each in late:
-            _end(each)
+            late = [connection for connection, began_s in self._open.items() if since_s is None or began_s < since_s]
+        for connection in late:
+            _end(connection)
 
     def get_request(self) -> tuple[socket.socket, object]:
         try:
@@ -166,14 +166,14 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = CONNECTION_S
 
     def do_GET(self) -> None:
-        shows = self.server.shows
+        shows = self.server.source
         path = self.path.partition("?")[0]
         if path == "/metrics":
             scrape = shows.metrics(self.headers.get("Accept", ""))
             self._answer(HTTPStatus.OK, scrape.text, scrape.content_type)
         elif path in {"/healthz", "/readyz"}:
-            found = shows.health() if path == "/healthz" else shows.ready()
-            self._tell(HTTPStatus.OK if found.ok else HTTPStatus.SERVICE_UNAVAILABLE, found.reason)
+            health = shows.health() if path == "/healthz" else shows.ready()
+            self._tell(HTTPStatus.OK if health.ok else HTTPStatus.SERVICE_UNAVAILABLE, health.reason)
         else:
             self._tell(HTTPStatus.NOT_FOUND, f"there is {_PATHS}")
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from offsite.model.clock import Clock
 from offsite.model.time import format_duration
-from offsite.services.metastore.view import BackupView, Verdict
-from offsite.services.monitor.address import Address
+from offsite.services.metastore.view import MetastoreVerdict, MetastoreView
+from offsite.services.monitor.address import ListenAddress
 from offsite.services.monitor.exposition import OPEN_METRICS, Exposition
 from offsite.services.monitor.health import Health
 from offsite.services.monitor.http import StatusServer
-from offsite.services.monitor.series import TOPIC, Kind
+from offsite.services.monitor.series import TOPIC, MetricType
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -27,9 +27,9 @@ class MetastoreSeries:
     """A series, with its labels beside the topic's name. `read` returns its value, or None without a value."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
-    read: Callable[[BackupView], float | None]
+    read: Callable[[MetastoreView], float | None]
 
 
 def _time_s(time_ms: int) -> float | None:
@@ -39,67 +39,67 @@ def _time_s(time_ms: int) -> float | None:
 METASTORE_SERIES = (
     MetastoreSeries(
         name="offsite_metastore_commands",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Commands in the backup file.",
         read=lambda view: view.commands,
     ),
     MetastoreSeries(
         name="offsite_metastore_appended_commands",
-        kind=Kind.COUNTER,
+        kind=MetricType.COUNTER,
         help="Commands that this process has added to backup files.",
         read=lambda view: view.appended,
     ),
     MetastoreSeries(
         name="offsite_metastore_missing_commands",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Commands in the backup file that the topic has no longer: it was deleted, emptied or cut. Above 0 is an "
         "alarm.",
         read=lambda view: view.missing,
     ),
     MetastoreSeries(
         name="offsite_metastore_diverged",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="1 once this process has begun a new file, because the topic had another command than the file.",
         read=lambda view: float(bool(view.diverged)),
     ),
     MetastoreSeries(
         name="offsite_metastore_undecided_offsets",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Offsets from the oldest open transaction of the topic on: nobody can read them yet, and they are not "
         "backed up.",
         read=lambda view: view.undecided,
     ),
     MetastoreSeries(
         name="offsite_metastore_file_bytes",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Size of the backup file, without its sidecar.",
         read=lambda view: view.size_bytes,
     ),
     MetastoreSeries(
         name="offsite_metastore_last_command_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="Time of the newest command in the backup file.",
         read=lambda view: _time_s(view.last_command_ms),
     ),
     MetastoreSeries(
         name="offsite_metastore_seen_timestamp_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="When the topic was last read to its end, or was last found not to be there.",
         read=lambda view: _time_s(view.seen_ms),
     ),
     MetastoreSeries(
         name="offsite_metastore_flush_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricType.GAUGE,
         help="How long the newest commands took to be on the disk.",
         read=lambda view: view.flush_s,
     ),
 )
 
 
-class MetastoreShown:
+class MetastoreMonitor:
     """The newest view. Readers in other threads see a whole view."""
 
-    def __init__(self, view: BackupView, *, clock: Clock) -> None:
+    def __init__(self, view: MetastoreView, *, clock: Clock) -> None:
         self.view, self._clock = view, clock
 
     def metrics(self, accept: str) -> Exposition:
@@ -140,11 +140,13 @@ class MetastoreShown:
 class MetastoreServer(StatusServer):
     """The server of a metastore backup. `show` replaces the view."""
 
-    def __init__(self, topic: str, *, listen: Address, clock: Clock) -> None:
-        self._shown = MetastoreShown(BackupView(topic=topic, verdict=Verdict.EMPTY, file=None), clock=clock)
+    def __init__(self, topic: str, *, listen: ListenAddress, clock: Clock) -> None:
+        self._shown = MetastoreMonitor(
+            MetastoreView(topic=topic, verdict=MetastoreVerdict.EMPTY, file=None), clock=clock
+        )
         super().__init__(self._shown, listen=listen, clock=clock)
 
-    def show(self, view: BackupView) -> None:
+    def show(self, view: MetastoreView) -> None:
         self._shown.view = view
 
 
@@ -152,12 +154,12 @@ class MetastoreServer(StatusServer):
 class _Scrape:
     """A collector in the terms of prometheus_client."""
 
-    view: BackupView
+    view: MetastoreView
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        kinds = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
+        kinds = {MetricType.COUNTER: CounterMetricFamily, MetricType.GAUGE: GaugeMetricFamily}
         for series in METASTORE_SERIES:
             family = kinds[series.kind](series.name, series.help, labels=[TOPIC])
             if (value := series.read(self.view)) is not None:

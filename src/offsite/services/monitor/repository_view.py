@@ -21,11 +21,11 @@ def read_repository_view(backup: Backup, state: BackupState, *, now_ms: int) -> 
 def repository_view(checks: LastChecks) -> RepositoryView:
     """Make the view of given checks. `damaged`: the worst result of a check that no later check supersedes, claimed
     checks included."""
-    damaged = max((each.damaged for each in checks.damage), default=0)
+    damaged = max((record.damaged for record in checks.damage), default=0)
     return RepositoryView(
-        verified_ms={each.depth: each.verified_at_ms for each in checks.verified},
+        verified_ms={record.depth: record.verified_at_ms for record in checks.verified},
         damaged=damaged if checks.verified or damaged else None,
         drilled_ms=checks.proven_ms,
-        claimed_ms={each.depth: each.verified_at_ms for each in checks.claimed},
+        claimed_ms={record.depth: record.verified_at_ms for record in checks.claimed},
         claimed_drill_ms=checks.claimed_ms,
     )

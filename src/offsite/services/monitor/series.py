@@ -16,7 +16,7 @@ BACKUP = "backup"
 TOPIC = "topic"
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     """The type of a single-valued series, in Prometheus' terms."""
 
     COUNTER = "counter"
@@ -34,7 +34,7 @@ class Series:
     (epoch ms)."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
     read: Callable[[FollowView, int], Values]
     labels: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class TopicSeries:
     name: str
     help: str
     read: Callable[[FollowView, TopicView, int], float | None]
-    rest: Callable[[Iterable[float]], float]
+    merge: Callable[[Iterable[float]], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

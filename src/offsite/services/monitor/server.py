@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from offsite.model.clock import Clock
 from offsite.model.time import format_duration
-from offsite.services.monitor.address import Address
+from offsite.services.monitor.address import ListenAddress
 from offsite.services.monitor.exposition import OPEN_METRICS, TOPICS_MAX, Exposition, expose
 from offsite.services.monitor.health import Health, liveness, readiness
 from offsite.services.monitor.http import StatusServer
@@ -22,7 +22,7 @@ _SCRAPE_FOR_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
+class _CachedScrape:
     """A scrape, its view, and its time by the monotonic clock."""
 
     view: FollowView
@@ -31,14 +31,14 @@ class _Made:
 
 
 @dataclass(slots=True, kw_only=True)
-class Shown:
+class FollowMonitor:
     """The newest view, its arrival, and the arrival of its newest round. Readers in other threads see a whole view."""
 
     clock: Clock
     topics_max: int
     newest: tuple[FollowView, float, float]
     waiting: Callable[[], Waiting | None]
-    made: dict[bool, _Made] = field(default_factory=dict)
+    scrapes: dict[bool, _CachedScrape] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def health(self) -> Health:
@@ -52,7 +52,7 @@ class Shown:
             silent_s=now_s - shown_s,
             round_ended_s=now_s - ended_s,
             now_ms=self.clock.now_ms(),
-            waiting="" if waiting is None else f"{waiting.what}, for {format_duration(waiting.waited_s)}",
+            waiting="" if waiting is None else f"{waiting.subject}, for {format_duration(waiting.waited_s)}",
         )
 
     def show(self, view: FollowView) -> None:
@@ -64,11 +64,11 @@ class Shown:
         """The text of a scrape of the newest view, at most a second old."""
         kind = OPEN_METRICS in accept
         with self.lock:
-            (view, _, _), now_s, made = self.newest, self.clock.monotonic_s(), self.made.get(kind)
-            if made is None or made.view is not view or now_s - made.at_s >= _SCRAPE_FOR_S:
+            (view, _, _), now_s, scrape = self.newest, self.clock.monotonic_s(), self.scrapes.get(kind)
+            if scrape is None or scrape.view is not view or now_s - scrape.at_s >= _SCRAPE_FOR_S:
                 text = expose(view, now_ms=self.clock.now_ms(), accept=accept, topics_max=self.topics_max)
-                made = self.made[kind] = _Made(view=view, at_s=now_s, exposition=text)
-            return made.exposition
+                scrape = self.scrapes[kind] = _CachedScrape(view=view, at_s=now_s, exposition=text)
+            return scrape.exposition
 
 
 class MonitorServer(StatusServer):
@@ -78,13 +78,13 @@ class MonitorServer(StatusServer):
         self,
         view: FollowView,
         *,
-        listen: Address,
+        listen: ListenAddress,
         clock: Clock,
         topics_max: int = TOPICS_MAX,
         waiting: Callable[[], Waiting | None] = lambda: None,
     ) -> None:
         now_s = clock.monotonic_s()
-        self._shown = Shown(clock=clock, topics_max=topics_max, newest=(view, now_s, now_s), waiting=waiting)
+        self._shown = FollowMonitor(clock=clock, topics_max=topics_max, newest=(view, now_s, now_s), waiting=waiting)
         super().__init__(self._shown, listen=listen, clock=clock)
 
     def show(self, view: FollowView) -> None:

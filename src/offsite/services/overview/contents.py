@@ -175,8 +175,8 @@ class _Held:
     def of(cls, state: BackupState, partition_id: PartitionId) -> _Held:
         """The part of a partition as `state` lists the partition."""
         start, end = state.held_range(partition_id)
-        found = state.segments.get(partition_id)
-        return cls(start=start, end=end, figures=found.figures() if found else SegmentFigures())
+        segments = state.segments.get(partition_id)
+        return cls(start=start, end=end, figures=segments.figures() if segments else SegmentFigures())
 
 
 _Holding = Mapping[TopicIncarnation, Mapping[int, _Held]]
@@ -186,26 +186,30 @@ _Holding = Mapping[TopicIncarnation, Mapping[int, _Held]]
 def _holding(state: BackupState, *, then: BackupState | None = None) -> _Holding:
     """All backed-up partitions, visited in catalog order. Counted as `then` listed a partition, if nothing of the
     partition was removed since."""
-    found: defaultdict[TopicIncarnation, dict[int, _Held]] = defaultdict(dict)
+    ranges: defaultdict[TopicIncarnation, dict[int, _Held]] = defaultdict(dict)
     lacking = {hole.partition_id for hole in state.holes if hole.reason == REMOVED}
-    for each in sorted(state.positions.keys() | state.segments.keys()):
-        found[each.incarnation][each.partition] = _Held.of(state if each in lacking else then or state, each)
-    return found
+    for partition_id in sorted(state.positions.keys() | state.segments.keys()):
+        ranges[partition_id.incarnation][partition_id.partition] = _Held.of(
+            state if partition_id in lacking else then or state, partition_id
+        )
+    return ranges
 
 
 def _as_it_was(backup: Backup, state: BackupState) -> BackupState | None:
     """The restore point with the segments listed by its commits. None unless a roll-up has merged later records into
     the segments, with wrong figures for the point."""
-    is_mixed = any(found.end > state.positions[known].end for known, found in state.segments.items())
+    is_mixed = any(
+        segments.end > state.positions[partition_id].end for partition_id, segments in state.segments.items()
+    )
     return backup.catalog.state(upto=state.seq) if is_mixed else None
 
 
-def _sum(held: Iterable[_Held]) -> SegmentFigures:
-    return SegmentFigures.of(each.figures for each in held)
+def _sum(ranges: Iterable[_Held]) -> SegmentFigures:
+    return SegmentFigures.of(backed_up.figures for backed_up in ranges)
 
 
 def _summary(cluster_id: str, state: BackupState, holding: _Holding) -> BackupSummary:
-    figures = _sum(chain.from_iterable(held.values() for held in holding.values()))
+    figures = _sum(chain.from_iterable(partitions.values() for partitions in holding.values()))
     return BackupSummary(
         backup=state.backup,
         cluster_id=cluster_id,
@@ -221,10 +225,10 @@ def _summary(cluster_id: str, state: BackupState, holding: _Holding) -> BackupSu
     )
 
 
-def _topic(shape: TopicShape, held: Mapping[int, _Held]) -> TopicDetail:
+def _topic(shape: TopicShape, ranges: Mapping[int, _Held]) -> TopicDetail:
     """Details of all partitions of the topic, including backed-up partitions that the topic no longer has."""
-    figures, nothing = _sum(held.values()), _Held(start=0, end=0, figures=SegmentFigures())
-    numbers = sorted(held.keys() | set(range(shape.partitions)))
+    figures, nothing = _sum(ranges.values()), _Held(start=0, end=0, figures=SegmentFigures())
+    numbers = sorted(ranges.keys() | set(range(shape.partitions)))
     return TopicDetail(
         topic=shape.topic,
         topic_id=shape.topic_id,
@@ -235,16 +239,16 @@ def _topic(shape: TopicShape, held: Mapping[int, _Held]) -> TopicDetail:
         stored_bytes=figures.stored_bytes,
         oldest_record_ms=figures.base_timestamp_min_ms,
         newest_record_ms=figures.timestamp_max_ms,
-        partitions=tuple(_partition(number, held.get(number, nothing)) for number in numbers),
+        partitions=tuple(_partition(number, ranges.get(number, nothing)) for number in numbers),
         deleted_ms=shape.deleted_ms,
     )
 
 
-def _partition(number: int, held: _Held) -> PartitionDetail:
+def _partition(number: int, backed_up: _Held) -> PartitionDetail:
     return PartitionDetail(
         partition=number,
-        start=held.start,
-        end=held.end,
-        records=held.figures.records,
-        stored_bytes=held.figures.stored_bytes,
+        start=backed_up.start,
+        end=backed_up.end,
+        records=backed_up.figures.records,
+        stored_bytes=backed_up.figures.stored_bytes,
     )

@@ -11,8 +11,8 @@ from offsite.model.time import format_duration, format_time
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.services.checkpoint.status import Checkpoints
-from offsite.services.reports.plot import POINTS_MAX, Line, lines_of
-from offsite.stores.looking_store import reading_now_ms
+from offsite.services.reports.plot import POINTS_MAX, PlotLine, lines_of
+from offsite.stores.looking_store import display_now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +20,12 @@ class Glance:
     """`facts`: texts by name. `lines`: plots; none for fewer than two restore points."""
 
     facts: Mapping[str, str] = field(default_factory=dict)
-    lines: tuple[Line, ...] = ()
+    lines: tuple[PlotLine, ...] = ()
 
 
 def glance(backup: Backup) -> Glance:
     """Read the facts from the newest state. Raises `DamagedCommit` and the errors of the store."""
-    state, now_ms = backup.readable_state(), reading_now_ms(backup.store)
+    state, now_ms = backup.readable_state(), display_now_ms(backup.store)
     losses = sum(hole.is_loss for hole in state.holes)
     facts = {
         "Last checkpoint": _checkpoint(backup),
@@ -41,19 +41,21 @@ def source_deletes(state: BackupState, now_ms: int) -> str:
 
     A broker goes by the times in the records, so back-dated records are deleted sooner.
     """
-    shapes = [each for each in state.latest_shapes().values() if not each.is_deleted]
-    rules = {each.topic: Retention.of(dict(each.configs)) for each in shapes if not each.configs_unread}
-    known = {topic: rule.retention_ms for topic, rule in rules.items() if rule.deletes}
-    limited = {topic: keep_ms for topic, keep_ms in known.items() if keep_ms is not None and keep_ms != UNLIMITED}
+    shapes = [shape for shape in state.latest_shapes().values() if not shape.is_deleted]
+    rules = {shape.topic: Retention.of(dict(shape.configs)) for shape in shapes if not shape.configs_unread}
+    retentions_ms = {topic: rule.retention_ms for topic, rule in rules.items() if rule.deletes}
+    limited = {
+        topic: keep_ms for topic, keep_ms in retentions_ms.items() if keep_ms is not None and keep_ms != UNLIMITED
+    }
     if not limited or not state.completed_at_ms:
-        is_open = len(rules) < len(shapes) or None in known.values() or not state.completed_at_ms
+        is_open = len(rules) < len(shapes) or None in retentions_ms.values() or not state.completed_at_ms
         return "not known: a setting of the cluster" if is_open else "nothing"
-    topic, keep_ms = min(limited.items(), key=lambda each: (each[1], each[0]))
+    topic, keep_ms = min(limited.items(), key=lambda limit: (limit[1], limit[0]))
     said = f"what is not backed up of {topic}, which keeps records for {format_duration(keep_ms / 1000)}"
     at_ms = state.completed_at_ms + keep_ms
     return f"{said}, {'since' if at_ms <= now_ms else 'from'} {format_time(at_ms)[:16].replace('T', ' ')} UTC on"
 
 
 def _checkpoint(backup: Backup) -> str:
-    found = Checkpoints(backup.reading(is_named=True)).list(most=1).checkpoints
-    return f"{found[0].id}, {found[0].status}" if found else "none was taken"
+    newest = Checkpoints(backup.for_reading(is_named=True)).list(most=1).checkpoints
+    return f"{newest[0].id}, {newest[0].status}" if newest else "none was taken"

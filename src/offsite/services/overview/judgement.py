@@ -48,9 +48,9 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
         yield f"last backup {format_duration(old_s)} ago"
     yield from _unfinished(state, old_s, now_ms, stale_after_s)
     if state.left_behind:
-        told = [f"{each.partition_id} ({each.error})" for each in state.left_behind]
-        yield f"the newest run could not back up {named(told, most=_NAMED_MAX)}"
-    yield from (str(each) for each in branch_reports(state) if _is_new(state, each, now_ms))
+        lines = [f"{left_behind.partition_id} ({left_behind.error})" for left_behind in state.left_behind]
+        yield f"the newest run could not back up {named(lines, most=_NAMED_MAX)}"
+    yield from (str(branch) for branch in branch_reports(state) if _is_new(state, branch, now_ms))
     yield from _lost_offsets(state)
 
 
@@ -98,21 +98,21 @@ def _under_way(state: BackupState) -> Iterable[str]:
 
 
 def _so_far(state: BackupState) -> str:
-    known = state.progress
-    return "" if known is None else f" ({known.copied:,} of the {known.planned:,} offsets that it found)"
+    progress = state.progress
+    return "" if progress is None else f" ({progress.copied:,} of the {progress.planned:,} offsets that it found)"
 
 
 def _is_new(state: BackupState, branch: BranchReport, now_ms: int) -> bool:
     """Whether the branch was found so recently that a person may not have heard of it. Nothing is lost, so a branch is
     no problem for ever."""
-    found = state.history.find(branch.found_by)
-    return found is not None and now_ms - found.committed_at_ms < STALE_AFTER_S * 1000
+    commit = state.history.find(branch.found_by)
+    return commit is not None and now_ms - commit.committed_at_ms < STALE_AFTER_S * 1000
 
 
 def notes_on(state: BackupState, now_ms: int) -> Iterable[str]:
     """Facts to know that are no reason against relying on the backup."""
     yield from _under_way(state)
-    yield from (str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
+    yield from (str(branch) for branch in branch_reports(state) if not _is_new(state, branch, now_ms))
     yield from _deleted(state)
     yield from _unread_settings(state)
     yield from _expected_deletions(state)

@@ -20,19 +20,19 @@ from offsite.model.journal import noted
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.snapshots.drill_record import DrillRecord, drill_keys, get_drill_record, proven_of
+from offsite.repository.snapshots.drill_record import DrillRecord, drill_keys, get_drill_record, read_proven
 from offsite.repository.snapshots.verify_record import (
     AHEAD_MAX_MS,
     DEEP,
     DEPTHS,
     VerifyRecord,
     last_verify_record,
+    parse_verify_record,
     put_verify_record,
     verify_fields,
-    verify_record,
 )
-from offsite.services.let_go_memory import Facts, facts_of
-from offsite.stores.looking_store import reading_now_ms
+from offsite.services.let_go_memory import RememberedFacts, facts_of
+from offsite.stores.looking_store import display_now_ms
 
 if TYPE_CHECKING:
     from offsite.services.verify.run import VerifyResult
@@ -68,8 +68,10 @@ class LastChecks:
     def damage(self) -> tuple[VerifyRecord, ...]:
         """The checks that found damage, by any installation, unless a later deep check made here found none: a quick
         check sees less, and a claim may be forged."""
-        whole_ms = max((each.verified_at_ms for each in self.verified if each.ok and each.depth == DEEP), default=-1)
-        return tuple(each for each in self.all_verified() if not each.ok and each.verified_at_ms > whole_ms)
+        whole_ms = max(
+            (record.verified_at_ms for record in self.verified if record.ok and record.depth == DEEP), default=-1
+        )
+        return tuple(record for record in self.all_verified() if not record.ok and record.verified_at_ms > whole_ms)
 
     def all_verified(self) -> tuple[VerifyRecord, ...]:
         """The last checks: first own checks, followed by claimed checks."""
@@ -83,7 +85,7 @@ class CheckMemory:
     backup: Backup
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> RememberedFacts:
         return facts_of(self.backup, "checks")
 
     def note_check(self, record: VerifyRecord) -> None:
@@ -95,7 +97,7 @@ class CheckMemory:
             self.facts.put(name, {**fields, "by": record.by})
 
     def check(self, depth: str) -> VerifyRecord | None:
-        return self.facts.recall(depth, verify_record)
+        return self.facts.recall(depth, parse_verify_record)
 
     def drill(self) -> DrillRecord | None:
         return self.facts.recall(_DRILL, _drill)
@@ -110,17 +112,21 @@ def read_last_checks(backup: Backup, *, now_ms: int) -> LastChecks:
     `StoreDenied`."""
     problems: list[str] = []
     memory = CheckMemory(backup=backup)
-    made = {depth: record for depth in DEPTHS if (record := memory.check(depth)) is not None}
+    own_checks = {depth: record for depth in DEPTHS if (record := memory.check(depth)) is not None}
     drill, proof = memory.drill(), memory.proof()
     drills = [
-        each for each in _drills(backup, problems, now_ms=now_ms) if drill is None or each.ended_ms > drill.ended_ms
+        report
+        for report in _drills(backup, problems, now_ms=now_ms)
+        if drill is None or report.ended_ms > drill.ended_ms
     ]
-    proofs = (each.ended_ms for each in drills if each.proven and (proof is None or each.ended_ms > proof.ended_ms))
+    proofs = (
+        report.ended_ms for report in drills if report.proven and (proof is None or report.ended_ms > proof.ended_ms)
+    )
     return LastChecks(
-        verified=tuple(made.values()),
+        verified=tuple(own_checks.values()),
         drill=drill,
         proven_ms=-1 if proof is None else proof.ended_ms,
-        claimed=tuple(_claimed(backup, made, problems, now_ms=now_ms)),
+        claimed=tuple(_claimed(backup, own_checks, problems, now_ms=now_ms)),
         claimed_drill=next(iter(drills), None),
         claimed_ms=next(proofs, -1),
         problems=tuple(problems),
@@ -128,7 +134,7 @@ def read_last_checks(backup: Backup, *, now_ms: int) -> LastChecks:
 
 
 def _claimed(
-    backup: Backup, made: Mapping[str, VerifyRecord], problems: list[str], *, now_ms: int
+    backup: Backup, own_checks: Mapping[str, VerifyRecord], problems: list[str], *, now_ms: int
 ) -> Iterator[VerifyRecord]:
     """The last check of every depth in the repository, if later than the last check of the local installation."""
     for depth in DEPTHS:
@@ -137,7 +143,7 @@ def _claimed(
         except _UNREADABLE as error:
             problems.append(f"the record of a check cannot be read: {error.message}")
             continue
-        mine = made.get(depth)
+        mine = own_checks.get(depth)
         if record is not None and (mine is None or record.verified_at_ms > mine.verified_at_ms):
             yield record
 
@@ -146,19 +152,19 @@ def remember_check(backup: Backup, result: VerifyResult) -> bool:
     """Remember a check here, and record the check in the repository, if the store allows. Returns whether the check is
     recorded, or the same was recorded already. A check that found only commits of a newer format has judged nothing:
     another offsite will."""
-    from offsite.services.verify.run import Verdict  # readers of records need nothing of the verifier
+    from offsite.services.verify.run import VerifyVerdict  # readers of records need nothing of the verifier
 
-    if any(each.is_newer for each in result.damaged_commits) and not _damaged(result):
+    if any(damaged_commit.is_newer for damaged_commit in result.damaged_commits) and not _damaged(result):
         return False
     try:
         record = VerifyRecord(
             depth=result.depth,
-            verified_at_ms=reading_now_ms(backup.store),
-            ok=result.verdict is not Verdict.DAMAGED,
+            verified_at_ms=display_now_ms(backup.store),
+            ok=result.verdict is not VerifyVerdict.DAMAGED,
             damaged=_damaged(result),
             commit=result.head_commit,
             head_hash=result.head_hash,
-            by=ProcessIdentity.mine().text,
+            by=ProcessIdentity.current().text,
         )
         CheckMemory(backup=backup).note_check(record)
         if not _is_known(backup, record):
@@ -172,26 +178,29 @@ def remember_check(backup: Backup, result: VerifyResult) -> bool:
 def _drills(backup: Backup, problems: list[str], *, now_ms: int) -> list[DrillRecord]:
     """The drills of the newest reports, newest first, up to the last drill that proved the backup. No drill of ours
     writes a date later than now. If records lie elsewhere, records of the repository count as well."""
-    found: list[DrillRecord] = []
+    drills: list[DrillRecord] = []
     latest_ms = now_ms + AHEAD_MAX_MS
     latest = backup.layout.drill_key(dated_id(latest_ms, "z"), "json")
     places = (backup.store,) if backup.records_at is None else (backup.store, backup.records_at)
-    there = [(key, place) for place in places for key in drill_keys(place, backup.layout) if key < latest]
-    for key, place in sorted(there, key=itemgetter(0), reverse=True)[:_DRILLS_READ_MAX]:
+    reports = [(key, place) for place in places for key in drill_keys(place, backup.layout) if key < latest]
+    for key, place in sorted(reports, key=itemgetter(0), reverse=True)[:_DRILLS_READ_MAX]:
         try:
             record = get_drill_record(place, key)
         except _UNREADABLE as error:
             problems.append(f"the report of a drill cannot be read: {error.message}")
             continue
-        found += [record] if record.ended_ms <= latest_ms else []
-        if record.proven and found:
+        drills += [record] if record.ended_ms <= latest_ms else []
+        if record.proven and drills:
             break
-    return found
+    return drills
 
 
-def _drill(item: JsonObject) -> DrillRecord:
+def _drill(document: JsonObject) -> DrillRecord:
     return DrillRecord(
-        drill=item.text("drill"), ended_ms=item.count("ended_ms"), proven=proven_of(item), by=item.text("by")
+        drill=document.text("drill"),
+        ended_ms=document.count("ended_ms"),
+        proven=read_proven(document),
+        by=document.text("by"),
     )
 
 
@@ -213,7 +222,7 @@ def _damaged(result: VerifyResult) -> int:
     """The number of damaged or lost things, unaccounted offsets included."""
     lists = (
         result.damaged,
-        [each for each in result.damaged_commits if not each.is_newer],
+        [damaged_commit for damaged_commit in result.damaged_commits if not damaged_commit.is_newer],
         result.damaged_objects,
         result.damaged_snapshots,
         result.unaccounted,

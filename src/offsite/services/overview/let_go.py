@@ -10,11 +10,11 @@ from operator import itemgetter
 
 from offsite.log.range import Span, uncovered
 from offsite.repository.backup import Backup
-from offsite.repository.expiry import joined
+from offsite.repository.expiry import join_spans
 from offsite.repository.snapshots.audit_record import POINTS, AuditLine, read_audit
 from offsite.repository.state import BackupState
-from offsite.services.let_go_memory import LetGoMemory, Look
-from offsite.services.retention.kept_points import all_kept, runs, told
+from offsite.services.let_go_memory import LastLook, LetGoMemory
+from offsite.services.retention.kept_points import choose_all, merge_chosen, unbroken_runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class PointsLetGo:
 def since_look(backup: Backup, state: BackupState) -> tuple[PointsLetGo, ...]:
     """Restore points that went since somebody last looked on the local machine. The first call only notes the current
     points. Raises the errors of the store, and `DamagedCommit`."""
-    look = LetGoMemory(backup=backup).looked()
+    look = LetGoMemory(backup=backup).last_look()
     if look is None:
         note_look(backup, state)
         return ()
@@ -49,10 +49,10 @@ def since_look(backup: Backup, state: BackupState) -> tuple[PointsLetGo, ...]:
 def note_look(backup: Backup, state: BackupState) -> None:
     """Note that somebody looked at `state`."""
     if state.seq and not state.unreadable:
-        LetGoMemory(backup=backup).note_looked(Look.at(state))
+        LetGoMemory(backup=backup).note_looked(LastLook.at(state))
 
 
-def let_go_since(backup: Backup, look: Look, state: BackupState) -> tuple[PointsLetGo, ...]:
+def let_go_since(backup: Backup, look: LastLook, state: BackupState) -> tuple[PointsLetGo, ...]:
     """Restore points that went since the look. Every commit is a restore point until a commit drops the point: with the
     expected number of points none went, and nothing is read. Nothing is reported of a state that is unreadable before
     its end, or does not continue the seen state."""
@@ -61,20 +61,20 @@ def let_go_since(backup: Backup, look: Look, state: BackupState) -> tuple[Points
     before = backup.catalog.state(upto=look.commit)
     if before.head_hash != look.hash:
         return ()
-    left = list(_without(_runs(before), _runs(state)))
+    unexplained = list(_without(_runs(before), _runs(state)))
     gone: list[PointsLetGo] = []
-    for line, spans in _audited(backup, look.commit) if left else ():
-        rest = list(_without(left, joined(spans)))
-        if points := _size(left) - _size(rest):
+    for line, spans in _audited(backup, look.commit) if unexplained else ():
+        remaining = list(_without(unexplained, join_spans(spans)))
+        if points := _size(unexplained) - _size(remaining):
             gone.append(PointsLetGo(who=line.who, by=line.by, points=points))
-        left = rest
-    if left:
-        gone.append(PointsLetGo(who="", by="", points=_size(left)))
+        unexplained = remaining
+    if unexplained:
+        gone.append(PointsLetGo(who="", by="", points=_size(unexplained)))
     return tuple(_summed(gone))
 
 
 def _runs(state: BackupState) -> list[Span]:
-    return runs(state.history, told(state.history, all_kept(state.history)))
+    return unbroken_runs(state.history, merge_chosen(state.history, choose_all(state.history)))
 
 
 def _audited(backup: Backup, after: int) -> Iterator[tuple[AuditLine, Sequence[Span]]]:
@@ -91,17 +91,17 @@ def _audited(backup: Backup, after: int) -> Iterator[tuple[AuditLine, Sequence[S
 
 def _summed(gone: Iterable[PointsLetGo]) -> Iterator[PointsLetGo]:
     points: dict[tuple[str, str], int] = {}
-    for each in gone:
-        points[each.who, each.by] = points.get((each.who, each.by), 0) + each.points
+    for loss in gone:
+        points[loss.who, loss.by] = points.get((loss.who, loss.by), 0) + loss.points
     for (who, by), number in points.items():
         yield PointsLetGo(who=who, by=by, points=number)
 
 
-def _without(spans: Iterable[Span], others: Sequence[Span]) -> Iterator[Span]:
+def _without(spans: Iterable[Span], excluded: Sequence[Span]) -> Iterator[Span]:
     """The parts of `spans` outside of all `excluded` spans, which rise."""
     for start, end in spans:
-        first = max(0, bisect_right(others, start, key=itemgetter(0)) - 1)
-        yield from uncovered(start, end, (others[at] for at in range(first, len(others))))
+        first = max(0, bisect_right(excluded, start, key=itemgetter(0)) - 1)
+        yield from uncovered(start, end, (excluded[at] for at in range(first, len(excluded))))
 
 
 def _size(spans: Iterable[Span]) -> int:

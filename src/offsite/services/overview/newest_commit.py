@@ -13,7 +13,7 @@ from offsite.repository.state import BackupState
 _NONE = "no commit was made"
 
 
-def told_commits(repository: Repository, name: str, *, since: int | None) -> str:
+def describe_new_commits(repository: Repository, name: str, *, since: int | None) -> str:
     """How many commits of backup `name` follow commit `since` (None: nothing was begun), the newest commit, and the
     commit that a restore goes to. A store that does not answer is reported and is no error."""
     if since is None:
@@ -23,14 +23,14 @@ def told_commits(repository: Repository, name: str, *, since: int | None) -> str
         state = backup.sound_state()
         if state.seq <= since:
             return _NONE
-        return f"{amount(state.seq - since, 'commit')}, the newest is {_told(backup, state)}"
+        return f"{amount(state.seq - since, 'commit')}, the newest is {_describe_newest(backup, state)}"
     except BackupNotFound:  # the backup was not made yet
         return _NONE
     except OffsiteError as error:
         return f"which commit is the newest could not be read: {error.message}"
 
 
-def _told(backup: Backup, state: BackupState) -> str:
+def _describe_newest(backup: Backup, state: BackupState) -> str:
     amid = ", made amid a run" if state.incomplete else ""
     commit = f"commit {state.seq} of {format_time(state.committed_at_ms)}{amid}"
     default = default_point(backup.store, state)

@@ -14,16 +14,16 @@ from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.generations.removal import KEPT_MS, RemovedBackup
-from offsite.repository.repository import Repository, strangers_around, strangers_in, strangers_told
+from offsite.repository.repository import Repository, describe_strangers, strangers_around, strangers_in
 from offsite.repository.state import BackupState
-from offsite.services.heads import SeenHead, vanished
+from offsite.services.heads import RememberedHead, find_vanished
 from offsite.services.import_origin import import_origin
 from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.overview.let_go import PointsLetGo, note_look, since_look
 from offsite.services.restore.unfinished_aside import unfinished_asides, unreadable_restores
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
-from offsite.stores.looking_store import reading_now_ms
+from offsite.stores.looking_store import display_now_ms
 from offsite.stores.store import Store
 
 _STRANGERS_MAX = 1000
@@ -77,16 +77,16 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, l
     saw before and that is gone is a problem too, unless the repository records its removal. `looks`: the answer is
     shown to a person of the local machine, and restore points gone up to now need not be reported again, unless nobody
     left a line about them. Raises as `Backup.keeping_records` if records lie elsewhere."""
-    now_ms, names = reading_now_ms(repository.store), repository.backups()
-    there = (_status(repository, name, now_ms, stale_after_s, looks=looks) for name in names)
-    absent = [(seen, seen.removal()) for seen in vanished(repository, names)]
-    backups = (*there, *(_gone(seen, now_ms) for seen, removal in absent if removal is None))
+    now_ms, names = display_now_ms(repository.store), repository.backups()
+    statuses = (_status(repository, name, now_ms, stale_after_s, looks=looks) for name in names)
+    absent = [(head, head.removal()) for head in find_vanished(repository, names)]
+    backups = (*statuses, *(_gone(head, now_ms) for head, removal in absent if removal is None))
     removed = (removal for _, removal in absent if removal is not None)
     return Status(
         repository=repository.store.url,
         safe=bool(backups) and all(backup.safe for backup in backups),
         backups=backups,
-        removed=tuple(each for each in removed if now_ms - each.at_ms < KEPT_MS),
+        removed=tuple(removal for removal in removed if now_ms - removal.at_ms < KEPT_MS),
         notes=tuple(_strangers(repository.store, strangers_around(repository.store))),
     )
 
@@ -94,8 +94,8 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, l
 def _strangers(store: Store, keys: Iterator[str]) -> Iterator[str]:
     """Report foreign objects in a line. A denied listing is only logged: foreign objects harm nothing."""
     try:
-        if there := tuple(islice(keys, _STRANGERS_MAX)):
-            yield strangers_told(there)
+        if foreign_keys := tuple(islice(keys, _STRANGERS_MAX)):
+            yield describe_strangers(foreign_keys)
     except OffsiteError as error:
         warned("strangers", why=error.message, store=store.url)
 
@@ -108,22 +108,29 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, 
         unread = _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
         return replace(unread, damaged=isinstance(error, Damaged))
     if repository.records_at is not None:  # problems of that place say nothing of the backup
-        backup = backup.keeping_records(repository.records_at)
+        backup = backup.with_records_at(repository.records_at)
     default, torn, unseen = _default(backup, state)
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may have any age
     damage = [*_damage(repository, backup, state), *torn]
     checks, unchecked = _checks(backup, now_ms)
     let_go, uncounted = _let_go(backup, state)
-    taken = [str(each) for each in let_go if not each.is_claimed]
-    if looks and not taken:
+    unclaimed = [str(loss) for loss in let_go if not loss.is_claimed]
+    if looks and not unclaimed:
         note_look(backup, state)
-    problems = [*damage, *taken, *unseen, *_lacks(backup), *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
-    found = _judged(name, problems, state, now_ms, default)
+    problems = [
+        *damage,
+        *unclaimed,
+        *unseen,
+        *_lacks(backup),
+        *_found_by(checks),
+        *problems_of(state, now_ms, fresh_for_s),
+    ]
+    status = _judged(name, problems, state, now_ms, default)
     retention, untold = _retention(backup, state)
     notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold, *uncounted)
     strangers = _strangers(backup.store, strangers_in(backup.store, name, most=_LOOKED_AT_MAX))
-    notes = (*(str(each) for each in let_go if each.is_claimed), *notes, *strangers)
-    return replace(found, notes=notes, damaged=bool(damage), checks=checks, retention=retention, let_go=let_go)
+    notes = (*(str(loss) for loss in let_go if loss.is_claimed), *notes, *strangers)
+    return replace(status, notes=notes, damaged=bool(damage), checks=checks, retention=retention, let_go=let_go)
 
 
 def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[str, ...], tuple[str, ...]]:
@@ -143,9 +150,9 @@ def _left_aside(default: DefaultPoint) -> Iterable[str]:
         yield f"a restore goes to commit {default.commit}, the newest with a consistent cut; {default.newer}"
 
 
-def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
-    problems = [seen.absent(), seen.forgotten_by()]
-    return replace(_judged(seen.backup, problems, BackupState(backup=seen.backup), now_ms), damaged=True)
+def _gone(head: RememberedHead, now_ms: int) -> BackupStatus:
+    problems = [head.absent(), head.forgotten_by()]
+    return replace(_judged(head.backup, problems, BackupState(backup=head.backup), now_ms), damaged=True)
 
 
 def _damage(repository: Repository, backup: Backup, state: BackupState) -> Iterable[str]:
@@ -154,7 +161,7 @@ def _damage(repository: Repository, backup: Backup, state: BackupState) -> Itera
     elif lost := backup.lost_commit(state):
         seal = backup.layout.seal_key(lost)
         yield f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there: {seal}"
-    if gone := SeenHead(repository=repository, backup=state.backup).problem(backup, state):
+    if gone := RememberedHead(repository=repository, backup=state.backup).problem(backup, state):
         yield gone
 
 
@@ -182,10 +189,10 @@ def _notes(backup: Backup) -> Iterable[str]:
 
 def _checks(backup: Backup, now_ms: int) -> tuple[LastChecks | None, tuple[str, ...]]:
     try:
-        found = read_last_checks(backup, now_ms=now_ms)
+        checks = read_last_checks(backup, now_ms=now_ms)
     except OffsiteError as error:
         return None, (f"the last checks cannot be read: {error.message}",)
-    return found, found.problems
+    return checks, checks.problems
 
 
 def _retention(backup: Backup, state: BackupState) -> tuple[RetentionOutlook | None, tuple[str, ...]]:
@@ -203,12 +210,12 @@ def _let_go(backup: Backup, state: BackupState) -> tuple[tuple[PointsLetGo, ...]
 
 
 def _found_by(checks: LastChecks | None) -> Iterable[str]:
-    for each in checks.damage if checks is not None else ():
-        found = f"{each.damaged} {'object' if each.damaged == 1 else 'objects'} damaged or gone"
-        check = f"the {each.depth} check of {format_time(each.verified_at_ms)}"
-        is_claimed = each in checks.claimed if checks is not None else False
-        claim = f", as {each.by or 'a record that names nobody'} claims: look with offsite verify --deep"
-        yield f"{check} found {found}{claim if is_claimed else ''}"
+    for record in checks.damage if checks is not None else ():
+        damage = f"{record.damaged} {'object' if record.damaged == 1 else 'objects'} damaged or gone"
+        check = f"the {record.depth} check of {format_time(record.verified_at_ms)}"
+        is_claimed = record in checks.claimed if checks is not None else False
+        claim = f", as {record.by or 'a record that names nobody'} claims: look with offsite verify --deep"
+        yield f"{check} found {damage}{claim if is_claimed else ''}"
 
 
 def _judged(

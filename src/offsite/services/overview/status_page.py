@@ -13,7 +13,7 @@ from offsite.repository.snapshots.verify_record import VerifyRecord
 from offsite.services.overview.glance import Glance, glance
 from offsite.services.overview.last_checks import LastChecks
 from offsite.services.overview.status import BackupStatus, Status
-from offsite.services.reports.look import Verdict, document, facts, items, plot, tag, text, verdict
+from offsite.services.reports.look import VerdictStyle, document, facts, items, plot, tag, text, verdict
 
 
 def status_page(status: Status, glances: Mapping[str, Glance], now_ms: int) -> str:
@@ -21,38 +21,41 @@ def status_page(status: Status, glances: Mapping[str, Glance], now_ms: int) -> s
     clock."""
     parts = ["<h1>Am I safe?</h1>", _verdict(status)]
     parts.append(f'<p class="soft">Repository <code>{text(status.repository)}</code>, {text(_time(now_ms))}</p>')
-    for each in status.backups:
-        parts += _backup(each, glances.get(each.backup, Glance()))
+    for backup in status.backups:
+        parts += _backup(backup, glances.get(backup.backup, Glance()))
     return document("Am I safe?", parts)
 
 
 def read_glances(status: Status, open_backup: Callable[[str], Backup]) -> dict[str, Glance]:
     """Read the facts of every readable backup; the status reports problems of the rest."""
-    found: dict[str, Glance] = {}
-    for each in status.backups:
+    glances: dict[str, Glance] = {}
+    for backup in status.backups:
         with suppress(OffsiteError):
-            found[each.backup] = glance(open_backup(each.backup))
-    return found
+            glances[backup.backup] = glance(open_backup(backup.backup))
+    return glances
 
 
-def told_checks(checks: LastChecks | None) -> list[tuple[str, str]]:
+def describe_checks(checks: LastChecks | None) -> list[tuple[str, str]]:
     """The last checks and the last drill of a backup, by name; checks of other installations appear as claims."""
     if checks is None:
         return [("Checks", "the last checks cannot be read")]
-    found = [
-        (f"Last {each.depth} check", f"{_time(each.verified_at_ms)}: {'sound' if each.ok else 'DAMAGE'}")
-        for each in checks.verified
+    own_checks = [
+        (f"Last {record.depth} check", f"{_time(record.verified_at_ms)}: {'sound' if record.ok else 'DAMAGE'}")
+        for record in checks.verified
     ]
     claimed = [
-        (f"Claimed {each.depth} check", f"{_time(each.verified_at_ms)}: {'sound' if each.ok else 'DAMAGE'}{_by(each)}")
-        for each in checks.claimed
+        (
+            f"Claimed {record.depth} check",
+            f"{_time(record.verified_at_ms)}: {'sound' if record.ok else 'DAMAGE'}{_by(record)}",
+        )
+        for record in checks.claimed
     ]
     proven = _time(checks.proven_ms) if checks.proven_ms >= 0 else "never here"
     if checks.drill is not None and not checks.drill.proven:
-        found.append(("Last drill", _drill(checks.drill)))
+        own_checks.append(("Last drill", _drill(checks.drill)))
     if checks.claimed_drill is not None:
         claimed.append(("Claimed drill", f"{_drill(checks.claimed_drill)}{_by(checks.claimed_drill)}"))
-    return [*(found or [("Last check", "never here")]), ("Last proven by a drill", proven), *claimed]
+    return [*(own_checks or [("Last check", "never here")]), ("Last proven by a drill", proven), *claimed]
 
 
 def _drill(drill: DrillRecord) -> str:
@@ -66,17 +69,17 @@ def _by(record: VerifyRecord | DrillRecord) -> str:
 
 def _verdict(status: Status) -> str:
     if status.safe:
-        return verdict(f"Safe. All of {len(status.backups)} backups.", Verdict.GOOD)
+        return verdict(f"Safe. All of {len(status.backups)} backups.", VerdictStyle.GOOD)
     if not status.backups:
-        return verdict("There is no backup yet.", Verdict.WARN)
-    unsafe = sum(not each.safe for each in status.backups)
+        return verdict("There is no backup yet.", VerdictStyle.WARN)
+    unsafe = sum(not backup.safe for backup in status.backups)
     verb = "needs" if unsafe == 1 else "need"
-    return verdict(f"Not safe. {unsafe} of {len(status.backups)} backups {verb} attention.", Verdict.BAD)
+    return verdict(f"Not safe. {unsafe} of {len(status.backups)} backups {verb} attention.", VerdictStyle.BAD)
 
 
-def _backup(status: BackupStatus, seen: Glance) -> Iterable[str]:
+def _backup(status: BackupStatus, extras: Glance) -> Iterable[str]:
     said = "safe" if status.safe else "damaged" if status.damaged else "needs attention"
-    yield f"<h2>{text(status.backup)} {tag(said, Verdict.GOOD if status.safe else Verdict.BAD)}</h2>"
+    yield f"<h2>{text(status.backup)} {tag(said, VerdictStyle.GOOD if status.safe else VerdictStyle.BAD)}</h2>"
     if status.problems:
         yield items(status.problems)
     ago = f" ({format_duration(max(1, status.age_s))} ago)" if status.restorable_to_ms else ""
@@ -85,11 +88,11 @@ def _backup(status: BackupStatus, seen: Glance) -> Iterable[str]:
             "Restorable to": f"{_time(status.restorable_to_ms)}{ago}",
             "Restorable from": _time(status.restorable_from_ms),
             "Last complete pass": _time(status.completed_ms),
-            **seen.facts,
-            **dict(told_checks(status.checks)),
+            **extras.facts,
+            **dict(describe_checks(status.checks)),
         }
     )
-    yield from map(plot, seen.lines)
+    yield from map(plot, extras.lines)
     if status.notes:
         yield items(status.notes)
 

@@ -28,8 +28,8 @@ from offsite.services.records.schema_registry import SchemaRegistry
 from offsite.services.records.shown_record import ShownRecord, show_record
 from offsite.spark.job_name import job_named
 from offsite.spark.runner import OnProgress, Runner
-from offsite.stores.looking_store import reading_now_ms
-from offsite.table.find import FoundRecord, RecordMatch, find_in_task, found_records
+from offsite.stores.looking_store import display_now_ms
+from offsite.table.find import MatchingRecord, RecordMatch, find_in_task, matching_records
 from offsite.table.latest import by_partition, latest_offsets
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import ScanTask, plan_scan
@@ -75,10 +75,10 @@ class RecordsPlan:
 
 def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
     """Plan the reading for `request`. Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`, `CommitsGone`."""
-    backup = backup.reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
+    backup = backup.for_reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
     check_to_read(backup, accept_rollback=request.point.accept_rollback)
     point = find_point(backup, request.point)
-    rows = parse_rows(request.start, request.end, now_ms=reading_now_ms(backup.store))
+    rows = parse_rows(request.start, request.end, now_ms=display_now_ms(backup.store))
     return RecordsPlan(
         backup=backup,
         point=point,
@@ -98,39 +98,45 @@ def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
     """Yield the records partition by partition, in the order of offsets. Raises the errors of reading. Memory: a frame,
     or as `latest_offsets`."""
     framed = ConfluentReader(partial(read_schemas, plan))
-    for each in islice(_in_order(plan), plan.limit):
-        yield show_record(each, framed)
+    for found_record in islice(_in_order(plan), plan.limit):
+        yield show_record(found_record, framed)
 
 
 def raw_values(plan: RecordsPlan) -> Iterator[bytes]:
     """Yield only the values, unchanged; a record without a value is left out."""
-    return (each.record.value for each in islice(_in_order(plan), plan.limit) if each.record.value is not None)
+    return (
+        found_record.record.value
+        for found_record in islice(_in_order(plan), plan.limit)
+        if found_record.record.value is not None
+    )
 
 
-def _in_order(plan: RecordsPlan) -> Iterator[FoundRecord]:
+def _in_order(plan: RecordsPlan) -> Iterator[MatchingRecord]:
     store = plan.backup.store
     for tasks in by_partition(plan.tasks):
         stay = iter(latest_offsets(tasks, store)) if plan.latest else None
-        found = (each for task in tasks for each in found_records(replace(task, rows=plan.rows), store, plan.match))
-        yield from found if stay is None else _only(found, stay)
+        matches = (
+            match for task in tasks for match in matching_records(replace(task, rows=plan.rows), store, plan.match)
+        )
+        yield from matches if stay is None else _only(matches, stay)
 
 
-def _only(found: Iterator[FoundRecord], offsets: Iterator[int]) -> Iterator[FoundRecord]:
+def _only(matches: Iterator[MatchingRecord], offsets: Iterator[int]) -> Iterator[MatchingRecord]:
     """The records at `offsets`; both iterators rise."""
-    wanted = next(offsets, None)
-    for each in found:
-        while wanted is not None and wanted < each.record.offset:
-            wanted = next(offsets, None)
-        if wanted is None:
+    offset = next(offsets, None)
+    for match in matches:
+        while offset is not None and offset < match.record.offset:
+            offset = next(offsets, None)
+        if offset is None:
             return
-        if wanted == each.record.offset:
-            yield each
+        if offset == match.record.offset:
+            yield match
 
 
 def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:
     """Find the matching records, in the order of partitions and offsets. With a limit the search stops early."""
     framed = ConfluentReader(partial(read_schemas, plan))
-    return [show_record(each, framed) for each in _found(plan, runner, on_progress)]
+    return [show_record(found_record, framed) for found_record in _found(plan, runner, on_progress)]
 
 
 def read_schemas(plan: RecordsPlan) -> SchemaRegistry:
@@ -139,20 +145,22 @@ def read_schemas(plan: RecordsPlan) -> SchemaRegistry:
     point = PointInTime(commit=state, state=state)
     topics = [shape.topic for shape in state.topics.values() if shape.holds_schemas]
     tasks = plan_scan(chains_of(point, topics), RowFilter(), read_committed=True)
-    found = (each for task in tasks for each in found_records(task, plan.backup.store, RecordMatch()))
-    return SchemaRegistry(each.record for each in found)
+    schema_records = (
+        found_record for task in tasks for found_record in matching_records(task, plan.backup.store, RecordMatch())
+    )
+    return SchemaRegistry(found_record.record for found_record in schema_records)
 
 
-def _found(plan: RecordsPlan, runner: Runner, on_progress: OnProgress | None) -> list[FoundRecord]:
+def _found(plan: RecordsPlan, runner: Runner, on_progress: OnProgress | None) -> list[MatchingRecord]:
     limit = _MAX_FOUND if plan.limit is None else plan.limit
     find = partial(find_in_task, store=plan.backup.store, match=plan.match, limit=limit)
-    found: list[FoundRecord] = []
+    matches: list[MatchingRecord] = []
     for wave in _waves(plan.tasks, len(plan.tasks) if plan.limit is None else SEARCH_WAVE):
         with job_named(f"search {plan.backup.layout.backup}: {amount(len(wave), 'segment')} of {len(plan.tasks):,}"):
-            found += [each for records in runner.run(wave, find, on_progress=on_progress) for each in records]
-        if len(found) >= limit:
+            matches += [match for records in runner.run(wave, find, on_progress=on_progress) for match in records]
+        if len(matches) >= limit:
             break
-    return found[:limit]
+    return matches[:limit]
 
 
 def _waves(tasks: Sequence[ScanTask], size: int) -> Iterator[Sequence[ScanTask]]:

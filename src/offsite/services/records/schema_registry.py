@@ -44,12 +44,12 @@ class SchemaRegistry:
         self._collect(schema, texts, set())
         return list(texts)
 
-    def _collect(self, schema: RegisteredSchema, texts: dict[str, None], seen: set[tuple[str, int]]) -> None:
+    def _collect(self, schema: RegisteredSchema, texts: dict[str, None], collected: set[tuple[str, int]]) -> None:
         for reference in schema.references:
-            found = self._by_version.get(reference)
-            if found is not None and reference not in seen:
-                seen.add(reference)
-                self._collect(found, texts, seen)
+            referenced = self._by_version.get(reference)
+            if referenced is not None and reference not in collected:
+                collected.add(reference)
+                self._collect(referenced, texts, collected)
         texts[schema.text] = None
 
     def _add(self, key: dict[str, object], value: dict[str, object]) -> None:
@@ -67,14 +67,18 @@ class SchemaRegistry:
 
 
 def _references(items: object) -> Iterable[tuple[str, int]]:
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("subject"), str) and isinstance(item.get("version"), int):
-            yield item["subject"], item["version"]
+    for reference in items if isinstance(items, list) else ():
+        if (
+            isinstance(reference, dict)
+            and isinstance(reference.get("subject"), str)
+            and isinstance(reference.get("version"), int)
+        ):
+            yield reference["subject"], reference["version"]
 
 
 def _json_object(data: bytes | None) -> dict[str, object]:
     try:
-        found = parse_json(data or b"")
+        parsed = parse_json(data or b"")
     except BadJson:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}

@@ -16,17 +16,17 @@ DEFAULT_SCHEMAS_TOPIC = "_schemas"
 _OPTION = "schemas_topic"
 
 
-def decide_schemas_topic(asked: str | None, known: BackupDescriptor | None) -> str:
+def decide_schemas_topic(requested: str | None, descriptor: BackupDescriptor | None) -> str:
     """Decide the topic's name; empty for none. `requested` None: as in the first run. Raises `BadName`,
     `BackupExists`."""
-    if asked:
-        check_topic_name(asked)
-    if known is None:
-        return DEFAULT_SCHEMAS_TOPIC if asked is None else asked
-    first = dict(known.options).get(_OPTION, DEFAULT_SCHEMAS_TOPIC)
-    if asked not in (None, first):
+    if requested:
+        check_topic_name(requested)
+    if descriptor is None:
+        return DEFAULT_SCHEMAS_TOPIC if requested is None else requested
+    first = dict(descriptor.options).get(_OPTION, DEFAULT_SCHEMAS_TOPIC)
+    if requested not in (None, first):
         raise BackupExists(
-            f"backup {known.name} exists with schemas topic {first or 'none'}",
+            f"backup {descriptor.name} exists with schemas topic {first or 'none'}",
             hint="leave out --schemas-topic to continue it, or choose another name with --backup",
         )
     return first
@@ -38,8 +38,8 @@ def schemas_options(topic: str) -> tuple[tuple[str, str], ...]:
 
 
 def with_schemas(
-    names: Iterable[str], topic: str, *, known: Iterable[str], selection: TopicSelection
+    names: Iterable[str], topic: str, *, existing: Iterable[str], selection: TopicSelection
 ) -> tuple[str, ...]:
     """`names` and the schemas topic, sorted; without the topic if it is absent or the selection excludes it by name."""
     alone = TopicSelection(include=(topic,), exclude=selection.exclude) if topic else None
-    return tuple(sorted({*names, *(alone.select(known) if alone else ())}))
+    return tuple(sorted({*names, *(alone.select(existing) if alone else ())}))

@@ -12,7 +12,7 @@ from typing import cast
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.model.untrusted.bounded_json import STRICT, BadJson, parse_json
 from offsite.services.records.confluent_wire_format import ConfluentReader, confluent_schema_id
-from offsite.table.find import FoundRecord
+from offsite.table.find import MatchingRecord
 
 _MAX_DEPTH = 100
 """Nesting depth of lists and objects; deeper values are shown as text or bytes."""
@@ -21,7 +21,7 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownBytes:
     """Bytes in a form for people and scripts. `encoding` is the form of `data`: `text`; `json`, a JSON object or list;
     `avro` and `json-schema`, the JSON value of a payload framed with `schema_id`; `base64`, which may also be framed
     with a schema id."""
@@ -34,7 +34,7 @@ class Shown:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownHeader:
     name: str
-    value: Shown | None
+    value: ShownBytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +47,16 @@ class ShownRecord:
     offset: int
     timestamp_ms: int
     timestamp_type: str
-    key: Shown | None
-    value: Shown | None
+    key: ShownBytes | None
+    value: ShownBytes | None
     headers: tuple[ShownHeader, ...]
 
 
-def show_record(found: FoundRecord, framed: ConfluentReader) -> ShownRecord:
-    record: Record = found.record
+def show_record(found_record: MatchingRecord, framed: ConfluentReader) -> ShownRecord:
+    record: Record = found_record.record
     return ShownRecord(
-        topic=found.partition.topic,
-        partition=found.partition.partition,
+        topic=found_record.partition.topic,
+        partition=found_record.partition.partition,
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,
         timestamp_type="LogAppendTime" if record.timestamp_type == LOG_APPEND_TIME else "CreateTime",
@@ -66,34 +66,34 @@ def show_record(found: FoundRecord, framed: ConfluentReader) -> ShownRecord:
     )
 
 
-def _show(data: bytes | None, framed: ConfluentReader) -> Shown | None:
+def _show(data: bytes | None, framed: ConfluentReader) -> ShownBytes | None:
     if data is None:
         return None
     if (read := framed.read(data)) is not None and _is_shallow(read.value):
-        return Shown(encoding=read.kind, data=_json(read.value), schema_id=read.schema_id)
+        return ShownBytes(encoding=read.kind, data=_json(read.value), schema_id=read.schema_id)
     try:
         text = data.decode()
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:  # text has none, and framed bytes begin with a zero
-        return Shown(encoding="base64", data=base64.b64encode(data).decode(), schema_id=confluent_schema_id(data))
+        return ShownBytes(encoding="base64", data=base64.b64encode(data).decode(), schema_id=confluent_schema_id(data))
     return _show_text(text)
 
 
-def _show_text(text: str) -> Shown:
+def _show_text(text: str) -> ShownBytes:
     """Show objects and lists as JSON; `7` and `null` may well be texts."""
     if text.lstrip()[:1] in {"{", "["}:
         with suppress(BadJson):
             if _is_shallow(value := parse_json(text.encode(), decoder=STRICT)):
-                return Shown(encoding="json", data=cast("JsonValue", value))
-    return Shown(encoding="text", data=text)
+                return ShownBytes(encoding="json", data=cast("JsonValue", value))
+    return ShownBytes(encoding="text", data=text)
 
 
 def _is_shallow(value: object) -> bool:
     """Whether the value can be printed: Python reads deeper JSON than it writes."""
     level = [value]
     for _ in range(_MAX_DEPTH):
-        level = [item for each in level for item in _items(each)]
+        level = [child for parent in level for child in _items(parent)]
         if not level:
             return True
     return False
@@ -118,7 +118,7 @@ def _json(value: object) -> JsonValue:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
-        return {str(key): _json(item) for key, item in value.items()}
+        return {str(key): _json(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_json(item) for item in value]
+        return [_json(element) for element in value]
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -9,12 +9,12 @@ from html import escape
 from pathlib import Path
 
 from offsite.model.untrusted.printable import printable
-from offsite.services.reports.plot import HEIGHT, WIDTH, Line
+from offsite.services.reports.plot import HEIGHT, WIDTH, PlotLine
 
 STYLE_FILE = Path(__file__).parent / "offsite.css"
 
 
-class Verdict(StrEnum):
+class VerdictStyle(StrEnum):
     """Names of style classes."""
 
     GOOD = "good"
@@ -37,11 +37,11 @@ def text(said: str) -> str:
     return escape(printable(said))
 
 
-def verdict(said: str, kind: Verdict) -> str:
+def verdict(said: str, kind: VerdictStyle) -> str:
     return f'<p class="verdict {kind}">{text(said)}</p>'
 
 
-def tag(said: str, kind: Verdict) -> str:
+def tag(said: str, kind: VerdictStyle) -> str:
     return f'<span class="tag {kind}">{text(said)}</span>'
 
 
@@ -52,10 +52,10 @@ def facts(named: Mapping[str, str]) -> str:
 
 
 def items(said: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{text(each)}</li>" for each in said) + "</ul>"
+    return "<ul>" + "".join(f"<li>{text(line)}</li>" for line in said) + "</ul>"
 
 
-def plot(line: Line) -> str:
+def plot(line: PlotLine) -> str:
     return (
         f'<p class="ends">{text(line.top)}</p>\n'
         f'<svg class="line" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '

@@ -16,7 +16,7 @@ POINTS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PlotLine:
     """`path` of an SVG of `WIDTH` times `HEIGHT`, its title, the times of its ends, and a description in words."""
 
     path: str
@@ -26,24 +26,24 @@ class Line:
     described: str
 
 
-def lines_of(points: Sequence[CommitSummary], now_ms: int) -> list[Line]:
+def lines_of(points: Sequence[CommitSummary], now_ms: int) -> list[PlotLine]:
     """Plot the newest restore points of a backup: the age of the newest point over time, and the stored bytes.
     `now_ms`: the store's clock, epoch ms. Empty for fewer than two points."""
     shown = list(points[-POINTS_MAX:])
     return [age_over_time(shown, now_ms), stored_over_time(shown)] if len(shown) > 1 else []
 
 
-def stored_over_time(points: Sequence[CommitSummary]) -> Line:
+def stored_over_time(points: Sequence[CommitSummary]) -> PlotLine:
     """How the stored bytes grew with the restore points."""
-    sums = list(accumulate(each.stored_bytes for each in points))
-    spots = [(each.committed_at_ms, stored) for each, stored in zip(points, sums, strict=True)]
+    sums = list(accumulate(point.stored_bytes for point in points))
+    spots = [(point.committed_at_ms, stored) for point, stored in zip(points, sums, strict=True)]
     return _line(spots, f"{format_size(sums[-1])} stored by {len(points):,} restore points")
 
 
-def age_over_time(points: Sequence[CommitSummary], now_ms: int) -> Line:
+def age_over_time(points: Sequence[CommitSummary], now_ms: int) -> PlotLine:
     """The age of the newest restore point: rises with time, and drops to zero at the next point. The peak is the loss
     at the worst moment."""
-    times = [*(each.committed_at_ms for each in points), now_ms]
+    times = [*(point.committed_at_ms for point in points), now_ms]
     spots = [(times[0], 0)]
     for made_ms, next_ms in pairwise(times):
         spots += [(next_ms, max(0, next_ms - made_ms)), (next_ms, 0)]
@@ -53,14 +53,14 @@ def age_over_time(points: Sequence[CommitSummary], now_ms: int) -> Line:
 
 def places(times_ms: Sequence[int], *, width: float = WIDTH, margin: float = MARGIN) -> list[float]:
     """Positions of moments on a line of time."""
-    return [round(each, 1) for each in _scaled(times_ms, margin, width - margin)]
+    return [round(place, 1) for place in _scaled(times_ms, margin, width - margin)]
 
 
-def _line(spots: Sequence[tuple[int, int]], top: str) -> Line:
+def _line(spots: Sequence[tuple[int, int]], top: str) -> PlotLine:
     times = [at_ms for at_ms, _ in spots]
     placed = zip(_scaled(times, 0, WIDTH), _scaled([0, *(high for _, high in spots)], HEIGHT, MARGIN)[1:], strict=True)
     first, last = format_time(min(times))[:16].replace("T", " "), format_time(max(times))[:16].replace("T", " ")
-    return Line(
+    return PlotLine(
         path="M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in placed),
         top=top,
         first=first,
@@ -71,4 +71,4 @@ def _line(spots: Sequence[tuple[int, int]], top: str) -> Line:
 
 def _scaled(values: Sequence[int], start: float, end: float) -> list[float]:
     least, span = min(values), (max(values) - min(values)) or 1
-    return [start + (each - least) * (end - start) / span for each in values]
+    return [start + (value - least) * (end - start) / span for value in values]

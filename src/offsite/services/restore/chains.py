@@ -16,17 +16,17 @@ from offsite.copy.restore.plan import RestorePlan
 from offsite.copy.restore.preserve.copy import PreserveTask
 from offsite.copy.restore.preserve.pieces import log_start
 from offsite.copy.restore.preserve.plan import OffsetsVerdict
-from offsite.copy.restore.task import AnyRestoreTask, RestoreBundle, Written, bundled, write_bundle
+from offsite.copy.restore.task import AnyRestoreTask, RestoreBundle, WriteOutcome, bundle_restores, write_bundle
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaNotAuthorized, OffsiteError, PartitionsFailed
 from offsite.model.named import amount
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
-from offsite.services.restore.lease import HeldRestore
+from offsite.services.restore.lease import RestoreLease
 from offsite.services.restore.offsets_mode import restore_tasks
-from offsite.services.restore.remake import REMAKES_MAX, filled_topics, lost_topics, unmake
-from offsite.services.restore.schemas import schemas_first
+from offsite.services.restore.remake import REMAKES_MAX, delete_lost_topics, find_filled_topics, find_lost_topics
+from offsite.services.restore.schemas import order_schemas_first
 from offsite.services.restore.targets import check_nothing_lost, find_targets
 from offsite.services.restore.topics import create_topics
 from offsite.spark.bundles import run_bundles
@@ -36,7 +36,7 @@ from offsite.spark.runner import Done, Failed, OnProgress, Runner
 DELETE = {"DELETE": 6}
 """The operation DELETE, with the code of Kafka's AclOperation."""
 
-WriteBundle: TypeAlias = Callable[[RestoreBundle], tuple[Written, ...]]
+WriteBundle: TypeAlias = Callable[[RestoreBundle], tuple[WriteOutcome, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,34 +55,34 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
     ends: RestoreEnds,
     admin: ClusterAdmin,
     runner: Runner,
-    held: HeldRestore,
+    lease: RestoreLease,
     on_progress: OnProgress | None,
 ) -> WrittenChains:
     """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
     could not be written: all other partitions are complete. Raises `KafkaNotAuthorized` before the first record."""
     write = partial(write_bundle, ends=ends)
-    outcomes: dict[TopicPartition, Written] = {}
+    outcomes: dict[TopicPartition, WriteOutcome] = {}
     lost: set[str] = set()
     tasks: Sequence[AnyRestoreTask] = ()
     names = [topic.target for topic in plan.topics]
-    remake = partial(unmake, ends=ends, admin=admin, held=held)
+    remake = partial(delete_lost_topics, ends=ends, admin=admin, lease=lease)
     for remaining in range(REMAKES_MAX, -1, -1):
         # 1. Make missing topics; a remade topic that is not empty is made again.
         create_topics(admin, record.settings)
-        if remaining and (filled := filled_topics(admin, lost)):
+        if remaining and (filled := find_filled_topics(admin, lost)):
             remake(filled, _written(tasks), replayed=_replayed(tasks))
             continue
         # 2. Check that nothing of earlier runs is lost, and that log starts may be moved.
         targets = find_targets(ends.records, ends.layout, admin, names, remade=lost)
-        tasks = restore_tasks(plan, offsets, targets, made=record.created)
+        tasks = restore_tasks(plan, offsets, targets, created=record.created)
         check_nothing_lost(admin, dict(targets.starts) | _moved_starts(tasks))
         _check_may_move_starts(admin, tasks)
         # 3. Write the missing partitions, schemas first.
         missing = [task for task in tasks if task.partition.target not in outcomes]
-        for wave in schemas_first(missing, plan):
-            outcomes |= _written_together(wave, write, runner=runner, on_progress=held.watched(on_progress))
+        for wave in order_schemas_first(missing, plan):
+            outcomes |= _written_together(wave, write, runner=runner, on_progress=lease.watch_progress(on_progress))
         # 4. Delete topics that cannot be continued, and begin them again.
-        lost = lost_topics(_failures(outcomes), created=record.created)
+        lost = find_lost_topics(_failures(outcomes), created=record.created)
         if not lost or not remaining:
             break
         remake(lost, _written(tasks), replayed=_replayed(tasks))
@@ -92,11 +92,11 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
 
 def _written_together(
     tasks: Sequence[AnyRestoreTask], write: WriteBundle, *, runner: Runner, on_progress: OnProgress | None
-) -> Mapping[TopicPartition, Written]:
+) -> Mapping[TopicPartition, WriteOutcome]:
     topics = {task.partition.target.topic for task in tasks}
     with job_named(f"restore: {amount(len(topics), 'topic')}, {amount(len(tasks), 'partition')}"):
         outcomes = run_bundles(
-            bundled(tasks, slots=runner.slots),
+            bundle_restores(tasks, slots=runner.slots),
             write,
             bundle_of=lambda numbers: RestoreBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
             runner=runner,
@@ -117,7 +117,7 @@ def _replayed(tasks: Sequence[AnyRestoreTask]) -> set[TopicPartition]:
 def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask]) -> None:
     """Brokers treat a move of a log's start as a deletion: check the right before the first record."""
     preserved = [task for task in tasks if isinstance(task, PreserveTask)]
-    moved = {each.partition.target.topic for each in preserved if log_start(each.partition) > each.target_start}
+    moved = {task.partition.target.topic for task in preserved if log_start(task.partition) > task.target_start}
     if moved and (denied := admin.not_allowed(moved, DELETE)):
         raise KafkaNotAuthorized(
             f"we may not DELETE on {', '.join(denied)}, whose logs start where the source's do",
@@ -126,20 +126,22 @@ def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask])
 
 
 def _moved_starts(tasks: Sequence[AnyRestoreTask]) -> dict[TopicPartition, int]:
-    preserved = (each for each in tasks if isinstance(each, PreserveTask))
-    return {each.partition.target: max(log_start(each.partition), each.target_start) for each in preserved}
+    preserved = (task for task in tasks if isinstance(task, PreserveTask))
+    return {task.partition.target: max(log_start(task.partition), task.target_start) for task in preserved}
 
 
-def _failures(outcomes: Mapping[TopicPartition, Written]) -> list[tuple[TopicPartition, OffsiteError]]:
+def _failures(outcomes: Mapping[TopicPartition, WriteOutcome]) -> list[tuple[TopicPartition, OffsiteError]]:
     return [(target, outcome.error) for target, outcome in outcomes.items() if isinstance(outcome, Failed)]
 
 
-def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition, Written]) -> Sequence[RestoreReceipt]:
+def _receipts(
+    tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition, WriteOutcome]
+) -> Sequence[RestoreReceipt]:
     """The receipts of all tasks, in their order."""
-    ended = [(task.partition.target, outcomes[task.partition.target]) for task in tasks]
-    failed = [(target, outcome.error) for target, outcome in ended if isinstance(outcome, Failed)]
+    results = [(task.partition.target, outcomes[task.partition.target]) for task in tasks]
+    failed = [(target, outcome.error) for target, outcome in results if isinstance(outcome, Failed)]
     if not failed:
-        return [outcome.value for _, outcome in ended if isinstance(outcome, Done)]
+        return [outcome.value for _, outcome in results if isinstance(outcome, Done)]
     worst = min((error for _, error in failed), key=lambda error: not isinstance(error, Damaged))
     if len(failed) in {1, len(tasks)}:
         raise worst

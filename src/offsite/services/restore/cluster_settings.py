@@ -14,7 +14,7 @@ from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, Qu
 from offsite.model.errors import BadOption, DamagedObject, KafkaNotAuthorized, OffsiteError
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
-from offsite.services.backup.cluster_settings import FoundSettings, ReadableSettings, read_cluster_settings
+from offsite.services.backup.cluster_settings import ObservedSettings, ReadableSettings, read_cluster_settings
 from offsite.stores.store import Store
 
 ACLS, QUOTAS = "acls", "quotas"
@@ -113,21 +113,21 @@ def apply_metadata(admin: SettableSettings, plan: MetadataPlan) -> AppliedMetada
 
 
 def _compared(
-    stored: ClusterSettings, target: FoundSettings, topics: Mapping[str, str], apply: tuple[str, ...]
+    stored: ClusterSettings, target: ObservedSettings, topics: Mapping[str, str], apply: tuple[str, ...]
 ) -> MetadataPlan:
-    there = target.settings
-    wanted = tuple(dict.fromkeys(_renamed(stored.acls or (), topics)))
+    target_settings = target.settings
+    backup_acls = tuple(dict.fromkeys(_renamed(stored.acls or (), topics)))
     return MetadataPlan(
         apply=apply,
-        acls=tuple(a for a in wanted if a not in (there.acls or ())) if target.has_authorizer else (),
-        limits=tuple(_limit_changes(stored.quotas or (), there.quotas or ())),
-        users_by_hand=_missing_users(stored.scram_users or (), there.scram_users),
-        notes=tuple(_notes(stored, target, topics, wanted)),
+        acls=tuple(a for a in backup_acls if a not in (target_settings.acls or ())) if target.has_authorizer else (),
+        limits=tuple(_limit_changes(stored.quotas or (), target_settings.quotas or ())),
+        users_by_hand=_missing_users(stored.scram_users or (), target_settings.scram_users),
+        notes=tuple(_notes(stored, target, topics, backup_acls)),
         not_carried=stored.not_carried,
     )
 
 
-def _not_comparable(target: FoundSettings, apply: tuple[str, ...]) -> Iterator[OffsiteError]:
+def _not_comparable(target: ObservedSettings, apply: tuple[str, ...]) -> Iterator[OffsiteError]:
     unread = {ACLS: target.settings.acls, QUOTAS: target.settings.quotas}
     hint = "grant the principal Describe and Alter on the cluster, or restore without: --metadata none"
     for part in apply:
@@ -148,17 +148,19 @@ def _covers(acl: Acl, topics: Mapping[str, str]) -> bool:
     return acl.pattern == "PREFIXED" and any(name.startswith(acl.resource) for name in topics)
 
 
-def _limit_changes(wanted: Sequence[ClientQuota], there: Sequence[ClientQuota]) -> Iterator[LimitChange]:
-    known = {(quota.entity, name): value for quota in there for name, value in quota.limits}
-    for quota in wanted:
+def _limit_changes(backup_quotas: Sequence[ClientQuota], target_quotas: Sequence[ClientQuota]) -> Iterator[LimitChange]:
+    current = {(quota.entity, name): value for quota in target_quotas for name, value in quota.limits}
+    for quota in backup_quotas:
         for name, value in quota.limits:
-            if (now := known.get((quota.entity, name))) != value:
+            if (now := current.get((quota.entity, name))) != value:
                 yield LimitChange(entity=quota.entity, limit=name, now=now, then=value)
 
 
-def _missing_users(wanted: Sequence[ScramUser], there: Sequence[ScramUser] | None) -> tuple[ScramUser, ...]:
-    known = {(user.name, user.mechanism) for user in there or ()}
-    return tuple(user for user in wanted if (user.name, user.mechanism) not in known)
+def _missing_users(
+    backup_users: Sequence[ScramUser], target_users: Sequence[ScramUser] | None
+) -> tuple[ScramUser, ...]:
+    existing = {(user.name, user.mechanism) for user in target_users or ()}
+    return tuple(user for user in backup_users if (user.name, user.mechanism) not in existing)
 
 
 def _quotas(limits: Sequence[LimitChange]) -> tuple[ClientQuota, ...]:
@@ -170,16 +172,20 @@ def _quotas(limits: Sequence[LimitChange]) -> tuple[ClientQuota, ...]:
 
 
 def _notes(
-    stored: ClusterSettings, target: FoundSettings, topics: Mapping[str, str], wanted: Sequence[Acl]
+    stored: ClusterSettings, target: ObservedSettings, topics: Mapping[str, str], backup_acls: Sequence[Acl]
 ) -> Iterator[str]:
-    for part, found in (("ACLs", stored.acls), ("client quotas", stored.quotas), ("SCRAM users", stored.scram_users)):
-        if found is None:
+    for part, settings in (
+        ("ACLs", stored.acls),
+        ("client quotas", stored.quotas),
+        ("SCRAM users", stored.scram_users),
+    ):
+        if settings is None:
             yield f"the backup has no {part}: they could not be read when it was made"
-    if wanted and not target.has_authorizer:
-        yield f"the target has no authorizer: {len(wanted)} ACLs of the backup are left out"
+    if backup_acls and not target.has_authorizer:
+        yield f"the target has no authorizer: {len(backup_acls)} ACLs of the backup are left out"
     if stored.acls or stored.quotas or stored.scram_users:
         yield from (f"on the target, {problem}" for problem in target.not_read)
-    for acl in wanted:
+    for acl in backup_acls:
         lost = [to for name, to in topics.items() if _covers(acl, {name: to}) and not to.startswith(acl.resource)]
         if lost and acl.resource_type == "TOPIC":
             yield f"{acl} does not cover the new name {', '.join(lost)}"

@@ -35,7 +35,7 @@ from offsite.spark.runner import OnProgress, RunProgress
 _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
 
 
-class HeldRestore:
+class RestoreLease:
     """The lease of a restore held by this process: one term."""
 
     def __init__(self, terms: LeaseTerms, claim: LeaseClaim) -> None:
@@ -51,7 +51,7 @@ class HeldRestore:
         the fence of partitions does not cover: topics, settings and groups."""
         self._terms.check(self._claim)
 
-    def watched(self, on_progress: OnProgress | None) -> OnProgress:
+    def watch_progress(self, on_progress: OnProgress | None) -> OnProgress:
         """The display `on_progress`, raising `RestoreTakenOver` soon after another process has taken over."""
 
         def show(progress: RunProgress) -> None:
@@ -65,11 +65,11 @@ class HeldRestore:
     def give_up(self) -> None:
         if self._ended.is_set():
             return
-        self.fall_silent()
+        self.stop_heartbeat()
         with suppress(OffsiteError):  # the lease expires by itself
             self._terms.end(self._claim)
 
-    def fall_silent(self) -> None:
+    def stop_heartbeat(self) -> None:
         """Write nothing more, not even the end of the lease: the restore's objects are being deleted, including the
         lease."""
         self._ended.set()
@@ -92,30 +92,30 @@ class HeldRestore:
 
 
 @contextmanager
-def held_restore(
+def hold_restore_lease(
     backup: Backup, record: RestoreRecord, *, take_over: bool, adopts: bool = False
-) -> Iterator[HeldRestore]:
+) -> Iterator[RestoreLease]:
     """A block in which this process holds the restore; `record` is stored at the start. `adopts`: another installation
     began the restore, and a person decided that this installation continues from the existing records.
 
     Raises `RestoreRunning` when another process holds the restore, unless `take_over`, or holds another restore into
     some of the same topics. An error inside the block that follows from a take-over becomes `RestoreTakenOver`.
     """
-    mine, layout = ProcessIdentity.mine(), RestoreLayout(backup=backup.layout, restore=record.restore)
+    mine, layout = ProcessIdentity.current(), RestoreLayout(backup=backup.layout, restore=record.restore)
     terms = _terms(backup, record.restore)
     with writing_records(backup):
-        held = HeldRestore(terms, terms.claim(mine, random_id(), take_over=take_over))
+        lease = RestoreLease(terms, terms.claim(mine, random_id(), take_over=take_over))
     try:
         _record_alone(backup, record, layout, mine)
         if adopts:
             adopt(backup.record_store, layout)
-        yield held
+        yield lease
     except OffsiteError:
         with suppress(StoreUnavailable, StoreDenied):
-            held.check()
+            lease.check()
         raise
     finally:
-        held.give_up()
+        lease.give_up()
 
 
 def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, mine: ProcessIdentity) -> None:
@@ -150,7 +150,7 @@ def _check_others_in(place: Backup, record: RestoreRecord, mine: ProcessIdentity
             continue
         common = sorted(targets & {target for _, target in other.topics})
         terms = _terms(place, other.restore)
-        if common and (holder := terms.holder_if_told(asking=mine)) is not None:
+        if common and (holder := terms.readable_holder(asking=mine)) is not None:
             raise terms.running(
                 holder, hint=f"it goes into {', '.join(common[:3])}, too: wait for its end, or choose other names"
             )
@@ -160,7 +160,7 @@ def _check_unreadable(place: Backup, other: UnreadableRestore, mine: ProcessIden
     """The destination of an unreadable restore is unknown. While a process holds it, the destination may be the same
     topics."""
     terms = _terms(place, other.restore)
-    if (holder := terms.holder_if_told(asking=mine)) is not None:
+    if (holder := terms.readable_holder(asking=mine)) is not None:
         raise terms.running(holder, hint=f"nobody knows into which topics ({other.problem}): wait for its end")
     warned("restore_unreadable", restore=other.restore, why=other.problem)
 

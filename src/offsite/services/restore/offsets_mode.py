@@ -16,9 +16,9 @@ from offsite.copy.restore.preserve.plan import (
     DIRECT_NEEDS,
     OffsetsVerdict,
     PreservedPartition,
+    describe_slow_transaction,
     obstacle,
     preserved_partition,
-    too_slow,
 )
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.copy.restore.task import AnyRestoreTask
@@ -55,25 +55,33 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     targets = {target.topic: target for target in existing}
     chains = _by_target(plan)
     judge = partial(_judge, point=point, request=request, way=way)
-    judged = [judge(topic, chains.get(topic.target, ()), targets.get(topic.target)) for topic in plan.topics]
-    judged = [_unless_replayed(each, cannot_replay) for each in judged]
+    verdicts = [judge(topic, chains.get(topic.target, ()), targets.get(topic.target)) for topic in plan.topics]
+    verdicts = [_unless_replayed(verdict, cannot_replay) for verdict in verdicts]
     if unfinished is not None:
-        return tuple(replace(each, preserve=each.target in unfinished.preserved) for each in judged)
-    judged = [_checked_for_slow(each, request, find_slow) if each.preserve else each for each in judged]
-    if request.offsets == OffsetsMode.PRESERVE and (refused := [each for each in judged if not each.preserve]):
+        return tuple(replace(verdict, preserve=verdict.target in unfinished.preserved) for verdict in verdicts)
+    verdicts = [_checked_for_slow(verdict, request, find_slow) if verdict.preserve else verdict for verdict in verdicts]
+    if request.offsets == OffsetsMode.PRESERVE and (
+        refused := [verdict for verdict in verdicts if not verdict.preserve]
+    ):
         raise RestoreRefused(
-            "; ".join(f"{each.source} cannot keep its offsets: {each.reason}" for each in refused),
+            "; ".join(f"{verdict.source} cannot keep its offsets: {verdict.reason}" for verdict in refused),
             hint="use --offsets auto, which keeps them where it can and stores a map from old to new offsets elsewhere",
         )
     if request.offsets == OffsetsMode.AUTO:
-        for each in judged:
-            if not each.preserve:
-                decided("fall_back", to=OffsetsMode.TRANSLATE, topic=each.source, target=each.target, why=each.reason)
-    return tuple(judged)
+        for verdict in verdicts:
+            if not verdict.preserve:
+                decided(
+                    "fall_back",
+                    to=OffsetsMode.TRANSLATE,
+                    topic=verdict.source,
+                    target=verdict.target,
+                    why=verdict.reason,
+                )
+    return tuple(verdicts)
 
 
 def restore_tasks(
-    plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets, *, made: Collection[str] = ()
+    plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets, *, created: Collection[str] = ()
 ) -> list[AnyRestoreTask]:
     """One task per partition, topics in the plan's order. A disturbed topic can be made again if this restore `created`
     it: the quick way is tried first, but not a second time."""
@@ -84,13 +92,13 @@ def restore_tasks(
         if topic.preserve:
             tasks += [
                 PreserveTask(
-                    partition=each.chain,
-                    target_start=starts[each.chain.target],
+                    partition=partition.chain,
+                    target_start=starts[partition.chain.target],
                     making=making,
-                    direct=each.way.direct,
-                    careful=making > 1 or topic.target not in made,
+                    direct=partition.way.direct,
+                    careful=making > 1 or topic.target not in created,
                 )
-                for each in topic.partitions
+                for partition in topic.partitions
             ]
         else:
             tasks += [
@@ -129,14 +137,16 @@ def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
 
 def _checked_for_slow(offsets: OffsetsVerdict, request: RestoreRequest, find_slow: FindSlow) -> OffsetsVerdict:
     """A request for the source's offsets is met with a warning only: the open time is an estimate."""
-    partitions = tuple(replace(each, slow=find_slow(each.chain)) for each in offsets.partitions)
-    reason = too_slow(partitions) if request.offsets == OffsetsMode.AUTO else ""
+    partitions = tuple(replace(partition, slow=find_slow(partition.chain)) for partition in offsets.partitions)
+    reason = describe_slow_transaction(partitions) if request.offsets == OffsetsMode.AUTO else ""
     return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
 
 
 def _unless_replayed(offsets: OffsetsVerdict, cannot_replay: str) -> OffsetsVerdict:
     """Without transactions no control records can be written: neither those of the source, nor fillers of gaps."""
-    if not (cannot_replay and offsets.preserve and any(each.needs_transactions for each in offsets.partitions)):
+    if not (
+        cannot_replay and offsets.preserve and any(partition.needs_transactions for partition in offsets.partitions)
+    ):
         return offsets
     return replace(offsets, preserve=False, reason=cannot_replay)
 
@@ -157,21 +167,23 @@ def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) ->
         return "records of aborted transactions are to come back as plain ones"
     if topic.repartition is not None:
         return "its records go to other partitions"
-    held = (point.commit.segments.get(source, ()) for source in topic.source.partition_ids)
-    if point.until_ms is not None and any(is_open(segment, point.until_ms) for found in held for segment in found):
+    segment_lists = (point.commit.segments.get(source, ()) for source in topic.source.partition_ids)
+    if point.until_ms is not None and any(
+        is_open(segment, point.until_ms) for segments in segment_lists for segment in segments
+    ):
         return "records are picked by their dates, which leaves gaps"
     return ""
 
 
 def _chains(
-    topic: TopicRestore, own: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
+    topic: TopicRestore, chains: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
 ) -> Iterator[PartitionRestore]:
     """All partitions of the topic with data (`chains`), or with data before retention emptied them."""
-    known = {chain.source: chain for chain in own}
+    by_source = {chain.source: chain for chain in chains}
     for source in topic.source.partition_ids:
         position = point.state.positions.get(source)
-        if source in known:
-            yield replace(known[source], until_ms=None)
+        if source in by_source:
+            yield replace(by_source[source], until_ms=None)
         elif position and position.end > 0 and request.partitions.includes(source.topic, source.partition):
             emptied = PartitionChain(source=source, segments=(), end=position.end)
             yield PartitionRestore.into(topic.target, emptied)

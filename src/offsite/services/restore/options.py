@@ -22,10 +22,10 @@ from offsite.model.choices import (
     OffsetsText,
     RetentionMode,
     RetentionText,
-    chosen,
+    parse_choice,
 )
 from offsite.model.errors import BadOption
-from offsite.model.option import Option, filled
+from offsite.model.option import Option, with_defaults
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
 if TYPE_CHECKING:
@@ -183,14 +183,14 @@ _CONTRADICTIONS = (
 """A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
 
 
-def parse_point(given: PointWords) -> PointRequest:
+def parse_point(options: PointWords) -> PointRequest:
     """Raises `BadOption` for unreadable or contradictory options."""
     from offsite.copy.restore_point import PointRequest
     from offsite.log.offset_vector import parse_before, parse_offsets
     from offsite.model.selections.selection import parse_selection
     from offsite.model.selections.topic_choices import parse_incarnations, parse_partitions
 
-    words = filled(PointWords, given)
+    words = with_defaults(PointWords, options)
     _check_point(words)
     partitions = parse_partitions(words["partitions"] or ())
     offsets_file = words["offsets_file"]
@@ -204,13 +204,13 @@ def parse_point(given: PointWords) -> PointRequest:
         ends=parse_offsets(_text(offsets_file)) if offsets_file else {},
         before=parse_before(words["before"] or ()),
         incarnations=parse_incarnations(words["incarnation"] or ()),
-        isolation=chosen(Isolation, words["isolation"]),
+        isolation=parse_choice(Isolation, words["isolation"]),
         accept_rollback=words["accept_rollback"],
         as_of_head=words["as_of_head"],
     )
 
 
-def parse_restore(given: RestoreWords) -> RestoreRequest:
+def parse_restore(options: RestoreWords) -> RestoreRequest:
     """Raises `BadOption` for unreadable or contradictory options."""
     from offsite.model.selections.rename import parse_renames
     from offsite.model.selections.selection import NONE, parse_groups
@@ -218,18 +218,18 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
     from offsite.services.restore.cluster_settings import parse_metadata
     from offsite.services.restore.request import RestoreRequest
 
-    words = filled(RestoreWords, given)
-    parse_restore_limits(given)  # report bad limits in a plan already
-    offsets = chosen(OffsetsMode, words["offsets"])
-    if offsets == OffsetsMode.PRESERVE and chosen(Isolation, words["isolation"]) == Isolation.READ_UNCOMMITTED:
+    words = with_defaults(RestoreWords, options)
+    parse_restore_limits(options)  # report bad limits in a plan already
+    offsets = parse_choice(OffsetsMode, words["offsets"])
+    if offsets == OffsetsMode.PRESERVE and parse_choice(Isolation, words["isolation"]) == Isolation.READ_UNCOMMITTED:
         raise BadOption(
             "--offsets preserve replays transactions: aborted records stay aborted",
             hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
         )
-    point = parse_point(given)
-    in_turn = chosen(Keyless, words["keyless"]) == Keyless.IN_TURN
+    point = parse_point(options)
+    in_turn = parse_choice(Keyless, words["keyless"]) == Keyless.IN_TURN
     return RestoreRequest(
-        **{each.name: getattr(point, each.name) for each in fields(point)},
+        **{field.name: getattr(point, field.name) for field in fields(point)},
         renames=parse_renames(words["rename"] or ()),
         repartition=parse_partition_counts(
             words["repartition"] or (),
@@ -237,21 +237,21 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
             batch_bytes=parse_batch_bytes(words["batch_bytes"]),
         ),
         offsets=offsets,
-        cut=chosen(CutChoice, words["cut"]),
+        cut=parse_choice(CutChoice, words["cut"]),
         metadata=parse_metadata(words["metadata"]),
-        retention=chosen(RetentionMode, words["retention"]),
+        retention=parse_choice(RetentionMode, words["retention"]),
         groups=parse_groups(words["groups"] or [NONE]),
         resume=words["resume"],
         records=words["records"],
     )
 
 
-def parse_restore_limits(given: RestoreWords) -> RateLimits:
+def parse_restore_limits(options: RestoreWords) -> RateLimits:
     """The rate limits for the runner of a restore, from its options. Raises `BadOption` for unreadable options."""
     from offsite.model.size import parse_rate
     from offsite.spark.rates.rate_limits import RateLimits
 
-    text = given.get("write_limit")
+    text = options.get("write_limit")
     return RateLimits(write_bytes_per_s=None if text is None else parse_rate(text, "--write-limit"))
 
 
@@ -269,7 +269,7 @@ def parse_batch_bytes(text: str | None, option: str = "--batch-bytes") -> int | 
 
 def _check_point(words: Mapping[str, object]) -> None:
     for first, second in _CONTRADICTIONS:
-        if all(words.get(each) not in (None, [], ()) for each in (first, second)):
+        if all(words.get(name) not in (None, [], ()) for name in (first, second)):
             raise BadOption(f"{_option(first)} and {_option(second)} both say where to stop", hint="give one of them")
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from offsite.copy.incarnations import KnownIncarnation
-from offsite.copy.restore.preserve.plan import DIRECT_NEEDS, OffsetsVerdict, PreservedPartition, too_slow
+from offsite.copy.incarnations import IncarnationSummary
+from offsite.copy.restore.preserve.plan import (
+    DIRECT_NEEDS,
+    OffsetsVerdict,
+    PreservedPartition,
+    describe_slow_transaction,
+)
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.choices import OffsetsMode
-from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.services.cut_report import ConsistencyReport, report_consistency
 from offsite.services.groups.outlook import GroupOutlook
 from offsite.services.hole_report import HoleReport, expected_deletions, hole_reports, holes_within
@@ -19,7 +24,7 @@ from offsite.services.restore.cluster_settings import MetadataPlan
 from offsite.services.restore.planned import PlannedRestore, newer_commit
 from offsite.services.restore.repartition import repartition_notes
 from offsite.services.restore.topics import THE_DEFAULT
-from offsite.stores.looking_store import has_own_time
+from offsite.stores.looking_store import uses_own_clock
 
 _TOLD_FROM_S = 10.0
 
@@ -79,7 +84,7 @@ class RestorePlanReport:
     cuts: tuple[CutReport, ...]
     lacking: tuple[HoleReport, ...]
     consistency: ConsistencyReport
-    incarnations: tuple[KnownIncarnation, ...] = ()
+    incarnations: tuple[IncarnationSummary, ...] = ()
     expected_deletions: int = 0
     groups: GroupOutlook | None = None
     records_at: str = ""
@@ -89,7 +94,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
     """The report of the actions of `prepared`, with notes for a person before the start."""
     record, plan = prepared.record, prepared.plan
     within = holes_within(plan, prepared.point.commit)
-    offsets = {each.target: each for each in prepared.offsets}
+    offsets = {verdict.target: verdict for verdict in prepared.offsets}
     decided = {settings.topic: settings for settings in record.settings}
     return RestorePlanReport(
         restore=record.restore,
@@ -133,7 +138,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
 
 def _notes(prepared: PlannedRestore) -> Iterator[str]:
     plan, records = prepared.plan, prepared.backup.record_store
-    if has_own_time(records):
+    if uses_own_clock(records):
         yield f"nothing can be written at {records.url}, where the record of a restore would lie: {NEEDS_PLACE}"
     elif prepared.backup.records_at is not None:
         yield (
@@ -154,27 +159,27 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
     replicas = {topic.target: topic.source.replication_factor for topic in plan.topics}
     for settings in prepared.record.settings:
         yield from _settings_notes(settings, replicas[settings.topic])
-    for each in prepared.offsets:
-        yield from offsets_notes(each)
+    for verdict in prepared.offsets:
+        yield from offsets_notes(verdict)
     yield from prepared.metadata.notes
     yield from map(str, prepared.unfinished)
 
 
-def _differences(backup: Mapping[str, str], settings: TopicSettings) -> Iterator[SettingDiff]:
-    own = dict(settings.configs)
-    then: Mapping[str, str | None] = {**own, **dict(settings.at_end)}
-    now = {} if settings.create else own
-    for name in sorted(own.keys() | backup.keys()):
+def _differences(backup: Mapping[str, str], settings: TargetTopicSettings) -> Iterator[SettingDiff]:
+    own_configs = dict(settings.configs)
+    then: Mapping[str, str | None] = {**own_configs, **dict(settings.at_end)}
+    now = {} if settings.create else own_configs
+    for name in sorted(own_configs.keys() | backup.keys()):
         if not now.get(name) == backup.get(name) == then.get(name):
             yield SettingDiff(setting=name, now=now.get(name), backup=backup.get(name), then=then.get(name))
 
 
-def _settings_notes(settings: TopicSettings, source_replicas: int) -> Iterator[str]:
+def _settings_notes(settings: TargetTopicSettings, source_replicas: int) -> Iterator[str]:
     if settings.create and settings.replication_factor < source_replicas:
         replicas = settings.replication_factor
         yield f"{settings.topic} gets {replicas} replicas, its source has {source_replicas}: there are no more brokers"
-    for each in settings.left_out:
-        yield f"{settings.topic} will not get {each.setting}={each.value or THE_DEFAULT}: {each.reason}"
+    for omitted in settings.left_out:
+        yield f"{settings.topic} will not get {omitted.setting}={omitted.value or THE_DEFAULT}: {omitted.reason}"
     if settings.meanwhile and not settings.create:
         meanwhile = ", ".join(f"{name}={value}" for name, value in settings.meanwhile)
         yield f"{settings.topic} exists: it has {meanwhile} while records are written, and its own settings afterwards"
@@ -206,7 +211,11 @@ class OffsetsReport:
 
 
 def report_offsets(offsets: OffsetsVerdict) -> OffsetsReport:
-    costs_any = (each for each in offsets.partitions if each.head_offsets or each.gap_offsets or each.outcomes)
+    costs_any = (
+        partition
+        for partition in offsets.partitions
+        if partition.head_offsets or partition.gap_offsets or partition.outcomes
+    )
     return OffsetsReport(
         mode=OffsetsMode.PRESERVE if offsets.preserve else OffsetsMode.TRANSLATE,
         reason=offsets.reason,
@@ -220,19 +229,19 @@ def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
     if not offsets.preserve:
         return [f"{offsets.source} does not keep its offsets: {offsets.reason}"] if offsets.reason else []
     notes = []
-    if slow := too_slow(offsets.partitions):
+    if slow := describe_slow_transaction(offsets.partitions):
         notes.append(f"{offsets.source} may not get its offsets back: {slow}; --offsets translate has no such limit")
-    if offsets.extra_s >= _TOLD_FROM_S and not all(each.way.direct for each in offsets.partitions):
+    if offsets.extra_s >= _TOLD_FROM_S and not all(partition.way.direct for partition in offsets.partitions):
         notes.append(f"{offsets.source} keeps its offsets slowly: {DIRECT_NEEDS} would make it quick")
     return notes
 
 
-def _partition_offsets(each: PreservedPartition) -> PartitionOffsetsReport:
+def _partition_offsets(partition: PreservedPartition) -> PartitionOffsetsReport:
     return PartitionOffsetsReport(
-        partition=each.chain.source.partition,
-        head_offsets=each.head_offsets,
-        gap_offsets=each.gap_offsets,
-        filler=each.way.filler,
-        outcomes=each.outcomes,
-        extra_s=round(each.extra_s, 1),
+        partition=partition.chain.source.partition,
+        head_offsets=partition.head_offsets,
+        gap_offsets=partition.gap_offsets,
+        filler=partition.way.filler,
+        outcomes=partition.outcomes,
+        extra_s=round(partition.extra_s, 1),
     )

@@ -12,9 +12,9 @@ from offsite.copy.replay_way import BY_COORDINATOR, DIRECT
 from offsite.copy.restore.plan import RestorePlan, plan_restore, target_names
 from offsite.copy.restore.preserve.plan import TRANSACTION_OPEN_MAX_S, OffsetsVerdict
 from offsite.copy.restore.target_topic import TargetTopic
-from offsite.copy.restore_point import FixedPoint, commit_meant, find_point
+from offsite.copy.restore_point import FixedPoint, find_commit, find_point
 from offsite.copy.slow_transaction import slow_transaction
-from offsite.copy.source_view import check_in_reach, check_left_out
+from offsite.copy.source_view import check_left_out, check_readable
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import NoSuchRestore, OffsiteError, RestoreRefused, TargetNotEmpty
 from offsite.model.ids import dated_id
@@ -27,7 +27,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import (
     RestoreRecord,
     UnreadableRestore,
-    succeeding,
+    find_successor,
     try_unfinished_restores,
     without_last_steps,
 )
@@ -37,12 +37,12 @@ from offsite.services.heads import check_to_read
 from offsite.services.records_place import GIVEN_AGAIN, record_places, writing_records
 from offsite.services.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.services.restore.offsets_mode import decide_offsets
-from offsite.services.restore.preflight import checked_settings, circumstances
-from offsite.services.restore.request import RestoreRequest, remembered
+from offsite.services.restore.preflight import check_settings, read_circumstances
+from offsite.services.restore.request import RestoreRequest, encode_request
 from offsite.services.restore.schemas import without_live_schemas
 from offsite.services.restore.set_aside import with_originals
 from offsite.services.restore.topics import read_targets
-from offsite.services.restore.unfinished_aside import UnfinishedAside, is_ours, unfinished_asides
+from offsite.services.restore.unfinished_aside import UnfinishedRestore, began_here, unfinished_asides
 from offsite.stores.open_store import open_store
 
 
@@ -60,7 +60,7 @@ class PlannedRestore:
     metadata: MetadataPlan
     offsets: tuple[OffsetsVerdict, ...]
     request: RestoreRequest
-    unfinished: tuple[UnfinishedAside, ...] = ()
+    unfinished: tuple[UnfinishedRestore, ...] = ()
     outlook: GroupOutlook | None = None
 
     @property
@@ -86,13 +86,13 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     errors of `plan_restore` and `check_readable`; `RestoreRefused` for a place unfit for records of this backup.
     """
     if request.records is not None:
-        backup = backup.keeping_records(open_store(request.records))
+        backup = backup.with_records_at(open_store(request.records))
     cluster_id = admin.cluster().cluster_id
     with writing_records(backup):  # reading a store's time writes an object
         now_ms = backup.record_store.now_ms()
     # 1. An unfinished restore of the same request fixes the restore point.
     unfinished = _unfinished(backup, admin, request, cluster_id)
-    backup = backup.reading(is_named=request.is_named or unfinished is not None, as_of=request.as_of_head)
+    backup = backup.for_reading(is_named=request.is_named or unfinished is not None, as_of=request.as_of_head)
     check_to_read(backup, accept_rollback=request.accept_rollback)
     fixed = FixedPoint.of_restore(unfinished) if unfinished else None
     point = find_point(backup, request, fixed, cut=request.cut)
@@ -108,7 +108,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         existing={target.topic for target in existing},
         counts=request.repartition,
     )
-    check_in_reach(plan.all_chains, backup.store)
+    check_readable(plan.all_chains, backup.store)
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
     # 3. Topics that keep their offsets.
@@ -126,21 +126,21 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     )
     # 4. Settings of the cluster and of the target topics; raises all problems at once.
     metadata, unset = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
-    given = circumstances(admin, request, now_ms=now_ms)
+    target_facts = read_circumstances(admin, request, now_ms=now_ms)
     try:
-        settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=unset)
+        settings = () if unfinished else check_settings(admin, plan.topics, existing, target_facts, also=unset)
     except (TargetNotEmpty, RestoreRefused) as error:
         raise _with_way_on(backup, cluster_id, existing, error) from error
     # 5. The record, with the original settings that other unfinished restores have set aside.
-    others = [
-        each
-        for each in unfinished_asides(backup, but=unfinished.restore if unfinished else "")
-        if each.record.cluster_id == cluster_id
+    asides = [
+        aside
+        for aside in unfinished_asides(backup, but=unfinished.restore if unfinished else "")
+        if aside.record.cluster_id == cluster_id
     ]
     record = unfinished or replace(
         _new_record(request, plan, cluster_id, point, now_ms=now_ms),
-        settings=with_originals(settings, existing, others),
-        preserved=tuple(sorted(each.target for each in offsets if each.preserve)),
+        settings=with_originals(settings, existing, asides),
+        preserved=tuple(sorted(verdict.target for verdict in offsets if verdict.preserve)),
     )
     return PlannedRestore(
         backup=backup,
@@ -151,7 +151,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         metadata=metadata,
         offsets=offsets,
         request=request,
-        unfinished=tuple(others),
+        unfinished=tuple(asides),
         outlook=foresee_groups(backup, record, plan, request.groups),
     )
 
@@ -161,7 +161,7 @@ def newer_commit(prepared: PlannedRestore) -> int | None:
     does not fail because of the question."""
     try:
         head = prepared.backup.sound_state()
-        meant = commit_meant(prepared.backup, prepared.request, head, cut=prepared.request.cut)
+        meant = find_commit(prepared.backup, prepared.request, head, cut=prepared.request.cut)
     except OffsiteError as error:
         warned("newer_commit", why=f"whether there is a newer commit is not known: {error.message}")
         return None
@@ -172,37 +172,39 @@ def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cl
     """The newest restore without a report, begun here by this very request or named by the request. None when nothing
     can be continued: a later restore took its place, or all its target topics are gone and no process holds the
     restore."""
-    found = [
-        record for record in _readable(backup) if record.wanted == (cluster_id, without_last_steps(remembered(request)))
+    matching = [
+        record
+        for record in _readable(backup)
+        if record.identity == (cluster_id, without_last_steps(encode_request(request)))
     ]
     counts = partial(_counts, backup, request)
-    newest = max(filter(counts, found), key=lambda record: record.created_at_ms, default=None)
+    newest = max(filter(counts, matching), key=lambda record: record.created_at_ms, default=None)
     if request.resume is not None and (newest is None or newest.restore != request.resume):
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no unfinished restore {request.resume} of this request into this "
             "cluster, or has a later one",
             hint=f"ask for the same as the command that began it, and name it as it was told there; {GIVEN_AGAIN}",
         )
-    for record in found:
+    for record in matching:
         if not counts(record):
             warned("restore_claimed", restore=record.restore, why="it was not begun here, and is not gone on with")
-    if newest is None or succeeding(backup.record_store, backup.layout, newest, counts=counts) is not None:
+    if newest is None or find_successor(backup.record_store, backup.layout, newest, accepts=counts) is not None:
         return None
     return newest if _can_go_on(backup, admin, newest) else None
 
 
 def _counts(backup: Backup, request: RestoreRequest, record: RestoreRecord) -> bool:
-    return record.restore == request.resume or is_ours(backup, record)
+    return record.restore == request.resume or began_here(backup, record)
 
 
 def _readable(backup: Backup) -> Iterator[RestoreRecord]:
     """The unfinished restores. An unreadable restore is not continued; while a process holds it, no other restore
     begins beside (see `lease`)."""
-    for found in try_unfinished_restores(backup.record_store, backup.layout):
-        if isinstance(found, UnreadableRestore):
-            warned("restore_unreadable", restore=found.restore, why=found.problem)
+    for restore in try_unfinished_restores(backup.record_store, backup.layout):
+        if isinstance(restore, UnreadableRestore):
+            warned("restore_unreadable", restore=restore.restore, why=restore.problem)
         else:
-            yield found
+            yield restore
 
 
 def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic], error: OffsiteError) -> OffsiteError:
@@ -215,21 +217,21 @@ def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic
 
 
 def _way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic]) -> str | None:
-    held = {target.topic for target in existing if target.records}
-    records = [each for each in _readable(backup) if each.cluster_id == cluster_id]
-    for record in sorted(records, key=partial(is_ours, backup), reverse=True):
-        ours, is_begun_here = sorted(held & {target for _, target in record.topics}), is_ours(backup, record)
-        counts = partial(is_ours, backup)
-        if not ours or succeeding(backup.record_store, backup.layout, record, counts=counts) is not None:
+    filled = {target.topic for target in existing if target.records}
+    records = [record for record in _readable(backup) if record.cluster_id == cluster_id]
+    for record in sorted(records, key=partial(began_here, backup), reverse=True):
+        ours, is_begun_here = sorted(filled & {target for _, target in record.topics}), began_here(backup, record)
+        counts = partial(began_here, backup)
+        if not ours or find_successor(backup.record_store, backup.layout, record, accepts=counts) is not None:
             continue
         words = ", ".join(f"{name}={text}" for name, text in record.request)
-        begun = f"{ours[0]} is of the unfinished restore {record.restore}: to continue it, ask for the same again"
+        advice = f"{ours[0]} is of the unfinished restore {record.restore}: to continue it, ask for the same again"
         if not is_begun_here:
-            begun = (
+            advice = (
                 f"{ours[0]} is said to be of the unfinished restore {record.restore}, which was not begun here: where, "
                 f"and only where, another machine of yours began it, ask for the same with --resume {record.restore}"
             )
-        return f"{begun} ({words})"
+        return f"{advice} ({words})"
     return None
 
 
@@ -238,7 +240,7 @@ def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bo
     if targets & admin.topics().keys():
         return True
     lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease
-    if LeaseTerms(store=backup.record_store, lease=lease).holder(asking=ProcessIdentity.mine()) is not None:
+    if LeaseTerms(store=backup.record_store, lease=lease).holder(asking=ProcessIdentity.current()) is not None:
         return True
     decided("begins_anew", why="none of its target topics exists any more", restore=record.restore)
     return False
@@ -251,7 +253,7 @@ def _new_record(
         restore=dated_id(now_ms),
         commit=plan.commit,
         cluster_id=cluster_id,
-        request=remembered(request),
+        request=encode_request(request),
         isolation=str(request.isolation),
         offsets=str(request.offsets),
         created_at_ms=now_ms,

@@ -17,7 +17,7 @@ from offsite.copy.restore.target_settings import (
     Circumstances,
     batch_limit_bytes,
     decide_settings,
-    without,
+    without_settings,
 )
 from offsite.copy.restore.target_topic import TargetTopic, batches_too_large, target_problems
 from offsite.kafka.admin import ClusterAdmin
@@ -26,7 +26,7 @@ from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.choices import RetentionMode
 from offsite.model.errors import KafkaNotAuthorized, OffsiteError, RestoreRefused
 from offsite.model.untrusted.whole_number import setting_number
-from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.topics import new_topic, rights_problems
 
@@ -40,32 +40,32 @@ class Preflight:
     otherwise."""
 
     problems: tuple[OffsiteError, ...]
-    settings: tuple[TopicSettings, ...]
+    settings: tuple[TargetTopicSettings, ...]
 
 
 def check_targets(
-    admin: ClusterAdmin, topics: Sequence[TopicRestore], existing: Iterable[TargetTopic], given: Circumstances
+    admin: ClusterAdmin, topics: Sequence[TopicRestore], existing: Iterable[TargetTopic], facts: Circumstances
 ) -> Preflight:
     """The problems and settings of every target topic, existing or new. Changes nothing."""
-    found = {target.topic: target for target in existing}
-    may_override = given.retention == RetentionMode.OVERRIDE
+    by_topic = {target.topic: target for target in existing}
+    may_override = facts.retention == RetentionMode.OVERRIDE
     problems = [
         problem
         for topic in topics
-        if topic.target in found
-        for problem in target_problems(found[topic.target], topic, may_override_retention=may_override)
+        if topic.target in by_topic
+        for problem in target_problems(by_topic[topic.target], topic, may_override_retention=may_override)
     ]
-    settings = [decide_settings(topic, found.get(topic.target), given) for topic in topics]
-    kept, more = _check_settings(admin, settings)
+    settings = [decide_settings(topic, by_topic.get(topic.target), facts) for topic in topics]
+    accepted, more = _check_settings(admin, settings)
     large = [
         batches_too_large(topic, limit_bytes)
-        for topic, decided in zip(topics, kept, strict=True)
-        if decided.create and topic.largest_batch_bytes > (limit_bytes := batch_limit_bytes(decided, given.defaults))
+        for topic, decided in zip(topics, accepted, strict=True)
+        if decided.create and topic.largest_batch_bytes > (limit_bytes := batch_limit_bytes(decided, facts.defaults))
     ]
-    return Preflight(problems=(*problems, *more, *large), settings=tuple(kept))
+    return Preflight(problems=(*problems, *more, *large), settings=tuple(accepted))
 
 
-def circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) -> Circumstances:
+def read_circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) -> Circumstances:
     """The facts for decisions about topics. Reads only."""
     return Circumstances(
         brokers=len(admin.cluster().brokers),
@@ -75,21 +75,21 @@ def circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) 
     )
 
 
-def checked_settings(
+def check_settings(
     admin: ClusterAdmin,
     topics: Sequence[TopicRestore],
     existing: Iterable[TargetTopic],
-    given: Circumstances,
+    facts: Circumstances,
     *,
     also: Sequence[OffsiteError] = (),
-) -> tuple[TopicSettings, ...]:
+) -> tuple[TargetTopicSettings, ...]:
     """The settings of every target topic. Raises all problems, including `also`, as one error."""
-    found = check_targets(admin, topics, existing, given)
-    refuse((*found.problems, *also))
-    return found.settings
+    preflight = check_targets(admin, topics, existing, facts)
+    raise_problems((*preflight.problems, *also))
+    return preflight.settings
 
 
-def refuse(problems: Sequence[OffsiteError]) -> None:
+def raise_problems(problems: Sequence[OffsiteError]) -> None:
     """Raise one error that lists all of `problems`: of their own class if all have the same class, else
     `RestoreRefused`."""
     if not problems:
@@ -101,18 +101,27 @@ def refuse(problems: Sequence[OffsiteError]) -> None:
 
 
 def _check_settings(
-    admin: ClusterAdmin, settings: Sequence[TopicSettings]
-) -> tuple[list[TopicSettings], list[OffsiteError]]:
+    admin: ClusterAdmin, settings: Sequence[TargetTopicSettings]
+) -> tuple[list[TargetTopicSettings], list[OffsiteError]]:
     """Settings that the target refuses are left out of its topics; refusals for other reasons stop the restore."""
-    made = [new_topic(each) for each in settings if each.create]
-    at_end = [replace(new_topic(each), configs=dict(each.configs)) for each in settings if each.create]
-    refused, refused_then = _refused_settings(admin, made), _refused_settings(admin, at_end)
-    kept = [without(each, {**refused.get(each.topic, {}), **refused_then.get(each.topic, {})}) for each in settings]
-    outcomes = admin.refused_topics([new_topic(each) for each in kept if each.create])
+    new_topics = [new_topic(topic_settings) for topic_settings in settings if topic_settings.create]
+    at_end = [
+        replace(new_topic(topic_settings), configs=dict(topic_settings.configs))
+        for topic_settings in settings
+        if topic_settings.create
+    ]
+    refused, refused_then = _refused_settings(admin, new_topics), _refused_settings(admin, at_end)
+    accepted = [
+        without_settings(
+            topic_settings, {**refused.get(topic_settings.topic, {}), **refused_then.get(topic_settings.topic, {})}
+        )
+        for topic_settings in settings
+    ]
+    outcomes = admin.refused_topics([new_topic(topic_settings) for topic_settings in accepted if topic_settings.create])
     problems = [broker_error(o.error_code, f"creating topic {o.name}", detail=o.detail) for o in outcomes.values()]
-    denied = rights_problems(admin, [each for each in kept if not each.create])
+    denied = rights_problems(admin, [topic_settings for topic_settings in accepted if not topic_settings.create])
     hint = "grant the principal these operations on the topics"
-    return kept, [*problems, *(KafkaNotAuthorized(problem, hint=hint) for problem in denied)]
+    return accepted, [*problems, *(KafkaNotAuthorized(problem, hint=hint) for problem in denied)]
 
 
 def _refused_settings(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mapping[str, Mapping[str, str]]:
@@ -120,9 +129,9 @@ def _refused_settings(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mappin
     turn with one request for all such topics."""
     bad = _invalid(admin, topics)
     alone = [
-        [replace(each, configs=dict([setting])) for setting in each.configs.items()]
-        for each in topics
-        if each.name in bad
+        [replace(topic, configs=dict([setting])) for setting in topic.configs.items()]
+        for topic in topics
+        if topic.name in bad
     ]
     refused: dict[str, dict[str, str]] = {}
     for turn in zip_longest(*alone):
@@ -135,7 +144,7 @@ def _refused_settings(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mappin
 
 def _invalid(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mapping[str, str]:
     outcomes = admin.refused_topics(topics)
-    return {name: each.detail for name, each in outcomes.items() if each.error_code in _SETTING_REFUSED}
+    return {name: outcome.detail for name, outcome in outcomes.items() if outcome.error_code in _SETTING_REFUSED}
 
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
@@ -152,16 +161,16 @@ def read_broker_defaults(admin: BrokerConfigs) -> BrokerDefaults:
     """The defaults of brokers for topics without a setting of their own; defaults can delete records, too. For every
     setting the strictest value of any broker; Kafka's own defaults without the right to read. Reads only."""
     try:
-        found = [_defaults(configs) for configs in admin.broker_configs()]
+        defaults = [_defaults(configs) for configs in admin.broker_configs()]
     except KafkaNotAuthorized:
-        found = [_defaults({})]
+        defaults = [_defaults({})]
     return BrokerDefaults(
-        retention_ms=_strictest([each.retention_ms for each in found]),
-        retention_bytes=_strictest([each.retention_bytes for each in found]),
-        deletes=any(each.deletes for each in found),
-        min_in_sync=max(each.min_in_sync for each in found),
-        max_batch_bytes=min(each.max_batch_bytes for each in found),
-        replication_factor=max(each.replication_factor for each in found),
+        retention_ms=_strictest([broker.retention_ms for broker in defaults]),
+        retention_bytes=_strictest([broker.retention_bytes for broker in defaults]),
+        deletes=any(broker.deletes for broker in defaults),
+        min_in_sync=max(broker.min_in_sync for broker in defaults),
+        max_batch_bytes=min(broker.max_batch_bytes for broker in defaults),
+        replication_factor=max(broker.replication_factor for broker in defaults),
     )
 
 
@@ -187,4 +196,4 @@ def _retention_ms(configs: Mapping[str, str]) -> int:
 
 def _strictest(limits: list[int]) -> int:
     """The smallest limit; a negative number means no limit."""
-    return min((each for each in limits if each >= 0), default=-1)
+    return min((limit for limit in limits if limit >= 0), default=-1)

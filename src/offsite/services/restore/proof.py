@@ -12,10 +12,10 @@ from offsite.copy.restore.preserve.plan import OffsetsVerdict
 from offsite.log.range import TopicPartition
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
-from offsite.services.cluster import LogEnds
+from offsite.services.cluster import TopicOffsetSource
 from offsite.services.compare.expected import expected_topics
 from offsite.services.compare.partitions import prove
-from offsite.services.compare.result import Finding, Proof
+from offsite.services.compare.result import Proof, ProofFinding
 from offsite.spark.runner import OnProgress, Runner
 from offsite.stores.store import Store
 
@@ -23,12 +23,15 @@ from offsite.stores.store import Store
 def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> RestorePlan:
     """The plan with the real chains of preserved topics: empty partitions have bounds as well."""
     preserved = {topic.target: topic.partitions for topic in offsets if topic.preserve}
-    others = (chain for chain in plan.partitions if chain.target.topic not in preserved)
-    return replace(plan, partitions=(*others, *(each.chain for found in preserved.values() for each in found)))
+    translated = (chain for chain in plan.partitions if chain.target.topic not in preserved)
+    return replace(
+        plan,
+        partitions=(*translated, *(partition.chain for partitions in preserved.values() for partition in partitions)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class WrittenRestore:
     """A restore as written: all of `plan`, into target partitions that began at `starts`; `makings`: how often target
     topics were made; `same_offsets`: target topics with records at the offsets of the source. `read_committed`: without
     aborted records."""
@@ -45,10 +48,10 @@ class Restored:
 
 
 def prove_restore(
-    restored: Restored,
+    restored: WrittenRestore,
     *,
     ends: ProofEnds,
-    admin: LogEnds,
+    admin: TopicOffsetSource,
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> Proof:
@@ -62,71 +65,75 @@ def prove_restore(
         same_offsets=restored.same_offsets,
     )
     proof = prove(expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
-    known = {(each.topic, each.partition) for each in proof.findings}
+    with_findings = {(finding.topic, finding.partition) for finding in proof.findings}
     now = admin.end_offsets(restored.starts)
     grown = tuple(
-        e for e in _grown(restored, _ends(restored, written, proof), now) if (e.topic, e.partition) not in known
+        e for e in _grown(restored, _ends(restored, written, proof), now) if (e.topic, e.partition) not in with_findings
     )
     return replace(proof, verified=False if grown else proof.verified, findings=(*proof.findings, *grown))
 
 
-def _ends(restored: Restored, told: Mapping[TopicPartition, int], proof: Proof) -> Mapping[TopicPartition, int]:
+def _ends(
+    restored: WrittenRestore, log_ends: Mapping[TopicPartition, int], proof: Proof
+) -> Mapping[TopicPartition, int]:
     """The ends of the partitions before the comparison: at least the end of the records found by the comparison, even
     if a leader did not know its end yet and answered a lower one."""
-    seen = {
-        TopicPartition(topic=name, partition=each.partition): each.target_end
+    compared_ends = {
+        TopicPartition(topic=name, partition=partition.partition): partition.target_end
         for name, topic in proof.topics.items()
-        for each in topic.partitions
+        for partition in topic.partitions
     }
-    kept = {each.target: each.end for each in restored.plan.partitions if each.target.topic in restored.same_offsets}
-    return {key: max(end, seen.get(key, 0), kept.get(key, 0)) for key, end in told.items()}
+    preserved_ends = {
+        chain.target: chain.end for chain in restored.plan.partitions if chain.target.topic in restored.same_offsets
+    }
+    return {key: max(end, compared_ends.get(key, 0), preserved_ends.get(key, 0)) for key, end in log_ends.items()}
 
 
 def _grown(
-    restored: Restored, before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int]
-) -> Iterator[Finding]:
+    restored: WrittenRestore, before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int]
+) -> Iterator[ProofFinding]:
     """A lower end than before says nothing: the records up to the earlier end were read."""
     sources = {topic.target: topic.source.topic for topic in restored.plan.topics}
-    for each, end in before.items():
-        if now[each] > end:
-            yield Finding(
-                source=sources.get(each.topic, each.topic),
-                topic=each.topic,
-                partition=each.partition,
+    for target, end in before.items():
+        if now[target] > end:
+            yield ProofFinding(
+                source=sources.get(target.topic, target.topic),
+                topic=target.topic,
+                partition=target.partition,
                 kind="extra",
                 fields=(),
                 source_offset=-1,
                 target_offset=end,
-                records=now[each] - end,
-                detail=f"it grew from offset {end} to {now[each]} while it was compared: others write to it",
+                records=now[target] - end,
+                detail=f"it grew from offset {end} to {now[target]} while it was compared: others write to it",
             )
 
 
-def restore_outcome(restored: Restored, *, records: int, size_bytes: int, proof: Proof | None) -> RestoreOutcome:
+def restore_outcome(restored: WrittenRestore, *, records: int, size_bytes: int, proof: Proof | None) -> RestoreOutcome:
     """The outcome of a restore to record at its end, for later comparisons."""
     return RestoreOutcome(
         records=records,
         size_bytes=size_bytes,
         verified=None if proof is None else proof.verified,
-        findings=() if proof is None else tuple(f"{each.where}: {each.what}" for each in proof.findings),
+        findings=() if proof is None else tuple(f"{finding.where}: {finding.what}" for finding in proof.findings),
         partitions=tuple(_partitions(restored, proof)),
         repartitioned=tuple(
             RepartitionedTopic(
-                target=each.target,
-                partitions=each.partitions,
-                keyless_in_turn=each.keyless_in_turn,
-                sources=tuple((chain.source, chain.end) for chain in each.sources),
+                target=repartition.target,
+                partitions=repartition.partitions,
+                keyless_in_turn=repartition.keyless_in_turn,
+                sources=tuple((chain.source, chain.end) for chain in repartition.sources),
             )
-            for each in restored.plan.repartitions
+            for repartition in restored.plan.repartitions
         ),
     )
 
 
-def _partitions(restored: Restored, proof: Proof | None) -> Iterator[RestoredPartition]:
+def _partitions(restored: WrittenRestore, proof: Proof | None) -> Iterator[RestoredPartition]:
     digests = {
-        TopicPartition(topic=name, partition=each.partition): each.digest
+        TopicPartition(topic=name, partition=partition.partition): partition.digest
         for name, topic in ({} if proof is None else proof.topics).items()
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     for chain in restored.plan.partitions:
         yield RestoredPartition(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from offsite.copy.restore.attempt import first_of_others, foreign_records
+from offsite.copy.restore.attempt import first_foreign_offset, foreign_records_error
 from offsite.copy.restore.preserve.copy import transaction_prefix
 from offsite.copy.restore.translate import RestoreEnds
 from offsite.kafka.admin import ClusterAdmin
@@ -16,8 +16,8 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.model.journal import warned
 from offsite.repository.restores.fence import restore_producer_id
-from offsite.services.cluster import LogEnds
-from offsite.services.restore.lease import HeldRestore
+from offsite.services.cluster import TopicOffsetSource
+from offsite.services.restore.lease import RestoreLease
 
 REMAKES_MAX = 3
 """Most remakes of a topic in one run: moving coordinators may write the same marker twice, and may do so again while
@@ -26,34 +26,34 @@ they move. A topic lost more often has another cause, for a person to find."""
 CURABLE = (TransactionLost, TargetDisturbed)
 
 
-def lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, created: Collection[str]) -> set[str]:
+def find_lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, created: Collection[str]) -> set[str]:
     """The topics `created` by this restore to make again. A topic with records of another producer, or with a newer
     attempt at work, stays unchanged."""
     failed = list(failures)
     curable = {target.topic for target, error in failed if isinstance(error, CURABLE)}
-    kept = {target.topic for target, error in failed if isinstance(error, TargetNotEmpty | WriterFenced)}
-    return (curable - kept) & set(created)
+    untouchable = {target.topic for target, error in failed if isinstance(error, TargetNotEmpty | WriterFenced)}
+    return (curable - untouchable) & set(created)
 
 
-def filled_topics(admin: LogEnds, topics: Collection[str]) -> set[str]:
+def find_filled_topics(admin: TopicOffsetSource, topics: Collection[str]) -> set[str]:
     """The topics out of `topics`, just made again, that hold something: a marker goes to a topic by its name, and a
     marker written twice by a coordinator may arrive late. `delete_lost_topics` tells markers from records of other
     producers."""
     if not topics:
         return set()
-    found = admin.topics(topics)
-    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in found.values() for p in t.partitions]
+    listed = admin.topics(topics)
+    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in listed.values() for p in t.partitions]
     starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    return {each.topic for each in partitions if starts[each] != ends[each]}
+    return {partition.topic for partition in partitions if starts[partition] != ends[partition]}
 
 
-def unmake(  # noqa: PLR0913  # what to delete, and whom to ask
+def delete_lost_topics(  # noqa: PLR0913  # what to delete, and whom to ask
     topics: Collection[str],
     partitions: Iterable[TopicPartition],
     *,
     ends: RestoreEnds,
     admin: ClusterAdmin,
-    held: HeldRestore,
+    lease: RestoreLease,
     replayed: Collection[TopicPartition] = (),
 ) -> None:
     """Delete `topics`, after their open transactions: a later marker would reach the new topic. `partitions` are all
@@ -63,19 +63,19 @@ def unmake(  # noqa: PLR0913  # what to delete, and whom to ask
     is touched.
     """
     router = shared_router(ends.kafka)
-    concerned = [each for each in partitions if each.topic in topics]
+    concerned = [partition for partition in partitions if partition.topic in topics]
     transactions = {
-        each: PartitionTransactions(router, each, prefix=transaction_prefix(ends.layout, each))
-        for each in concerned
-        if each in replayed
+        partition: PartitionTransactions(router, partition, prefix=transaction_prefix(ends.layout, partition))
+        for partition in concerned
+        if partition in replayed
     }
-    held.check()
+    lease.check()
     _check_all_is_ours(router, concerned, transactions, ends=ends, admin=admin)
     for topic in sorted(topics):
         warned("remake", why="what is in it cannot be continued: it is deleted and written again", topic=topic)
-    for each in transactions.values():
-        each.abandon()
-    held.check()
+    for partition_transactions in transactions.values():
+        partition_transactions.abandon()
+    lease.check()
     admin.delete_topics(sorted(topics))
     for target in concerned:
         router.forget(target)
@@ -92,9 +92,13 @@ def _check_all_is_ours(
     """Applications may have found a topic made by this restore: their records must not be deleted."""
     ours = restore_producer_id(ends.records, ends.layout, lambda: new_producer(router, SystemClock()).producer_id)
     starts, written = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    for each in partitions:
-        held = LogRange(topic=each.topic, partition=each.partition, start=starts[each], end=written[each])
-        own = frozenset({ours}) | (transactions[each].producer_ids if each in transactions else frozenset())
-        stranger = first_of_others(router, held, own=own)
+    for partition in partitions:
+        log_range = LogRange(
+            topic=partition.topic, partition=partition.partition, start=starts[partition], end=written[partition]
+        )
+        own_producer_ids = frozenset({ours}) | (
+            transactions[partition].producer_ids if partition in transactions else frozenset()
+        )
+        stranger = first_foreign_offset(router, log_range, own_producer_ids=own_producer_ids)
         if stranger is not None:
-            raise foreign_records(each, stranger)
+            raise foreign_records_error(partition, stranger)

@@ -22,8 +22,8 @@ from offsite.model.errors import KeylessRecord, OffsiteError, PartitionsFailed
 from offsite.model.named import amount, named
 from offsite.model.selections.topic_choices import PartitionCounts
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
-from offsite.services.restore.lease import HeldRestore
-from offsite.services.restore.remake import REMAKES_MAX, lost_topics, unmake
+from offsite.services.restore.lease import RestoreLease
+from offsite.services.restore.remake import REMAKES_MAX, delete_lost_topics, find_lost_topics
 from offsite.services.restore.targets import find_targets
 from offsite.services.restore.topics import create_topics
 from offsite.spark.job_name import job_named
@@ -39,7 +39,9 @@ def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, ru
 
     Raises `KeylessRecord`, and the errors of the store. Topics with keyless records spread in turn are not read.
     """
-    sources = [source for each in repartitions if not each.keyless_in_turn for source in each.sources]
+    sources = [
+        source for repartition in repartitions if not repartition.keyless_in_turn for source in repartition.sources
+    ]
     if not sources:
         return
     find = partial(keyless_offset, store=ends.store, read_committed=ends.read_committed)
@@ -83,7 +85,7 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
     ends: RestoreEnds,
     admin: ClusterAdmin,
     runner: Runner,
-    held: HeldRestore,
+    lease: RestoreLease,
     on_progress: OnProgress | None,
 ) -> WrittenRepartitions:
     """Bring every target partition to its end; may run again after a crash.
@@ -91,32 +93,32 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
     Raises `PartitionsFailed` when several topics could not be written, or the error of the only failed topic.
     """
     write = partial(repartition_topic, ends=ends)
-    done: dict[RepartitionTask, _Outcome] = {}
-    missing = [task for each in repartitions for task in repartition_tasks(each, dict(targets.starts))]
+    results: dict[RepartitionTask, _Outcome] = {}
+    missing = [task for repartition in repartitions for task in repartition_tasks(repartition, dict(targets.starts))]
     for remaining in range(REMAKES_MAX, -1, -1):
         if not missing:
             break
         with job_named(f"repartition: {amount(len(missing), 'target partition')}"):
-            outcomes = runner.run_all(missing, write, on_progress=held.watched(on_progress))
-        done |= zip(missing, outcomes, strict=True)
-        lost = lost_topics(_failures(done), created=record.created)
+            outcomes = runner.run_all(missing, write, on_progress=lease.watch_progress(on_progress))
+        results |= zip(missing, outcomes, strict=True)
+        lost = find_lost_topics(_failures(results), created=record.created)
         if not lost or not remaining:
             break
-        unmake(lost, dict(targets.starts), ends=ends, admin=admin, held=held)
+        delete_lost_topics(lost, dict(targets.starts), ends=ends, admin=admin, lease=lease)
         create_topics(admin, record.settings)
         names = [target for _, target in record.topics]
         targets = find_targets(ends.records, ends.layout, admin, names, remade=lost)
-        done = {task: outcome for task, outcome in done.items() if task.repartition.target not in lost}
-        again = [each for each in repartitions if each.target in lost]
-        missing = [task for each in again for task in repartition_tasks(each, dict(targets.starts))]
-    _raise_failures(list(done), list(done.values()))
-    receipts = [receipt for outcome in done.values() if isinstance(outcome, Done) for receipt in outcome.value]
+        results = {task: outcome for task, outcome in results.items() if task.repartition.target not in lost}
+        again = [repartition for repartition in repartitions if repartition.target in lost]
+        missing = [task for repartition in again for task in repartition_tasks(repartition, dict(targets.starts))]
+    _raise_failures(list(results), list(results.values()))
+    receipts = [receipt for outcome in results.values() if isinstance(outcome, Done) for receipt in outcome.value]
     return WrittenRepartitions(targets=targets, receipts=receipts)
 
 
-def _failures(done: Mapping[RepartitionTask, _Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:
+def _failures(results: Mapping[RepartitionTask, _Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:
     """The errors of tasks, under the first partition of the task."""
-    return [(task.target_starts[0][0], o.error) for task, o in done.items() if isinstance(o, Failed)]
+    return [(task.target_starts[0][0], o.error) for task, o in results.items() if isinstance(o, Failed)]
 
 
 def _raise_failures(tasks: Sequence[RepartitionTask], outcomes: Sequence[_Outcome]) -> None:

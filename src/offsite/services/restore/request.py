@@ -40,9 +40,13 @@ _NOT_MEANT = frozenset({"accept_rollback", "records", "resume"})
 """Fields for the conditions of a restore, not for its identity."""
 
 
-def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
+def encode_request(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
     """The request as sorted pairs of texts, without empty fields. Equal for equal requests."""
-    texts = {each.name: _text(getattr(request, each.name)) for each in fields(request) if each.name not in _NOT_MEANT}
+    texts = {
+        request_field.name: _text(getattr(request, request_field.name))
+        for request_field in fields(request)
+        if request_field.name not in _NOT_MEANT
+    }
     return tuple(sorted((name, text) for name, text in texts.items() if text))
 
 

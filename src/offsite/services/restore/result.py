@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from offsite.copy.incarnations import KnownIncarnation
+from offsite.copy.incarnations import IncarnationSummary
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore.plan import RestorePlan
 from offsite.model.time import format_time
 from offsite.repository.restores.record import RestoreRecord
-from offsite.services.compare.result import Finding, Uncompared
+from offsite.services.compare.result import ProofFinding, UncomparedPartition
 from offsite.services.cut_report import ConsistencyReport
-from offsite.services.groups.run import GroupsApplied
+from offsite.services.groups.run import AppliedGroups
 from offsite.services.hole_report import HoleReport
 from offsite.services.restore.cluster_settings import AppliedMetadata
 
@@ -77,13 +77,13 @@ class RestoreResult:
     left_out: tuple[tuple[str, str, str], ...]
     holes: int
     verified: bool | None
-    findings: tuple[Finding, ...]
+    findings: tuple[ProofFinding, ...]
     metadata: AppliedMetadata = field(default_factory=AppliedMetadata)
-    groups: GroupsApplied | None = None
+    groups: AppliedGroups | None = None
     compared_records: int | None = None
-    uncompared: tuple[Uncompared, ...] = ()
+    uncompared: tuple[UncomparedPartition, ...] = ()
     lacking: tuple[HoleReport, ...] = ()
-    incarnations: tuple[KnownIncarnation, ...] = ()
+    incarnations: tuple[IncarnationSummary, ...] = ()
     problem: str = ""
     excluded: tuple[ExcludedRecords, ...] = ()
     notes: tuple[str, ...] = ()
@@ -106,26 +106,31 @@ def excluded_records(
     """The records of the plan's topics in the backup, although only `invisible_records` (aborted or undecided) came
     back, by the options responsible."""
     incarnations = {topic.source.incarnation for topic in plan.topics}
-    held = {
+    backup_records = {
         partition: sum(segment.records for segment in segments)
         for partition, segments in point.commit.segments.items()
         if partition.incarnation in incarnations
     }
-    chosen = {each: n for each, n in held.items() if point.partitions.includes(each.topic, each.partition)}
-    is_cut = any(point.state.positions[each].end < point.commit.positions[each].end for each in chosen)
-    found = (
+    chosen = {
+        partition: n
+        for partition, n in backup_records.items()
+        if point.partitions.includes(partition.topic, partition.partition)
+    }
+    is_cut = any(point.state.positions[partition].end < point.commit.positions[partition].end for partition in chosen)
+    exclusions = (
         ExcludedRecords(
-            options=(_option("--partitions", str(point.partitions)),), records=sum(held.values()) - sum(chosen.values())
+            options=(_option("--partitions", str(point.partitions)),),
+            records=sum(backup_records.values()) - sum(chosen.values()),
         ),
         ExcludedRecords(
             options=tuple(_point_options(point, dict(record.request), is_cut=is_cut)),
             records=sum(chosen.values()) - invisible_records,
         ),
     )
-    return tuple(each for each in found if each.options and each.records > 0)
+    return tuple(exclusion for exclusion in exclusions if exclusion.options and exclusion.records > 0)
 
 
-def nothing_restored(result: RestoreResult) -> str:
+def describe_nothing_restored(result: RestoreResult) -> str:
     """The sentence for a restore without records; empty for any other restore."""
     if result.records:
         return ""
@@ -136,12 +141,12 @@ def nothing_restored(result: RestoreResult) -> str:
     but = f", but {aborted:,} {kinds} ones" if aborted else ""
     if not result.excluded:
         return f"nothing was restored: at commit {result.commit} the backup holds no records of {topics}{but}"
-    parts = [f"{' and '.join(each.options)} left out {each.records:,}" for each in result.excluded]
-    rest = f"; the other {aborted:,} are {kinds}" if aborted else ""
-    held = aborted + sum(each.records for each in result.excluded)
+    parts = [f"{' and '.join(exclusion.options)} left out {exclusion.records:,}" for exclusion in result.excluded]
+    aborted_note = f"; the other {aborted:,} are {kinds}" if aborted else ""
+    total = aborted + sum(exclusion.records for exclusion in result.excluded)
     return (
-        f"nothing was restored: of the {held:,} records of {topics} that the backup holds at commit {result.commit}, "
-        f"{', '.join(parts)}{rest}"
+        f"nothing was restored: of the {total:,} records of {topics} that the backup holds at commit {result.commit}, "
+        f"{', '.join(parts)}{aborted_note}"
     )
 
 
@@ -160,10 +165,10 @@ def _option(name: str, value: str) -> str:
 
 
 def _topics(result: RestoreResult) -> str:
-    taken = {each.topic: each for each in result.incarnations if each.taken}
+    chosen = {incarnation.topic: incarnation for incarnation in result.incarnations if incarnation.taken}
     names = [
-        f"{topic.source} (incarnation {taken[topic.source].number})" if topic.source in taken else topic.source
-        for topic in sorted(result.topics.values(), key=lambda each: each.source)
+        f"{topic.source} (incarnation {chosen[topic.source].number})" if topic.source in chosen else topic.source
+        for topic in sorted(result.topics.values(), key=lambda topic: topic.source)
     ]
     more = f" and {len(names) - _NAMED_MAX:,} more topics" if len(names) > _NAMED_MAX else ""
     return f"{', '.join(names[:_NAMED_MAX])}{more}"

@@ -23,18 +23,18 @@ from offsite.services.cluster import Cluster
 from offsite.services.compare.result import Proof
 from offsite.services.cut_report import report_consistency
 from offsite.services.groups.restore_groups import restore_groups
-from offsite.services.groups.run import GroupsApplied
+from offsite.services.groups.run import AppliedGroups
 from offsite.services.hole_report import expected_deletions, hole_reports, holes_within
 from offsite.services.point_report import incarnations_of
 from offsite.services.records_place import prepare_records
 from offsite.services.restore.chains import write_chains
 from offsite.services.restore.cluster_settings import apply_metadata
-from offsite.services.restore.lease import HeldRestore, held_restore
+from offsite.services.restore.lease import RestoreLease, hold_restore_lease
 from offsite.services.restore.planned import PlannedRestore, newer_commit
-from offsite.services.restore.proof import Restored, prove_restore, restore_outcome, with_preserved
+from offsite.services.restore.proof import WrittenRestore, prove_restore, restore_outcome, with_preserved
 from offsite.services.restore.repartition import refuse_keyless, repartition_notes, write_repartitions
-from offsite.services.restore.result import RestoredTopic, RestoreResult, excluded_records, nothing_restored
-from offsite.services.restore.set_aside import settings_set_aside
+from offsite.services.restore.result import RestoredTopic, RestoreResult, describe_nothing_restored, excluded_records
+from offsite.services.restore.set_aside import set_settings_aside
 from offsite.services.restore.topics import finish_topics
 from offsite.spark.runner import OnProgress, Runner
 
@@ -72,8 +72,8 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     prepare_records(backup)
-    with held_restore(backup, record, take_over=take_over, adopts=prepared.adopts) as held:
-        work = _Work(prepared=prepared, ends=ends, cluster=cluster, runner=runner, held=held)
+    with hold_restore_lease(backup, record, take_over=take_over, adopts=prepared.adopts) as lease:
+        work = _Work(prepared=prepared, ends=ends, cluster=cluster, runner=runner, lease=lease)
         return work.run(verify=verify, on_progress=on_progress, on_proof=on_proof)
 
 
@@ -85,15 +85,15 @@ class _Work:
     ends: RestoreEnds
     cluster: Cluster
     runner: Runner
-    held: HeldRestore
+    lease: RestoreLease
 
     def run(self, *, verify: bool, on_progress: OnProgress | None, on_proof: OnProgress | None) -> RestoreResult:
         prepared, layout = self.prepared, self.prepared.layout
-        with settings_set_aside(
+        with set_settings_aside(
             prepared.backup,
             self.cluster,
             prepared.record,
-            check=self.held.check,
+            check=self.lease.check,
             halt=self.runner.halt,
         ) as settings:
             prepared = replace(prepared, record=replace(prepared.record, settings=settings))
@@ -101,34 +101,36 @@ class _Work:
                 # 1. Make the topics and write all partitions.
                 restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
             except (StoreUnavailable, StoreDenied) as error:
-                if made := named(prepared.record.created, most=5):
-                    error.hint = f"{error.hint}; {made}, made by this restore, stay: the same command goes on with them"
+                if created := named(prepared.record.created, most=5):
+                    error.hint = (
+                        f"{error.hint}; {created}, made by this restore, stay: the same command goes on with them"
+                    )
                 raise
             # 2. Read everything back, before topics get settings by which brokers delete records.
             proof = self._prove(restored, on_proof) if verify else None
             # 3. Give the topics their final settings.
-            self.held.check()
+            self.lease.check()
             notes = (
                 *repartition_notes(prepared.plan, prepared.request.repartition),
                 *finish_topics(self.cluster.admin, settings),
             )
         # 4. Set cluster settings and consumer groups.
-        self.held.check()
+        self.lease.check()
         applied = apply_metadata(self.cluster.admin, prepared.metadata)
-        self.held.check()
+        self.lease.check()
         groups = _groups(prepared, self.cluster, proof)
         result = replace(
             _judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups, notes=notes
         )
         # 5. Store the outcome: the restore has ended.
-        self.held.check()
+        self.lease.check()
         outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
         put_outcome(
             self.ends.records, layout, outcome
         )  # last: until the outcome is stored, the same command continues this restore
         return result
 
-    def _write(self, on_progress: OnProgress | None) -> tuple[Restored, list[AnyReceipt]]:
+    def _write(self, on_progress: OnProgress | None) -> tuple[WrittenRestore, list[AnyReceipt]]:
         plan, record = self.prepared.plan, self.prepared.record
         chains = write_chains(
             plan,
@@ -137,7 +139,7 @@ class _Work:
             ends=self.ends,
             admin=self.cluster.admin,
             runner=self.runner,
-            held=self.held,
+            lease=self.lease,
             on_progress=on_progress,
         )
         repartitions = write_repartitions(
@@ -147,10 +149,10 @@ class _Work:
             ends=self.ends,
             admin=self.cluster.admin,
             runner=self.runner,
-            held=self.held,
+            lease=self.lease,
             on_progress=on_progress,
         )
-        restored = Restored(
+        restored = WrittenRestore(
             plan=with_preserved(plan, self.prepared.offsets),
             starts=dict(repartitions.targets.starts),
             makings=repartitions.targets.makings,
@@ -159,15 +161,19 @@ class _Work:
         )
         return restored, [*chains.receipts, *repartitions.receipts]
 
-    def _prove(self, restored: Restored, on_proof: OnProgress | None) -> Proof:
+    def _prove(self, restored: WrittenRestore, on_proof: OnProgress | None) -> Proof:
         maps = restored.maps(self.ends.records, self.ends.layout)
         ends = ProofEnds(kafka=self.cluster.config, store=self.ends.store, exact=True, maps=maps)
         return prove_restore(
-            restored, ends=ends, admin=self.cluster.admin, runner=self.runner, on_progress=self.held.watched(on_proof)
+            restored,
+            ends=ends,
+            admin=self.cluster.admin,
+            runner=self.runner,
+            on_progress=self.lease.watch_progress(on_proof),
         )
 
 
-def _groups(prepared: PlannedRestore, cluster: Cluster, proof: Proof | None) -> GroupsApplied | None:
+def _groups(prepared: PlannedRestore, cluster: Cluster, proof: Proof | None) -> AppliedGroups | None:
     """Groups are not moved to records that are known to be wrong, or could not be read."""
     if proof is not None and (proof.findings or proof.uncompared):
         return None
@@ -175,7 +181,11 @@ def _groups(prepared: PlannedRestore, cluster: Cluster, proof: Proof | None) -> 
 
 
 def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
-    left_out = tuple((each.topic, left) for each in prepared.record.settings for left in each.left_out)
+    left_out = tuple(
+        (topic_settings.topic, omitted)
+        for topic_settings in prepared.record.settings
+        for omitted in topic_settings.left_out
+    )
     within = holes_within(prepared.plan, prepared.point.commit)
     holes = hole_reports(within)
     return RestoreResult(
@@ -189,8 +199,12 @@ def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pro
         bytes=sum(receipt.bytes for receipt in receipts),
         topics={topic.target: _topic(topic, receipts, prepared.record) for topic in prepared.plan.topics},
         skipped=prepared.plan.skipped,
-        held_back=tuple((topic, each.setting, each.value) for topic, each in left_out if each.reason == AT_ONCE),
-        left_out=tuple((topic, each.setting, each.reason) for topic, each in left_out if each.reason != AT_ONCE),
+        held_back=tuple(
+            (topic, omitted.setting, omitted.value) for topic, omitted in left_out if omitted.reason == AT_ONCE
+        ),
+        left_out=tuple(
+            (topic, omitted.setting, omitted.reason) for topic, omitted in left_out if omitted.reason != AT_ONCE
+        ),
         holes=len(holes),
         verified=None if proof is None else proof.verified,
         findings=() if proof is None else proof.findings,
@@ -210,17 +224,17 @@ def _judged(result: RestoreResult, prepared: PlannedRestore) -> RestoreResult:
     invisible = sum(topic.invisible_records for topic in result.topics.values())
     excluded = excluded_records(prepared.point, prepared.plan, prepared.record, invisible_records=invisible)
     result = replace(result, excluded=excluded)
-    return replace(result, problem=nothing_restored(result))
+    return replace(result, problem=describe_nothing_restored(result))
 
 
 def _topic(topic: TopicRestore, receipts: Sequence[AnyReceipt], record: RestoreRecord) -> RestoredTopic:
-    own = [receipt for receipt in receipts if receipt.target.topic == topic.target]
+    topic_receipts = [receipt for receipt in receipts if receipt.target.topic == topic.target]
     return RestoredTopic(
         source=topic.source.topic,
         partitions=topic.partitions,
         same_offsets=topic.target in record.preserved,
-        records=sum(receipt.records for receipt in own),
-        bytes=sum(receipt.bytes for receipt in own),
-        invisible_records=sum(receipt.invisible_records for receipt in own),
-        undecided_transactions=sum(receipt.undecided for receipt in own),
+        records=sum(receipt.records for receipt in topic_receipts),
+        bytes=sum(receipt.bytes for receipt in topic_receipts),
+        invisible_records=sum(receipt.invisible_records for receipt in topic_receipts),
+        undecided_transactions=sum(receipt.undecided for receipt in topic_receipts),
     )

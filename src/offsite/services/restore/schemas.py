@@ -15,7 +15,7 @@ from offsite.repository.restores.record import RestoreRecord
 IN_USE = "this cluster's registry uses it: the schemas are there"
 
 
-def schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
+def order_schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
     """The tasks in waves: tasks of the schemas topic, and all other tasks. The plan and `tasks` have this order."""
     schemas = {topic.target for topic in plan.topics if topic.source.holds_schemas}
     waves: tuple[list[AnyRestoreTask], list[AnyRestoreTask]] = ([], [])
@@ -44,8 +44,8 @@ def _without(plan: RestorePlan, name: str) -> RestorePlan:
     return replace(
         plan,
         topics=tuple(topic for topic in plan.topics if topic.source.topic != name),
-        partitions=tuple(each for each in plan.partitions if each.source.topic != name),
-        repartitions=tuple(each for each in plan.repartitions if each.target != name),
+        partitions=tuple(chain for chain in plan.partitions if chain.source.topic != name),
+        repartitions=tuple(repartition for repartition in plan.repartitions if repartition.target != name),
         holes=tuple(hole for hole in plan.holes if hole.partition_id.topic != name),
         skipped=(*plan.skipped, (name, IN_USE)),
     )

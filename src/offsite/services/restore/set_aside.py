@@ -24,8 +24,8 @@ from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.restores.topic_settings import (
-    TopicAside,
-    TopicSettings,
+    SetAsideSettings,
+    TargetTopicSettings,
     encode_aside,
     get_aside,
     newest_aside_key,
@@ -36,23 +36,23 @@ from offsite.services.cluster import Cluster, ConfiguredTopics
 from offsite.services.own_writes import check_own, note_written
 from offsite.services.restore.unfinished_aside import (
     NAMED_MAX,
-    UnfinishedAside,
-    as_decided,
-    describe,
+    UnfinishedRestore,
+    decided_aside,
+    describe_aside,
     unfinished_asides,
 )
 from offsite.stores.store import Store
 
 
 @contextmanager
-def settings_set_aside(
+def set_settings_aside(
     backup: Backup,
     cluster: Cluster,
     record: RestoreRecord,
     *,
     check: Callable[[], None] = lambda: None,
     halt: Callable[[], bool] = lambda: True,
-) -> Iterator[tuple[TopicSettings, ...]]:
+) -> Iterator[tuple[TargetTopicSettings, ...]]:
     """A block with other settings than the topics' own; its value are the settings. An exception that ends the block
     gives existing topics their own settings back, and describes the result: in its hint, or in a note for exceptions of
     other packages.
@@ -64,7 +64,10 @@ def settings_set_aside(
     store, layout = backup.record_store, RestoreLayout(backup=backup.layout, restore=record.restore)
     asides = _remembered(backup, cluster.admin, layout, record)
     settings = tuple(
-        replace(each, at_end=asides[each.topic].originals) if each.topic in asides else each for each in record.settings
+        replace(topic_settings, at_end=asides[topic_settings.topic].originals)
+        if topic_settings.topic in asides
+        else topic_settings
+        for topic_settings in record.settings
     )
     try:
         yield settings
@@ -75,10 +78,10 @@ def settings_set_aside(
         if not _is_still_ours(check):
             raise
         if is_quiet:
-            told = _given_back(store, layout, cluster, asides)
+            notes = _given_back(store, layout, cluster, asides)
         else:
-            told = _left_aside(cluster.config, asides, why="workers that were told to stop may still write")
-        _tell(error, [*told, *_kept_back(settings)])
+            notes = _left_aside(cluster.config, asides, why="workers that were told to stop may still write")
+        _tell(error, [*notes, *_kept_back(settings)])
         raise
 
 
@@ -93,21 +96,23 @@ def _is_still_ours(check: Callable[[], None]) -> bool:
 
 
 def with_originals(
-    settings: Sequence[TopicSettings], targets: Sequence[TargetTopic], others: Sequence[UnfinishedAside]
-) -> tuple[TopicSettings, ...]:
+    settings: Sequence[TargetTopicSettings], targets: Sequence[TargetTopic], asides: Sequence[UnfinishedRestore]
+) -> tuple[TargetTopicSettings, ...]:
     """The settings of topics left with temporary settings by another unfinished restore: the topics get the settings
     from before the unfinished restore. Unverified claims of foreign installations about earlier settings count for
     nothing."""
-    decided_on = {each.topic: each for each in settings}
-    found = {target.topic: dict(target.configs) for target in targets if target.topic in decided_on}
-    vouched = (other for other in others if not other.is_claimed)
-    for aside in (each for other in vouched for each in other.topics if each.topic in found):
-        left = {name: value for name, value in aside.meanwhile if found[aside.topic].get(name) == value}
-        decided_on[aside.topic] = _with(decided_on[aside.topic], left, dict(aside.originals))
+    decided_on = {topic_settings.topic: topic_settings for topic_settings in settings}
+    current_configs = {target.topic: dict(target.configs) for target in targets if target.topic in decided_on}
+    vouched = (other for other in asides if not other.is_claimed)
+    for aside in (
+        topic_aside for other in vouched for topic_aside in other.topics if topic_aside.topic in current_configs
+    ):
+        still_set = {name: value for name, value in aside.meanwhile if current_configs[aside.topic].get(name) == value}
+        decided_on[aside.topic] = _with(decided_on[aside.topic], still_set, dict(aside.originals))
     return tuple(decided_on.values())
 
 
-def command(aside: TopicAside, kafka: KafkaConfig) -> str:
+def put_back_command(aside: SetAsideSettings, kafka: KafkaConfig) -> str:
     """The command for a person to give the topic its own settings back."""
     sets = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in aside.originals if value]
     drops = [name for name, value in aside.originals if value is None]
@@ -121,68 +126,80 @@ def command(aside: TopicAside, kafka: KafkaConfig) -> str:
 
 def _remembered(
     backup: Backup, admin: ConfiguredTopics, layout: RestoreLayout, record: RestoreRecord
-) -> Mapping[str, TopicAside]:
+) -> Mapping[str, SetAsideSettings]:
     """The original settings to give back to existing topics: the originals recorded by a killed run; the present
     settings if an earlier run has put them back; otherwise those of the decision. Settings changed by somebody else
     since are the topic's own. Records the originals before any change."""
-    existing = {each.topic: each for each in record.settings if each.meanwhile and not each.create}
+    existing = {
+        topic_settings.topic: topic_settings
+        for topic_settings in record.settings
+        if topic_settings.meanwhile and not topic_settings.create
+    }
     if not existing:
         return {}
-    known = get_aside(backup.record_store, layout)
-    if known is not None:
+    recorded = get_aside(backup.record_store, layout)
+    if recorded is not None:
         check_own(backup.record_store, layout, newest_aside_key(backup.record_store, layout))
-    asides = {name: as_decided(each) for name, each in existing.items()}
-    own = admin.topic_configs(existing.keys() & admin.topics().keys())
-    others = _of_others(backup, record)
-    if known is not None:
-        asides = {name: _as_it_stands(each, own.get(name, {}), others.get(name)) for name, each in existing.items()}
-        asides |= {each.topic: each for each in known}
+    asides = {name: decided_aside(topic_settings) for name, topic_settings in existing.items()}
+    current = admin.topic_configs(existing.keys() & admin.topics().keys())
+    other_asides = _of_others(backup, record)
+    if recorded is not None:
+        asides = {
+            name: _as_it_stands(topic_settings, current.get(name, {}), other_asides.get(name))
+            for name, topic_settings in existing.items()
+        }
+        asides |= {aside.topic: aside for aside in recorded}
     asides = {
-        name: _with_changes(each, own[name], others.get(name)) if name in own else each for name, each in asides.items()
+        name: _with_changes(aside, current[name], other_asides.get(name)) if name in current else aside
+        for name, aside in asides.items()
     }
-    if tuple(asides.values()) != known:
+    if tuple(asides.values()) != recorded:
         _put(backup.record_store, layout, tuple(asides.values()))
     _take_over(backup, record, asides)
     return asides
 
 
-def _with_changes(aside: TopicAside, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
+def _with_changes(
+    aside: SetAsideSettings, current: Mapping[str, str], other: SetAsideSettings | None
+) -> SetAsideSettings:
     """A value set neither by the original, nor by this restore or an `other` restore, is the owner's change."""
     sets = [*aside.meanwhile, *(other.meanwhile if other else ())]
     originals = tuple(
-        (name, value if own.get(name) == value or (name, own.get(name)) in sets else own.get(name))
+        (name, value if current.get(name) == value or (name, current.get(name)) in sets else current.get(name))
         for name, value in aside.originals
     )
     return replace(aside, originals=originals)
 
 
-def _of_others(backup: Backup, record: RestoreRecord) -> dict[str, TopicAside]:
+def _of_others(backup: Backup, record: RestoreRecord) -> dict[str, SetAsideSettings]:
     unfinished = unfinished_asides(backup, but=record.restore)
-    here = (each for each in unfinished if each.record.cluster_id == record.cluster_id and not each.is_claimed)
-    return {each.topic: each for other in here for each in other.existing}
+    here = (aside for aside in unfinished if aside.record.cluster_id == record.cluster_id and not aside.is_claimed)
+    return {topic_aside.topic: topic_aside for other in here for topic_aside in other.existing}
 
 
-def _as_it_stands(settings: TopicSettings, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
+def _as_it_stands(
+    settings: TargetTopicSettings, current: Mapping[str, str], other: SetAsideSettings | None
+) -> SetAsideSettings:
     """Settings left by another unfinished restore are not the topic's own: the other restore has recorded the
     originals."""
-    left, before = (dict(other.meanwhile), dict(other.originals)) if other else ({}, {})
+    set_by_other, before = (dict(other.meanwhile), dict(other.originals)) if other else ({}, {})
     originals = tuple(
-        (name, before[name] if name in before and left.get(name) == own.get(name) else own.get(name))
+        (name, before[name] if name in before and set_by_other.get(name) == current.get(name) else current.get(name))
         for name, _ in settings.meanwhile
     )
-    return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=originals)
+    return SetAsideSettings(topic=settings.topic, meanwhile=settings.meanwhile, originals=originals)
 
 
-def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, TopicAside]) -> None:
+def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, SetAsideSettings]) -> None:
     """Topics that another unfinished restore had set aside belong to this restore now: the other restore must not put
     settings back later. Records in a place where this restore writes nothing stay unchanged."""
-    for other in (each for each in unfinished_asides(backup, but=record.restore) if not each.is_elsewhere):
-        kept = tuple(each for each in other.existing if each.topic not in asides)
-        if other.record.cluster_id == record.cluster_id and kept != other.existing and not other.is_claimed:
-            _put(backup.record_store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)
+    for other in (aside for aside in unfinished_asides(backup, but=record.restore) if not aside.is_elsewhere):
+        remaining = tuple(topic_aside for topic_aside in other.existing if topic_aside.topic not in asides)
+        if other.record.cluster_id == record.cluster_id and remaining != other.existing and not other.is_claimed:
+            _put(backup.record_store, RestoreLayout(backup=backup.layout, restore=other.record.restore), remaining)
 
 
-def _put(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:
+def _put(store: Store, layout: RestoreLayout, topics: tuple[SetAsideSettings, ...]) -> None:
     note_written(store, next_aside_key(store, layout), encode_aside(topics))
     put_aside(store, layout, topics)
 
@@ -191,7 +208,7 @@ def _given_back(
     store: Store,
     layout: RestoreLayout,
     cluster: Cluster,
-    asides: Mapping[str, TopicAside],
+    asides: Mapping[str, SetAsideSettings],
 ) -> Iterator[str]:
     """Give existing topics their own settings where the temporary ones still stand; yields sentences about the
     result."""
@@ -203,28 +220,30 @@ def _given_back(
     except OffsiteError as error:
         yield from _left_aside(cluster.config, asides, why=error.message)
         return
-    yield f"{_names([*asides])} got the settings back that were set aside"
+    yield f"{_join([*asides])} got the settings back that were set aside"
     try:
         _put(store, layout, ())
     except OffsiteError as error:
         warned("settings_put_back", why=f"the repository could not be told: {error.message}", restore=layout.restore)
 
 
-def _left_aside(kafka: KafkaConfig, asides: Mapping[str, TopicAside], *, why: str) -> Iterator[str]:
+def _left_aside(kafka: KafkaConfig, asides: Mapping[str, SetAsideSettings], *, why: str) -> Iterator[str]:
     for topic in asides:
         warned("settings_left_aside", why=why, topic=topic)
     if asides:
-        some = list(asides.values())[:NAMED_MAX]
-        told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in some]
-        yield f"settings could not be put back ({why}): {'; '.join(told)}; the same command, run again, puts them back"
+        shown = list(asides.values())[:NAMED_MAX]
+        texts = [
+            f"{aside.topic} still has {describe_aside(aside)} ({put_back_command(aside, kafka)})" for aside in shown
+        ]
+        yield f"settings could not be put back ({why}): {'; '.join(texts)}; the same command, run again, puts them back"
 
 
-def _give_back(admin: ConfiguredTopics, wanted: Mapping[str, TopicAside]) -> None:
-    own = admin.topic_configs(wanted.keys() & admin.topics().keys())
+def _give_back(admin: ConfiguredTopics, asides: Mapping[str, SetAsideSettings]) -> None:
+    current = admin.topic_configs(asides.keys() & admin.topics().keys())
     changes: dict[str, dict[str, str | None]] = {}
-    for topic, configs in own.items():
-        originals = dict(wanted[topic].originals)
-        ours = [name for name, value in wanted[topic].meanwhile if configs.get(name) == value and name in originals]
+    for topic, configs in current.items():
+        originals = dict(asides[topic].originals)
+        ours = [name for name, value in asides[topic].meanwhile if configs.get(name) == value and name in originals]
         if ours:
             changes[topic] = {name: originals[name] for name in ours}
             decided("settings_put_back", why="the restore did not end well", topic=topic, settings=",".join(ours))
@@ -232,33 +251,35 @@ def _give_back(admin: ConfiguredTopics, wanted: Mapping[str, TopicAside]) -> Non
         admin.alter_topic_configs(changes)
 
 
-def _kept_back(settings: Sequence[TopicSettings]) -> Iterator[str]:
+def _kept_back(settings: Sequence[TargetTopicSettings]) -> Iterator[str]:
     """Topics made by this restore: without their protection, brokers might delete records already written."""
-    made = [each for each in settings if each.create and each.meanwhile]
-    if made:
-        held = ", ".join(f"{name}={value}" for name, value in made[0].meanwhile)
+    new = [topic for topic in settings if topic.create and topic.meanwhile]
+    if new:
+        text = ", ".join(f"{name}={value}" for name, value in new[0].meanwhile)
         yield (
-            f"{_names([each.topic for each in made])}, where this restore made it, keeps {held} until the same command "
+            f"{_join([topic.topic for topic in new])}, where this restore made it, keeps {text} until the same command "
             "finishes it"
         )
 
 
 def _tell(error: BaseException, sentences: Sequence[str]) -> None:
     if isinstance(error, OffsiteError):
-        error.hint = "; ".join(each for each in (error.hint, *sentences) if each)
+        error.hint = "; ".join(sentence for sentence in (error.hint, *sentences) if sentence)
         return
-    for each in sentences:
-        error.add_note(each)
+    for sentence in sentences:
+        error.add_note(sentence)
 
 
-def _with(settings: TopicSettings, left: dict[str, str], originals: Mapping[str, str | None]) -> TopicSettings:
-    at_end = dict(settings.at_end) | {name: originals[name] for name in left if name in originals}
+def _with(
+    settings: TargetTopicSettings, still_set: dict[str, str], originals: Mapping[str, str | None]
+) -> TargetTopicSettings:
+    at_end = dict(settings.at_end) | {name: originals[name] for name in still_set if name in originals}
     return replace(
         settings,
-        meanwhile=tuple(sorted((left | dict(settings.meanwhile)).items())),
+        meanwhile=tuple(sorted((still_set | dict(settings.meanwhile)).items())),
         at_end=tuple(sorted(at_end.items())),
     )
 
 
-def _names(topics: Sequence[str]) -> str:
+def _join(topics: Sequence[str]) -> str:
     return named(topics, most=NAMED_MAX)

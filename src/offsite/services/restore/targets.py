@@ -11,12 +11,12 @@ from offsite.model.errors import TargetMismatch, TargetNotEmpty
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import (
     RestoreTargets,
+    count_targets,
     encode_targets,
     get_targets,
     put_targets,
-    targets_known,
 )
-from offsite.services.cluster import LogEnds
+from offsite.services.cluster import TopicOffsetSource
 from offsite.services.own_writes import check_own, note_written
 from offsite.stores.store import Store
 
@@ -24,7 +24,7 @@ from offsite.stores.store import Store
 def find_targets(
     store: Store,
     layout: RestoreLayout,
-    admin: LogEnds,
+    admin: TopicOffsetSource,
     names: Collection[str],
     *,
     remade: Collection[str] = (),
@@ -35,19 +35,19 @@ def find_targets(
     Topics made again since count as new while they are empty. Raises `TargetNotEmpty`, `RestoreTakenOver` when another
     process does the same, and `RestoreRefused` when a stranger wrote the record.
     """
-    found = admin.topics(names)
-    number = targets_known(store, layout)
-    known = get_targets(store, layout)
-    known_ids = dict(known.topic_ids) if known else {}
-    new = {name: t for name, t in found.items() if name in remade or _is_another(known_ids.get(name), t.topic_id)}
-    if known is not None:
+    listed = admin.topics(names)
+    number = count_targets(store, layout)
+    recorded = get_targets(store, layout)
+    known_ids = dict(recorded.topic_ids) if recorded else {}
+    new = {name: t for name, t in listed.items() if name in remade or _is_another(known_ids.get(name), t.topic_id)}
+    if recorded is not None:
         check_own(store, layout, layout.targets_key(number))
-    if known is not None and not new:
-        return known
-    starts = {key: start for key, start in (known.starts if known else ()) if key.topic not in new}
-    starts |= _empty_ends(admin, new, again=known is not None)
-    ids = {name: _id(topic.topic_id) for name, topic in found.items()}
-    makings = dict(known.makings) | dict.fromkeys(new, number + 1) if known else {}
+    if recorded is not None and not new:
+        return recorded
+    starts = {key: start for key, start in (recorded.starts if recorded else ()) if key.topic not in new}
+    starts |= _empty_ends(admin, new, again=recorded is not None)
+    ids = {name: _id(topic.topic_id) for name, topic in listed.items()}
+    makings = dict(recorded.makings) | dict.fromkeys(new, number + 1) if recorded else {}
     targets = RestoreTargets(
         topic_ids=tuple(sorted(ids.items())),
         starts=tuple(sorted(starts.items())),
@@ -58,19 +58,23 @@ def find_targets(
     return targets
 
 
-def check_nothing_lost(admin: LogEnds, begins: Mapping[TopicPartition, int]) -> None:
+def check_nothing_lost(admin: TopicOffsetSource, begins: Mapping[TopicPartition, int]) -> None:
     """Check that the records of an earlier run still exist: an existing topic has its own retention between two runs.
     `begins`: the latest allowed start of every log. Raises `TargetMismatch`."""
-    lost = {each: now for each, now in admin.start_offsets(begins).items() if now > begins[each]}
+    lost = {partition: now for partition, now in admin.start_offsets(begins).items() if now > begins[partition]}
     if lost:
-        names = ", ".join(f"{each} begins at {lost[each]} instead of {begins[each]}" for each in sorted(lost))
+        names = ", ".join(
+            f"{partition} begins at {lost[partition]} instead of {begins[partition]}" for partition in sorted(lost)
+        )
         raise TargetMismatch(
             f"records that this restore wrote are gone: {names}",
             hint="delete these topics and make them again, empty, then run the same command: it begins anew there",
         )
 
 
-def _empty_ends(admin: LogEnds, topics: Mapping[str, TopicMetadata], *, again: bool) -> Mapping[TopicPartition, int]:
+def _empty_ends(
+    admin: TopicOffsetSource, topics: Mapping[str, TopicMetadata], *, again: bool
+) -> Mapping[TopicPartition, int]:
     partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in topics.values() for p in t.partitions]
     starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
     if starts != ends:
@@ -82,11 +86,11 @@ def _empty_ends(admin: LogEnds, topics: Mapping[str, TopicMetadata], *, again: b
     return ends
 
 
-def _is_another(known: str | None, found: UUID | None) -> bool:
+def _is_another(recorded_id: str | None, listed_id: UUID | None) -> bool:
     """Brokers before 2.8 give no ids; newer brokers give an id to an existing topic."""
-    if known is None:
+    if recorded_id is None:
         return True
-    return found is not None and known not in {_id(None), _id(found)}
+    return listed_id is not None and recorded_id not in {_id(None), _id(listed_id)}
 
 
 def _id(topic_id: UUID | None) -> str:

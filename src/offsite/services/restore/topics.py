@@ -17,7 +17,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.journal import decided
 from offsite.model.untrusted.whole_number import setting_number
-from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.services.cluster import ConfiguredTopics
 
 THE_DEFAULT = "(the brokers' default)"
@@ -28,25 +28,25 @@ needs READ."""
 
 def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> list[TargetTopic]:
     """The existing topics out of `names`."""
-    wanted = set(names)
-    existing = {name: topic for name, topic in admin.topics().items() if name in wanted}
+    requested = set(names)
+    existing = {name: topic for name, topic in admin.topics().items() if name in requested}
     partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in existing.values() for p in t.partitions]
     starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    configs, own = admin.topic_configs(existing, with_defaults=True), admin.topic_configs(existing)
+    configs, own_configs = admin.topic_configs(existing, with_defaults=True), admin.topic_configs(existing)
     records = dict.fromkeys(existing, 0)
-    for each in partitions:
-        records[each.topic] += ends[each] - starts[each]
+    for partition in partitions:
+        records[partition.topic] += ends[partition] - starts[partition]
     return [
         replace(
             _target(name, len(topic.partitions), records[name], configs[name], now_ms),
-            configs=tuple(sorted(own[name].items())),
+            configs=tuple(sorted(own_configs[name].items())),
             ends=tuple(ends[TopicPartition(topic=name, partition=number)] for number in range(len(topic.partitions))),
         )
         for name, topic in existing.items()
     ]
 
 
-def new_topic(settings: TopicSettings) -> NewTopic:
+def new_topic(settings: TargetTopicSettings) -> NewTopic:
     """The topic to create: with the settings for the write."""
     return NewTopic(
         name=settings.topic,
@@ -56,57 +56,71 @@ def new_topic(settings: TopicSettings) -> NewTopic:
     )
 
 
-def create_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
+def create_topics(admin: ClusterAdmin, topics: Iterable[TargetTopicSettings]) -> None:
     """Create the topics to create that do not exist yet; set obstacles aside on existing topics, including topics that
     an earlier run made and may have finished.
 
     Raises `KafkaNotAuthorized` when records could not be written: no record was written yet.
     """
-    wanted = list(topics)
+    all_settings = list(topics)
     existing = admin.topics()
-    admin.create_topics([new_topic(each) for each in wanted if each.create and each.topic not in existing])
-    overrides = {each.topic: dict(each.meanwhile) for each in wanted if each.meanwhile and each.topic in existing}
+    admin.create_topics(
+        [
+            new_topic(topic_settings)
+            for topic_settings in all_settings
+            if topic_settings.create and topic_settings.topic not in existing
+        ]
+    )
+    overrides = {
+        topic_settings.topic: dict(topic_settings.meanwhile)
+        for topic_settings in all_settings
+        if topic_settings.meanwhile and topic_settings.topic in existing
+    }
     if overrides:
         admin.alter_topic_configs(overrides)
-    if problems := rights_problems(admin, wanted):
+    if problems := rights_problems(admin, all_settings):
         raise KafkaNotAuthorized("; ".join(problems), hint="grant the principal these operations on the topics")
 
 
-def rights_problems(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> list[str]:
+def rights_problems(admin: ClusterAdmin, topics: Iterable[TargetTopicSettings]) -> list[str]:
     """Descriptions of operations that are needed on existing topics, and not allowed."""
-    wanted = {each.topic: each for each in topics}
-    denied = admin.not_allowed(wanted, READ | WRITE | ALTER_CONFIGS) if wanted else {}
+    by_topic = {topic_settings.topic: topic_settings for topic_settings in topics}
+    denied = admin.not_allowed(by_topic, READ | WRITE | ALTER_CONFIGS) if by_topic else {}
     needed = {
-        name: [each for each in missing if wanted[name].at_end or each not in ALTER_CONFIGS]
+        name: [operation for operation in missing if by_topic[name].at_end or operation not in ALTER_CONFIGS]
         for name, missing in denied.items()
     }
     return [f"we may not {', '.join(missing)} on {name}" for name, missing in needed.items() if missing]
 
 
-def finish_topics(admin: ConfiguredTopics, topics: Iterable[TopicSettings]) -> tuple[str, ...]:
+def finish_topics(admin: ConfiguredTopics, topics: Iterable[TargetTopicSettings]) -> tuple[str, ...]:
     """Give the topics their final settings, except settings changed by somebody else since the restore set them: such
     settings stay, and are returned as sentences, one per setting. May be repeated."""
-    wanted = {each.topic: each for each in topics if each.at_end}
-    own = admin.topic_configs(wanted.keys() & admin.topics().keys()) if wanted else {}
-    kept = {name: _changed_since(wanted[name], configs) for name, configs in own.items()}
+    by_topic = {topic_settings.topic: topic_settings for topic_settings in topics if topic_settings.at_end}
+    current = admin.topic_configs(by_topic.keys() & admin.topics().keys()) if by_topic else {}
+    changed_by_others = {name: _changed_since(by_topic[name], configs) for name, configs in current.items()}
     changes = {
-        name: {setting: value for setting, value in each.at_end if setting not in kept.get(name, {})}
-        for name, each in wanted.items()
+        name: {
+            setting: value for setting, value in topic_settings.at_end if setting not in changed_by_others.get(name, {})
+        }
+        for name, topic_settings in by_topic.items()
     }
-    if changes := {name: each for name, each in changes.items() if each}:
+    if changes := {name: topic_changes for name, topic_changes in changes.items() if topic_changes}:
         admin.alter_topic_configs(changes)
     return tuple(
-        _left_as_found(name, setting, value, dict(wanted[name].at_end)[setting])
-        for name, found in kept.items()
-        for setting, value in found.items()
+        _left_as_found(name, setting, value, dict(by_topic[name].at_end)[setting])
+        for name, topic_changes in changed_by_others.items()
+        for setting, value in topic_changes.items()
     )
 
 
-def _changed_since(settings: TopicSettings, own: Mapping[str, str]) -> dict[str, str | None]:
+def _changed_since(settings: TargetTopicSettings, current: Mapping[str, str]) -> dict[str, str | None]:
     """Settings that neither the restore set nor the final settings contain."""
     created = dict(settings.configs) if settings.create else {}
     ours = created | dict(settings.meanwhile)
-    return {name: own.get(name) for name, value in settings.at_end if own.get(name) not in (ours.get(name), value)}
+    return {
+        name: current.get(name) for name, value in settings.at_end if current.get(name) not in (ours.get(name), value)
+    }
 
 
 def _left_as_found(topic: str, setting: str, value: str | None, otherwise: str | None) -> str:

@@ -15,10 +15,15 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import (
     RestoreRecord,
     UnreadableRestore,
-    succeeding,
+    find_successor,
     try_unfinished_restores,
 )
-from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, newest_aside_key
+from offsite.repository.restores.topic_settings import (
+    SetAsideSettings,
+    TargetTopicSettings,
+    get_aside,
+    newest_aside_key,
+)
 from offsite.services.own_writes import is_begun_here, is_written_here
 from offsite.services.records_place import record_places
 
@@ -27,57 +32,59 @@ NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnfinishedAside:
+class UnfinishedRestore:
     """An unfinished restore, with the settings it has set aside on existing topics, and holds back from topics it made
     (`created`). `is_claimed`: this installation did not write the record. `is_elsewhere`: the record lies with the
     backup, and today's records do not."""
 
     record: RestoreRecord
-    existing: tuple[TopicAside, ...]
-    made: tuple[TopicAside, ...]
+    existing: tuple[SetAsideSettings, ...]
+    created: tuple[SetAsideSettings, ...]
     is_claimed: bool = False
     is_elsewhere: bool = False
 
     @property
-    def topics(self) -> tuple[TopicAside, ...]:
-        return (*self.existing, *self.made)
+    def topics(self) -> tuple[SetAsideSettings, ...]:
+        return (*self.existing, *self.created)
 
     def __str__(self) -> str:
-        asked = ", ".join(f"{name}={text}" for name, text in self.record.request)
-        held = [f"{each.topic} has {describe(each)}" for each in self.existing[:NAMED_MAX]]
-        if self.made:
-            made = named([each.topic for each in self.made], most=NAMED_MAX)
-            held.append(f"{made}, made by it, keeps what protects its records")
+        request = ", ".join(f"{name}={text}" for name, text in self.record.request)
+        lines = [f"{aside.topic} has {describe_aside(aside)}" for aside in self.existing[:NAMED_MAX]]
+        if self.created:
+            names = named([aside.topic for aside in self.created], most=NAMED_MAX)
+            lines.append(f"{names}, made by it, keeps what protects its records")
         claim = " (so a record says that was not written here)" if self.is_claimed else ""
         return (
-            f"restore {self.record.restore}{claim} into cluster {self.record.cluster_id} ({asked}) began at "
-            f"{format_time(self.record.created_at_ms)} and is unfinished: {'; '.join(held)}; the same command, run "
+            f"restore {self.record.restore}{claim} into cluster {self.record.cluster_id} ({request}) began at "
+            f"{format_time(self.record.created_at_ms)} and is unfinished: {'; '.join(lines)}; the same command, run "
             "again, ends that"
         )
 
 
-def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside, ...]:
+def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedRestore, ...]:
     """The settings set aside by all unfinished restores except `but`, as far as their records can be read. If records
     lie elsewhere, the records of the repository count as well."""
-    found = (
+    restores = (
         replace(_aside(place, record), is_elsewhere=place.records_at is not backup.records_at)
         for place in record_places(backup)
         for record in try_unfinished_restores(place.record_store, backup.layout)
         if isinstance(record, RestoreRecord) and record.restore != but
     )
-    return tuple(each for each in found if each.topics)
+    return tuple(restore for restore in restores if restore.topics)
 
 
 def unreadable_restores(backup: Backup) -> Iterator[str]:
     """The unfinished restores with unknown settings set aside, as sentences."""
-    for each in (
-        each for place in record_places(backup) for each in try_unfinished_restores(place.record_store, place.layout)
+    for restore in (
+        restore
+        for place in record_places(backup)
+        for restore in try_unfinished_restores(place.record_store, place.layout)
     ):
-        if isinstance(each, UnreadableRestore):
-            yield f"restore {each.restore} cannot be read: {each.problem}"
+        if isinstance(restore, UnreadableRestore):
+            yield f"restore {restore.restore} cannot be read: {restore.problem}"
 
 
-def describe(aside: TopicAside) -> str:
+def describe_aside(aside: SetAsideSettings) -> str:
     """Description, setting by setting: `retention.ms=-1 instead of 3600000`."""
     originals = dict(aside.originals)
     return ", ".join(
@@ -85,15 +92,19 @@ def describe(aside: TopicAside) -> str:
     )
 
 
-def as_decided(settings: TopicSettings) -> TopicAside:
+def decided_aside(settings: TargetTopicSettings) -> SetAsideSettings:
     """The settings to set aside on a topic, as decided by the restore."""
-    return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=settings.at_end)
+    return SetAsideSettings(topic=settings.topic, meanwhile=settings.meanwhile, originals=settings.at_end)
 
 
-def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
+def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedRestore:
     layout = RestoreLayout(backup=backup.layout, restore=record.restore)
-    made = tuple(as_decided(each) for each in record.settings if each.create and each.meanwhile)
-    is_given_up = bool(made) and _successor(backup, record) is not None
+    created = tuple(
+        decided_aside(topic_settings)
+        for topic_settings in record.settings
+        if topic_settings.create and topic_settings.meanwhile
+    )
+    is_given_up = bool(created) and _successor(backup, record) is not None
     try:
         existing = get_aside(backup.record_store, layout) or ()
     except (DamagedObject, FormatTooNew) as error:
@@ -101,18 +112,18 @@ def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
         existing = ()
     is_own = is_begun_here(backup.record_store, layout)
     is_same = is_written_here(backup.record_store, newest_aside_key(backup.record_store, layout))
-    return UnfinishedAside(
+    return UnfinishedRestore(
         record=record,
         existing=existing,
-        made=() if is_given_up else made,
+        created=() if is_given_up else created,
         is_claimed=not is_own or not (is_same or not existing),
     )
 
 
 def _successor(backup: Backup, record: RestoreRecord) -> RestoreRecord | None:
-    return succeeding(backup.record_store, backup.layout, record, counts=partial(is_ours, backup))
+    return find_successor(backup.record_store, backup.layout, record, accepts=partial(began_here, backup))
 
 
-def is_ours(backup: Backup, record: RestoreRecord) -> bool:
+def began_here(backup: Backup, record: RestoreRecord) -> bool:
     """Whether this installation began the restore."""
     return is_begun_here(backup.record_store, RestoreLayout(backup=backup.layout, restore=record.restore))

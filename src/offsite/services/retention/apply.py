@@ -22,23 +22,23 @@ from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import LIVE, Changes, ExpiredRange
+from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.services.let_go_memory import LetGoMemory
-from offsite.services.retention.carried import carried_to
+from offsite.services.retention.carried import carry_to
 from offsite.services.retention.kept_points import points_between
 from offsite.services.retention.note import BY, put_note
-from offsite.services.retention.plan import RetentionPlan, planned, points_in_use
+from offsite.services.retention.plan import RetentionPlan, points_in_use, retention_plan_steps
 from offsite.services.retention.policy import RetentionPolicy, rule_of
-from offsite.services.steps import ended
+from offsite.services.steps import run_to_end
 
 ATTEMPTS = 10
 """How often to plan again after losing to another writer: a continuous run commits every few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class RetentionResult:
     """The result of a retention: the executed plan, the state afterwards, and the number of the commit, None without
     any change."""
 
@@ -52,11 +52,13 @@ def plan_retention(
     policy: RetentionPolicy,
     *,
     clock: Clock,
-    told_settings: Mapping[str, Retention] | None = None,
+    cluster_retention: Mapping[str, Retention] | None = None,
     now_ms: int | None = None,
 ) -> RetentionPlan:
     """The plan for the newest state. Raises as `retention_plan_steps`."""
-    return ended(planned(backup, policy, clock=clock, told_settings=told_settings, now_ms=now_ms))
+    return run_to_end(
+        retention_plan_steps(backup, policy, clock=clock, cluster_retention=cluster_retention, now_ms=now_ms)
+    )
 
 
 def apply_retention(
@@ -65,32 +67,32 @@ def apply_retention(
     *,
     clock: Clock,
     force: bool = False,
-    told_settings: Mapping[str, Retention] | None = None,
-) -> Applied:
+    cluster_retention: Mapping[str, Retention] | None = None,
+) -> RetentionResult:
     """Carry out `plan`, or the still permitted part. Raises as `check_force`, `retention_plan_steps` and
     `Backup.commit`, and `CommitLost` if other writers keep committing first or other points would go by now."""
     for _ in range(ATTEMPTS - 1):
         try:
             return carry_out(backup, plan, base=plan.head, force=force)
         except CommitLost:
-            plan = _renewed(backup, plan, clock=clock, told_settings=told_settings)
+            plan = _renewed(backup, plan, clock=clock, cluster_retention=cluster_retention)
     return carry_out(backup, plan, base=plan.head, force=force)
 
 
-def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: bool = False) -> Applied:
+def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: bool = False) -> RetentionResult:
     """Commit `plan` to `base`, the state it was made for. Raises as `check_force` and `Backup.commit`, and `CommitLost`
     also if a restore started since the plan reads a point about to go."""
     check_force(plan, force=force)
     if plan.is_empty:
-        return Applied(plan=plan, state=base, commit=None)
+        return RetentionResult(plan=plan, state=base, commit=None)
     # 1. A restore may have begun since the plan.
-    if (taken := _read_by_now(backup, plan)) is not None:
-        raise CommitLost(f"a restore reads commit {taken} by now, which was to go", hint="plan again")
+    if (read_commit := _read_by_now(backup, plan)) is not None:
+        raise CommitLost(f"a restore reads commit {read_commit} by now, which was to go", hint="plan again")
     writer = random_id(16)
     # 2. Audit lines come before the commit, the note after the commit.
     note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
     with uninterrupted():
-        after = backup.commit(base.carried_over(changes_of(plan)), base=base, writer=writer)
+        after = backup.commit(base.carry_over(changes_of(plan)), base=base, writer=writer)
     LetGoMemory(backup=backup).note_made(after, rule_of(plan.policy))
     decided(
         "retention",
@@ -101,17 +103,17 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
         bytes=plan.removed_bytes,
     )
     put_note(backup, plan, after.seq)
-    return Applied(plan=plan, state=after, commit=after.seq)
+    return RetentionResult(plan=plan, state=after, commit=after.seq)
 
 
 def _renewed(
-    backup: Backup, plan: RetentionPlan, *, clock: Clock, told_settings: Mapping[str, Retention] | None
+    backup: Backup, plan: RetentionPlan, *, clock: Clock, cluster_retention: Mapping[str, Retention] | None
 ) -> RetentionPlan:
     """`plan` for the newest state. Raises `CommitLost` if other points would go."""
-    carried = carried_to(plan, backup.state()) if _read_by_now(backup, plan) is None else None
+    carried = carry_to(plan, backup.state()) if _read_by_now(backup, plan) is None else None
     if carried is not None:
         return carried
-    anew = plan_retention(backup, plan.policy, clock=clock, told_settings=told_settings, now_ms=plan.now_ms)
+    anew = plan_retention(backup, plan.policy, clock=clock, cluster_retention=cluster_retention, now_ms=plan.now_ms)
     for start, end in anew.forgotten:
         for low, high in uncovered(start, end, plan.forgotten):
             if points_between(anew.head.history, low, high - 1):
@@ -137,9 +139,9 @@ def check_force(plan: RetentionPlan, *, force: bool) -> None:
         )
 
 
-def changes_of(plan: RetentionPlan) -> Changes:
+def changes_of(plan: RetentionPlan) -> CommitChanges:
     """The retention's changes for the commit."""
-    return Changes(
+    return CommitChanges(
         forgotten=plan.forgotten,
         expired=plan.expired,
         unpinned=plan.unpinned,
@@ -152,19 +154,19 @@ def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
     rule = rule_of(plan.policy)
     size_bytes = plan.removed_bytes
     for start, end in plan.forgotten:
-        yield Deletion(kind=POINTS, what=points_named(start, end - 1), rule=rule, bytes=size_bytes)
+        yield Deletion(kind=POINTS, what=describe_points(start, end - 1), rule=rule, bytes=size_bytes)
         size_bytes = 0
-    for each in plan.expired:
-        yield Deletion(kind=RANGE, what=range_named(each), rule=rule, bytes=size_bytes)
+    for expired in plan.expired:
+        yield Deletion(kind=RANGE, what=describe_range(expired), rule=rule, bytes=size_bytes)
         size_bytes = 0
 
 
-def range_named(each: ExpiredRange) -> str:
+def describe_range(expired: ExpiredRange) -> str:
     """A range, as named in the audit."""
-    branch = "" if each.branch == LIVE else f" of branch {each.branch}"
-    return f"{each.partition_id} [{each.start}, {each.end}){branch}"
+    branch = "" if expired.branch == LIVE else f" of branch {expired.branch}"
+    return f"{expired.partition_id} [{expired.start}, {expired.end}){branch}"
 
 
-def points_named(first: int, last: int) -> str:
+def describe_points(first: int, last: int) -> str:
     """A run of restore points, as named in the audit."""
     return f"commit {first}" if first == last else f"commits {first} to {last}"

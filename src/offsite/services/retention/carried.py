@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from offsite.repository.commit import ExpiredRange
 from offsite.repository.state import BackupState
-from offsite.services.retention.gone import Gone
-from offsite.services.retention.kept_points import NEWEST, Chosen, points_between, told
-from offsite.services.retention.needs import Branches, add, needs_of_run
+from offsite.services.retention.gone import UnneededSegments
+from offsite.services.retention.kept_points import NEWEST, ChosenPoints, merge_chosen, points_between
+from offsite.services.retention.needs import Branches, add_needs, needs_of_run
 from offsite.services.retention.plan import RetentionPlan
 
 
-def carried_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
+def carry_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
     """`plan` for `head`, a later state than the plan's own; None if a new plan is needed."""
     if head.seq == plan.head.seq:
         return plan
@@ -24,22 +24,22 @@ def carried_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
         return None
     since = plan.head.seq, head.seq + 1
     states = {plan.head.seq: plan.head, head.seq: head}
-    needs = {known: list(spans) for known, spans in plan.needs.items()}
-    add(needs, needs_of_run(states, since, Branches.of(head)))
-    gone = Gone(head=head, needs=needs, may_go=plan.may_go)
+    needs = {history: list(spans) for history, spans in plan.needs.items()}
+    add_needs(needs, needs_of_run(states, since, Branches.of(head)))
+    unneeded = UnneededSegments(head=head, needs=needs, may_go=plan.may_go)
     expired: list[ExpiredRange] = []
     segments = removed_bytes = 0
-    for partition_id in sorted({each.partition_id for each in plan.expired}):
-        found = gone.of(partition_id)
-        expired += found.ranges
-        segments, removed_bytes = segments + found.segments, removed_bytes + found.bytes
+    for partition_id in sorted({expired_range.partition_id for expired_range in plan.expired}):
+        expired_segments = unneeded.of(partition_id)
+        expired += expired_segments.ranges
+        segments, removed_bytes = segments + expired_segments.segments, removed_bytes + expired_segments.bytes
     points = {span: points_between(head.history, span[0], span[1] - 1) for span in plan.forgotten}
-    came = Chosen(start=since[0] + 1, end=since[1], rule=NEWEST)
+    came = ChosenPoints(start=since[0] + 1, end=since[1], rule=NEWEST)
     return replace(
         plan,
         head=head,
-        kept=(*plan.kept, *told(head.history, [came])),
-        forgotten=tuple(span for span, there in points.items() if there),
+        kept_points=(*plan.kept_points, *merge_chosen(head.history, [came])),
+        forgotten=tuple(span for span, count in points.items() if count),
         points=sum(points.values()),
         expired=tuple(expired),
         segments=segments,

@@ -16,22 +16,22 @@ from operator import attrgetter
 from offsite.log.range import Span
 from offsite.repository.branches import Branch
 from offsite.repository.commit import LIVE, ExpiredRange, PartitionId
-from offsite.repository.expiry import joined
+from offsite.repository.expiry import join_spans
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.retention.needs import Alive, Branches, KnownHistory, Needs, segments_of
+from offsite.services.retention.needs import Branches, LivePartitions, Needs, PartitionHistory, history_segments
 
-MayGo = Callable[[KnownHistory, Segment], bool]
+MayGo = Callable[[PartitionHistory, Segment], bool]
 """Whether a segment of a history may expire once no point needs it."""
 
 
-def anything(_known: KnownHistory, _segment: Segment) -> bool:
+def allow_any(_history: PartitionHistory, _segment: Segment) -> bool:
     """Every unneeded segment may expire."""
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoneSegments:
+class ExpiredSegments:
     """The expired data of a partition: ranges, number of segments, and freed bytes. A segment parted by a cut frees no
     bytes while one part stays. `held_bytes`: all bytes held before."""
 
@@ -48,27 +48,27 @@ class NeededBytes:
     head: BackupState
     branches: Branches
     total: int = 0
-    _lists: dict[KnownHistory, tuple[Segment, ...]] = field(default_factory=dict)
+    _lists: dict[PartitionHistory, tuple[Segment, ...]] = field(default_factory=dict)
     _counted: set[str] = field(default_factory=set)
 
-    def add(self, found: Iterable[tuple[KnownHistory, Span]]) -> None:
+    def add(self, needs: Iterable[tuple[PartitionHistory, Span]]) -> None:
         """Count the segments of `needs` that were not counted before."""
-        for segment in self._new(found):
+        for segment in self._new(needs):
             self._counted.add(segment.key)
             self.total += segment.stored_bytes
 
-    def with_those(self, found: Iterable[tuple[KnownHistory, Span]]) -> int:
+    def total_with(self, needs: Iterable[tuple[PartitionHistory, Span]]) -> int:
         """The total including `needs`, without adding them."""
-        return self.total + sum(segment.stored_bytes for segment in self._new(found))
+        return self.total + sum(segment.stored_bytes for segment in self._new(needs))
 
-    def _new(self, found: Iterable[tuple[KnownHistory, Span]]) -> Iterator[Segment]:
-        seen: set[str] = set()
-        for known, (start, end) in found:
-            if known not in self._lists:
-                self._lists[known] = segments_of(self.head, known, self.branches).read()
-            for segment in overlapping(self._lists[known], start, end):
-                if segment.key not in self._counted and segment.key not in seen:
-                    seen.add(segment.key)
+    def _new(self, needs: Iterable[tuple[PartitionHistory, Span]]) -> Iterator[Segment]:
+        keys: set[str] = set()
+        for history, (start, end) in needs:
+            if history not in self._lists:
+                self._lists[history] = history_segments(self.head, history, self.branches).read()
+            for segment in overlapping(self._lists[history], start, end):
+                if segment.key not in self._counted and segment.key not in keys:
+                    keys.add(segment.key)
                     yield segment
 
 
@@ -84,7 +84,7 @@ def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class UnneededSegments:
     """The unneeded segments in `head`, the newest state, if restore points need only `needs`. `may_go` decides about
     single segments."""
 
@@ -92,17 +92,17 @@ class Gone:
     needs: Needs
     may_go: MayGo
     branches: Branches = field(init=False)
-    _alive: Alive = field(init=False)
+    _alive: LivePartitions = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "branches", Branches.of(self.head))
-        object.__setattr__(self, "_alive", Alive(self.head))
+        object.__setattr__(self, "_alive", LivePartitions(self.head))
 
     def partitions(self) -> list[PartitionId]:
         """All partitions with segments, sorted."""
         return sorted({*self.head.segments, *self.branches.by_partition})
 
-    def of(self, partition_id: PartitionId) -> GoneSegments:
+    def of(self, partition_id: PartitionId) -> ExpiredSegments:
         """The expired segments of one partition."""
         lists = list(self._lists(partition_id))
         needed = self._needed(partition_id, lists[0][2])
@@ -111,30 +111,34 @@ class Gone:
         went: dict[str, int] = {}
         stays: dict[str, int] = {}
         segments = 0
-        for known, branch, listed in lists:
+        for history, branch, listed in lists:
             goes = [
-                each
-                for each in self._free(partition_id, branch, listed)
-                if (each.key, each.start) not in needed and self.may_go(known, each)
+                segment
+                for segment in self._free(partition_id, branch, listed)
+                if (segment.key, segment.start) not in needed and self.may_go(history, segment)
             ]
-            going = {(each.key, each.start) for each in goes}
-            stays |= {each.key: each.stored_bytes for each in listed if (each.key, each.start) not in going}
-            went |= {each.key: each.stored_bytes for each in goes}
+            going = {(segment.key, segment.start) for segment in goes}
+            stays |= {
+                segment.key: segment.stored_bytes for segment in listed if (segment.key, segment.start) not in going
+            }
+            went |= {segment.key: segment.stored_bytes for segment in goes}
             segments += len(goes)
             end = self.head.positions[partition_id].end if branch is None else branch.end
             ranges += _ranges(partition_id, branch, goes, listed, spans, end=end)
         freed = sum(size for key, size in went.items() if key not in stays)
-        return GoneSegments(
+        return ExpiredSegments(
             ranges=tuple(ranges), segments=segments, bytes=freed, held_bytes=freed + sum(stays.values())
         )
 
-    def _lists(self, partition_id: PartitionId) -> Iterator[tuple[KnownHistory, Branch | None, tuple[Segment, ...]]]:
+    def _lists(
+        self, partition_id: PartitionId
+    ) -> Iterator[tuple[PartitionHistory, Branch | None, tuple[Segment, ...]]]:
         """The segment lists of a partition, each with its history: the live list, and the lists of closed branches."""
         branches = self.branches.by_partition.get(partition_id, ())
         today = self.head.segments.get(partition_id)
-        yield KnownHistory(partition_id=partition_id, cuts=len(branches)), None, today.read() if today else ()
+        yield PartitionHistory(partition_id=partition_id, cuts=len(branches)), None, today.read() if today else ()
         for cuts, branch in enumerate(branches):
-            yield KnownHistory(partition_id=partition_id, cuts=cuts), branch, branch.segments.read()
+            yield PartitionHistory(partition_id=partition_id, cuts=cuts), branch, branch.segments.read()
 
     def _free(self, partition_id: PartitionId, branch: Branch | None, listed: Sequence[Segment]) -> Iterator[Segment]:
         """The segments not held back by the backup itself: a continuing log keeps its newest segment."""
@@ -146,22 +150,22 @@ class Gone:
 
     def _needed(self, partition_id: PartitionId, today: Sequence[Segment]) -> set[tuple[str, int]]:
         """The segments needed in any history; `today`: the segments of the live history, already read."""
-        found: set[tuple[str, int]] = set()
+        needed: set[tuple[str, int]] = set()
         branches = len(self.branches.by_partition.get(partition_id, ()))
         for cuts in range(branches + 1):
-            known = KnownHistory(partition_id=partition_id, cuts=cuts)
-            if spans := self.needs.get(known):
+            history = PartitionHistory(partition_id=partition_id, cuts=cuts)
+            if spans := self.needs.get(history):
                 is_today = cuts == branches
-                segments = today if is_today else segments_of(self.head, known, self.branches).read()
-                for start, end in joined(spans):
-                    found.update((each.key, each.start) for each in overlapping(segments, start, end))
-        return found
+                segments = today if is_today else history_segments(self.head, history, self.branches).read()
+                for start, end in join_spans(spans):
+                    needed.update((segment.key, segment.start) for segment in overlapping(segments, start, end))
+        return needed
 
     def _spans(self, partition_id: PartitionId) -> tuple[Span, ...]:
         """All needed spans, of any history of the partition."""
-        known = range(len(self.branches.by_partition.get(partition_id, ())) + 1)
-        keys = (KnownHistory(partition_id=partition_id, cuts=cuts) for cuts in known)
-        return joined(span for key in keys for span in self.needs.get(key, ()))
+        cut_counts = range(len(self.branches.by_partition.get(partition_id, ())) + 1)
+        keys = (PartitionHistory(partition_id=partition_id, cuts=cuts) for cuts in cut_counts)
+        return join_spans(span for key in keys for span in self.needs.get(key, ()))
 
 
 def _ranges(  # noqa: PLR0913  # all facts about a list
@@ -177,19 +181,19 @@ def _ranges(  # noqa: PLR0913  # all facts about a list
     with the last segment reaches to the history's `end`; only a history that has ended loses its last segment."""
     begin = 0 if branch is None else branch.at
     number = LIVE if branch is None else branch.number
-    nexts = {(one.key, one.start): (other.key, other.start) for one, other in pairwise(listed)}
+    nexts = {(earlier.key, earlier.start): (later.key, later.start) for earlier, later in pairwise(listed)}
     low = high = -1
     last: tuple[str, int] | None = None
     for segment in goes:
-        me = segment.key, segment.start
-        if last is not None and nexts.get(last) == me and _is_free(high, segment.start, needed):
+        current = segment.key, segment.start
+        if last is not None and nexts.get(last) == current and _is_free(high, segment.start, needed):
             high = segment.end
         else:
             if last is not None:
                 yield ExpiredRange(partition_id=partition_id, start=low, end=high, branch=number)
-            is_first = me == (listed[0].key, listed[0].start) and _is_free(begin, segment.start, needed)
+            is_first = current == (listed[0].key, listed[0].start) and _is_free(begin, segment.start, needed)
             low, high = begin if is_first else segment.start, segment.end
-        last = me
+        last = current
     if last is not None:
         is_last = last == (listed[-1].key, listed[-1].start) and _is_free(high, end, needed)
         high = max(high, end) if is_last else high

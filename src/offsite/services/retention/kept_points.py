@@ -20,11 +20,11 @@ from operator import attrgetter
 
 from offsite.log.range import Span, uncovered
 from offsite.repository.commit import FOR_EVER, Pin
-from offsite.repository.history import CommitSummary, History
+from offsite.repository.history import CommitHistory, CommitSummary
 from offsite.services.retention.policy import RetentionPolicy
 
 
-class Kind(Enum):
+class CommitKind(Enum):
     """The purpose of a commit, as stated in the commit."""
 
     COMPLETE = "all that the source held then was copied, or is named"
@@ -32,7 +32,7 @@ class Kind(Enum):
     UPKEEP = "a roll-up, a compaction, retention, a pin: it holds what the one before held"
 
 
-KindOf = Callable[[int], Kind]
+KindOf = Callable[[int], CommitKind]
 """The kind of the commit with that number."""
 
 NEWEST = "newest"
@@ -68,7 +68,9 @@ class KeptPoints:
     rule: str
 
 
-def kept_by_rules(history: History, policy: RetentionPolicy, *, from_ms: int, kind_of: KindOf) -> Iterator[Chosen]:
+def choose_by_rules(
+    history: CommitHistory, policy: RetentionPolicy, *, from_ms: int, kind_of: KindOf
+) -> Iterator[ChosenPoints]:
     """The points chosen by the policy's rules, in the order of examination. Each bucket calls `kind_of` once or a few
     times, and there may be thousands of buckets. Ages count back from `from_ms`."""
     if policy.keep_age_ms is not None:
@@ -78,7 +80,7 @@ def kept_by_rules(history: History, policy: RetentionPolicy, *, from_ms: int, ki
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenPoints:
     """Commit numbers `[start, end)` whose restore points a rule keeps."""
 
     start: int
@@ -86,66 +88,66 @@ class Chosen:
     rule: str
 
 
-def newest_complete(history: History, *, completed_at_ms: int, kind_of: KindOf) -> CommitSummary | None:
+def find_newest_complete(history: CommitHistory, *, completed_at_ms: int, kind_of: KindOf) -> CommitSummary | None:
     """The newest complete restore point. `completed_at_ms`: from the newest state."""
     at = bisect_right(history, completed_at_ms, key=attrgetter("committed_at_ms")) - 1
     lines = (history[index] for index in range(at, max(-1, at - _LOOKED_BACK), -1))
-    return next((line for line in lines if kind_of(line.seq) is Kind.COMPLETE), None)
+    return next((line for line in lines if kind_of(line.seq) is CommitKind.COMPLETE), None)
 
 
-def always_kept(
-    history: History, *, now_ms: int, complete: CommitSummary | None, default: int | None = None
-) -> list[Chosen]:
+def choose_always_kept(
+    history: CommitHistory, *, now_ms: int, complete: CommitSummary | None, default: int | None = None
+) -> list[ChosenPoints]:
     """The newest restore point, the newest complete point, the `default` point of a restore, and the points dated after
     now."""
     if not history:
         return []
     named = [(history[-1].seq, NEWEST), *([(complete.seq, COMPLETE)] if complete else [])]
     named += [(default, CONSISTENT)] if default is not None else []
-    found = [Chosen(start=seq, end=seq + 1, rule=rule) for seq, rule in named]
-    return [*found, *_from(history, now_ms + 1, AHEAD)]
+    choices = [ChosenPoints(start=seq, end=seq + 1, rule=rule) for seq, rule in named]
+    return [*choices, *_from(history, now_ms + 1, AHEAD)]
 
 
-def all_kept(history: History) -> list[Chosen]:
+def choose_all(history: CommitHistory) -> list[ChosenPoints]:
     """All restore points, if none may expire."""
-    return [Chosen(start=history[0].seq, end=history[-1].seq + 1, rule=SILENT)] if history else []
+    return [ChosenPoints(start=history[0].seq, end=history[-1].seq + 1, rule=SILENT)] if history else []
 
 
-def pinned(pins: Iterable[Pin], *, now_ms: int) -> list[Chosen]:
+def choose_pinned(pins: Iterable[Pin], *, now_ms: int) -> list[ChosenPoints]:
     """The points of pins in force."""
-    return [Chosen(start=pin.seq, end=pin.seq + 1, rule=PINNED) for pin in pins if holds(pin, now_ms=now_ms)]
+    return [ChosenPoints(start=pin.seq, end=pin.seq + 1, rule=PINNED) for pin in pins if pin_holds(pin, now_ms=now_ms)]
 
 
-def holds(pin: Pin, *, now_ms: int) -> bool:
+def pin_holds(pin: Pin, *, now_ms: int) -> bool:
     """Whether the pin is still in force."""
     return pin.until_ms == FOR_EVER or now_ms < pin.until_ms
 
 
-def told(history: History, chosen: Iterable[Chosen]) -> tuple[KeptPoints, ...]:
+def merge_chosen(history: CommitHistory, chosen: Iterable[ChosenPoints]) -> tuple[KeptPoints, ...]:
     """The points named by `chosen`, each once, rising, under the first rule that names the point."""
-    spans: list[Chosen] = []  # rising, without overlaps
-    for each in chosen:
-        low = max(0, bisect_right(spans, each.start, key=attrgetter("start")) - 1)
-        high = bisect_left(spans, each.end, key=attrgetter("start"))
-        spans[low:high] = sorted([*spans[low:high], *_new_of(each, spans[low:high])], key=attrgetter("start"))
-    found = (_told(history, each) for each in spans)
-    return tuple(each for each in found if each is not None)
+    spans: list[ChosenPoints] = []  # rising, without overlaps
+    for choice in chosen:
+        low = max(0, bisect_right(spans, choice.start, key=attrgetter("start")) - 1)
+        high = bisect_left(spans, choice.end, key=attrgetter("start"))
+        spans[low:high] = sorted([*spans[low:high], *_new_of(choice, spans[low:high])], key=attrgetter("start"))
+    merged = (_counted(history, choice) for choice in spans)
+    return tuple(points for points in merged if points is not None)
 
 
-def runs(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
+def unbroken_runs(history: CommitHistory, kept_points: Iterable[KeptPoints]) -> list[Span]:
     """The commit numbers `[first, last + 1)` kept without a break, rising: no point between them was ever dropped."""
-    found: list[Span] = []
-    for each in kept:
-        low = bisect_left(history, each.first, key=attrgetter("seq"))
-        for first, end in _unbroken(history, low, low + each.points):
-            if found and found[-1][1] == first:
-                found[-1] = found[-1][0], end
+    spans: list[Span] = []
+    for points in kept_points:
+        low = bisect_left(history, points.first, key=attrgetter("seq"))
+        for first, end in _unbroken(history, low, low + points.points):
+            if spans and spans[-1][1] == first:
+                spans[-1] = spans[-1][0], end
             else:
-                found.append((first, end))
-    return found
+                spans.append((first, end))
+    return spans
 
 
-def _unbroken(history: History, low: int, high: int) -> Iterator[Span]:
+def _unbroken(history: CommitHistory, low: int, high: int) -> Iterator[Span]:
     """The numbers of lines `low` to `high` of the history, split at every missing number."""
     first, last = history[low].seq, history[high - 1].seq
     if last - first == high - 1 - low:
@@ -156,27 +158,27 @@ def _unbroken(history: History, low: int, high: int) -> Iterator[Span]:
     yield from _unbroken(history, middle, high)
 
 
-def dropped(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
+def dropped_spans(history: CommitHistory, kept_points: Iterable[KeptPoints]) -> list[Span]:
     """The commit numbers `[start, end)` of restore points that are not kept, rising. Each span begins and ends at an
     existing point, so no span names an earlier deletion."""
     if not history:
         return []
-    found, at = [], history[0].seq
-    for first, last in (*((each.first, each.last) for each in kept), (history[-1].seq + 1, 0)):
+    spans, at = [], history[0].seq
+    for first, last in (*((points.first, points.last) for points in kept_points), (history[-1].seq + 1, 0)):
         if at < first and points_between(history, at, first - 1):
             begin = history[bisect_left(history, at, key=attrgetter("seq"))].seq
-            found.append((begin, newest_between(history, begin, first).seq + 1))
+            spans.append((begin, newest_between(history, begin, first).seq + 1))
         at = last + 1
-    return found
+    return spans
 
 
-def points_between(history: History, first: int, last: int) -> int:
+def points_between(history: CommitHistory, first: int, last: int) -> int:
     """The number of restore points from commit `first` to `last`, both inclusive."""
     low = bisect_left(history, first, key=attrgetter("seq"))
     return bisect_right(history, last, lo=low, key=attrgetter("seq")) - low
 
 
-def newest_between(history: History, start: int, end: int) -> CommitSummary:
+def newest_between(history: CommitHistory, start: int, end: int) -> CommitSummary:
     """The newest restore point with a number below `end`; at least one exists from `start` on."""
     return history[
         bisect_left(history, end, lo=bisect_left(history, start, key=attrgetter("seq")), key=attrgetter("seq")) - 1
@@ -196,26 +198,26 @@ def bucket_start_ms(rule: str, time_ms: int) -> int:
     return (datetime(moment.year, month, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _from(history: History, time_ms: int, rule: str) -> list[Chosen]:
+def _from(history: CommitHistory, time_ms: int, rule: str) -> list[ChosenPoints]:
     """The points committed at or after `time_ms`."""
     before = history.latest_at(time_ms - 1)
     if not history or (before is not None and before.seq == history[-1].seq):
         return []
-    return [Chosen(start=before.seq + 1 if before else history[0].seq, end=history[-1].seq + 1, rule=rule)]
+    return [ChosenPoints(start=before.seq + 1 if before else history[0].seq, end=history[-1].seq + 1, rule=rule)]
 
 
-def _buckets(history: History, rule: str, buckets: int, kind_of: KindOf) -> Iterator[Chosen]:
+def _buckets(history: CommitHistory, rule: str, buckets: int, kind_of: KindOf) -> Iterator[ChosenPoints]:
     newest = history[-1] if buckets and history else None
     while newest is not None and buckets:
         start_ms = bucket_start_ms(rule, newest.committed_at_ms)
         seq = _best(history, newest.seq, start_ms, kind_of)
         if seq is not None:
-            yield Chosen(start=seq, end=seq + 1, rule=rule)
+            yield ChosenPoints(start=seq, end=seq + 1, rule=rule)
             buckets -= 1
         newest = history.latest_at(start_ms - 1)
 
 
-def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int | None:
+def _best(history: CommitHistory, newest: int, start_ms: int, kind_of: KindOf) -> int | None:
     """The newest complete point of the bucket starting at `start_ms`, else its newest point. None if the bucket has
     only maintenance commits, which must not replace data read from the source."""
     at = bisect_left(history, newest, key=attrgetter("seq"))
@@ -225,25 +227,25 @@ def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int 
         if line.committed_at_ms < start_ms:
             return incomplete
         kind = kind_of(line.seq)
-        if kind is Kind.COMPLETE:
+        if kind is CommitKind.COMPLETE:
             return line.seq
-        if kind is Kind.INCOMPLETE and incomplete is None:
+        if kind is CommitKind.INCOMPLETE and incomplete is None:
             incomplete = line.seq
     if incomplete is None and at >= _LOOKED_BACK:
         return newest  # the bucket is larger than the search
     return incomplete
 
 
-def _new_of(each: Chosen, spans: Iterable[Chosen]) -> Iterator[Chosen]:
+def _new_of(chosen: ChosenPoints, spans: Iterable[ChosenPoints]) -> Iterator[ChosenPoints]:
     """The parts of `chosen` outside of all `spans`, which rise."""
-    for start, end in uncovered(each.start, each.end, ((known.start, known.end) for known in spans)):
-        yield replace(each, start=start, end=end)
+    for start, end in uncovered(chosen.start, chosen.end, ((span.start, span.end) for span in spans)):
+        yield replace(chosen, start=start, end=end)
 
 
-def _told(history: History, each: Chosen) -> KeptPoints | None:
+def _counted(history: CommitHistory, chosen: ChosenPoints) -> KeptPoints | None:
     """The chosen points with the numbers of the first and the last point; None if no point is left."""
-    low = bisect_left(history, each.start, key=attrgetter("seq"))
-    high = bisect_left(history, each.end, lo=low, key=attrgetter("seq"))
+    low = bisect_left(history, chosen.start, key=attrgetter("seq"))
+    high = bisect_left(history, chosen.end, lo=low, key=attrgetter("seq"))
     if low == high:
         return None
-    return KeptPoints(first=history[low].seq, last=history[high - 1].seq, points=high - low, rule=each.rule)
+    return KeptPoints(first=history[low].seq, last=history[high - 1].seq, points=high - low, rule=chosen.rule)

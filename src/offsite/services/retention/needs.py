@@ -23,14 +23,14 @@ from offsite.repository.state import BackupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class KnownHistory:
+class PartitionHistory:
     """A history of a partition: the one in force after `cuts` truncations of its log."""
 
     partition_id: PartitionId
     cuts: int
 
 
-Needs = dict[KnownHistory, list[Span]]
+Needs = dict[PartitionHistory, list[Span]]
 """The needed offsets of each history: spans in any order, possibly overlapping."""
 
 
@@ -42,15 +42,15 @@ class Branches:
 
     @classmethod
     def of(cls, head: BackupState) -> Branches:
-        found: dict[PartitionId, list[Branch]] = {}
-        for branch in sorted(head.branches, key=lambda each: each.number):
-            found.setdefault(branch.partition_id, []).append(branch)
-        return cls(by_partition={known: tuple(branches) for known, branches in found.items()})
+        grouped: dict[PartitionId, list[Branch]] = {}
+        for branch in sorted(head.branches, key=lambda closed: closed.number):
+            grouped.setdefault(branch.partition_id, []).append(branch)
+        return cls(by_partition={partition: tuple(branches) for partition, branches in grouped.items()})
 
-    def known_at(self, partition_id: PartitionId, seq: int) -> KnownHistory:
+    def history_at(self, partition_id: PartitionId, seq: int) -> PartitionHistory:
         """The history known to commit `seq`."""
         cuts = sum(branch.commit <= seq for branch in self.by_partition.get(partition_id, ()))
-        return KnownHistory(partition_id=partition_id, cuts=cuts)
+        return PartitionHistory(partition_id=partition_id, cuts=cuts)
 
     def within(self, run: Span) -> list[int]:
         """The commits that found a truncation, after the first commit of `run`, rising."""
@@ -59,22 +59,22 @@ class Branches:
         return sorted(commit for commit in commits if first < commit < end)
 
 
-class Alive:
+class LivePartitions:
     """The live partitions as of one state. Includes partitions of topics without a description, because nothing proves
     the topic gone."""
 
     def __init__(self, state: BackupState) -> None:
         self._topics = state.topics
-        self._latest = state.alive()
+        self._latest = state.live_incarnations()
 
-    def __contains__(self, known: PartitionId) -> bool:
-        return known.incarnation in self._latest or known.incarnation not in self._topics
+    def __contains__(self, partition: PartitionId) -> bool:
+        return partition.incarnation in self._latest or partition.incarnation not in self._topics
 
 
-def segments_of(head: BackupState, known: KnownHistory, branches: Branches) -> SegmentList:
+def history_segments(head: BackupState, history: PartitionHistory, branches: Branches) -> SegmentList:
     """The segments of a history, as held now by `head`, the newest state."""
-    closed = branches.by_partition.get(known.partition_id, ())[known.cuts :]
-    live = head.segments.get(known.partition_id, SegmentList())
+    closed = branches.by_partition.get(history.partition_id, ())[history.cuts :]
+    live = head.segments.get(history.partition_id, SegmentList())
     return segments_before(live, closed) if closed else live
 
 
@@ -86,37 +86,37 @@ def states_to_read(run: Span, branches: Branches) -> list[int]:
 
 def needs_of_run(
     states: Mapping[int, BackupState], run: Span, branches: Branches
-) -> Iterator[tuple[KnownHistory, Span]]:
+) -> Iterator[tuple[PartitionHistory, Span]]:
     """The needs of the points of `run`, one or more spans for each partition; `states` are those of
     `states_to_read`."""
     first, last = states[run[0]], states[run[1] - 1]
-    alive_first, alive_last = Alive(first), Alive(last)
-    for known, position in last.positions.items():
-        before = first.positions.get(known)
+    alive_first, alive_last = LivePartitions(first), LivePartitions(last)
+    for partition, position in last.positions.items():
+        before = first.positions.get(partition)
         is_new = before is None or before.end != position.end
-        if is_new or known in alive_last or known in alive_first:
-            is_whole = before is None or known not in alive_first
-            yield from _parted_at_cuts(states, run, branches, known, is_whole=is_whole)
+        if is_new or partition in alive_last or partition in alive_first:
+            is_whole = before is None or partition not in alive_first
+            yield from _parted_at_cuts(states, run, branches, partition, is_whole=is_whole)
 
 
 def _parted_at_cuts(
-    states: Mapping[int, BackupState], run: Span, branches: Branches, known: PartitionId, *, is_whole: bool
-) -> Iterator[tuple[KnownHistory, Span]]:
+    states: Mapping[int, BackupState], run: Span, branches: Branches, partition: PartitionId, *, is_whole: bool
+) -> Iterator[tuple[PartitionHistory, Span]]:
     """The needs of a run in one partition, in each of the partition's histories within the run."""
     first, end = run
-    start = 0 if is_whole else states[first].positions[known].log_start
+    start = 0 if is_whole else states[first].positions[partition].log_start
     seq = first
-    for branch in branches.by_partition.get(known, ()):
+    for branch in branches.by_partition.get(partition, ()):
         if first < branch.commit < end:
-            yield branches.known_at(known, seq), (min(start, branch.end), branch.end)
+            yield branches.history_at(partition, seq), (min(start, branch.end), branch.end)
             seq = branch.commit
-            start = states[seq].positions[known].log_start
-    position = states[end - 1].positions[known]
-    yield branches.known_at(known, seq), (min(start, position.log_start, position.end), position.end)
+            start = states[seq].positions[partition].log_start
+    position = states[end - 1].positions[partition]
+    yield branches.history_at(partition, seq), (min(start, position.log_start, position.end), position.end)
 
 
-def add(needs: Needs, found: Iterable[tuple[KnownHistory, Span]]) -> None:
+def add_needs(needs: Needs, spans: Iterable[tuple[PartitionHistory, Span]]) -> None:
     """Add `spans` to `needs`; empty spans are ignored."""
-    for known, (start, end) in found:
+    for history, (start, end) in spans:
         if start < end:
-            needs.setdefault(known, []).append((start, end))
+            needs.setdefault(history, []).append((start, end))

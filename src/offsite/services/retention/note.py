@@ -40,7 +40,7 @@ def put_note(backup: Backup, plan: RetentionPlan, commit: int) -> None:
         at_ms=plan.now_ms,
         commit=commit,
         rule=rule_of(plan.policy),
-        kept_points=sum(each.points for each in plan.kept),
+        kept_points=sum(points.points for points in plan.kept_points),
         kept_bytes=plan.kept_bytes,
         next_commit=plan.next_commit,
         next_ms=plan.next_ms,
@@ -58,9 +58,9 @@ def get_note(backup: Backup) -> RetentionNote | None:
         data = backup.store.get(key)
         if data is None:
             return None
-        item = parse_json_object(data, source=key, damaged=DamagedObject)
+        document = parse_json_object(data, source=key, damaged=DamagedObject)
         numbers = ("at_ms", "commit", "kept_points", "kept_bytes", "next_commit", "next_ms")
-        return RetentionNote(rule=item.text("rule"), **{name: item.count(name) for name in numbers})
+        return RetentionNote(rule=document.text("rule"), **{name: document.count(name) for name in numbers})
     except OffsiteError as error:
         noted("hint_unusable", what=key, why=error.message)
         return None

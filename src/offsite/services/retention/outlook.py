@@ -47,5 +47,5 @@ def retention_outlook(backup: Backup, state: BackupState) -> RetentionOutlook | 
 
 def _waiting_bytes(backup: Backup) -> int:
     """The bytes expired by commits after the last collection, according to the audit lines of existing commits."""
-    found = audit_reports(backup, after=max(0, collected_hint(backup).done_upto - 1))
-    return sum(line.bytes for line in found if line.by == BY and line.state == DONE)
+    lines = audit_reports(backup, after=max(0, collected_hint(backup).done_upto - 1))
+    return sum(line.bytes for line in lines if line.by == BY and line.state == DONE)

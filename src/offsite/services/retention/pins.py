@@ -10,13 +10,13 @@ from offsite.model.ids import random_id
 from offsite.model.time import parse_duration_s, parse_time
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import FOR_EVER, Changes, Pin
+from offsite.repository.commit import FOR_EVER, CommitChanges, Pin
 from offsite.repository.generations.removal import check_stays
 from offsite.repository.state import BackupState
 from offsite.services.let_go_memory import LetGoMemory
 from offsite.services.retention.apply import ATTEMPTS
-from offsite.services.retention.kept_points import holds
-from offsite.stores.looking_store import reading_now_ms
+from offsite.services.retention.kept_points import pin_holds
+from offsite.stores.looking_store import display_now_ms
 
 REASON_MAX = 1_000
 """Characters; every reader of the backup reads all reasons."""
@@ -54,9 +54,9 @@ def pin_point(backup: Backup, commit: int, *, reason: str, until_ms: int = FOR_E
     if not reason.strip() or len(reason) > REASON_MAX:
         raise BadOption(f"the reason of a pin has 1 to {REASON_MAX} characters, this one {len(reason)}")
 
-    def changes(head: BackupState) -> Changes:
+    def changes(head: BackupState) -> CommitChanges:
         backup.check_point(commit, head=head)
-        return Changes(pinned=(Pin(seq=commit, reason=reason, until_ms=until_ms),))
+        return CommitChanges(pinned=(Pin(seq=commit, reason=reason, until_ms=until_ms),))
 
     state = _commit(backup, changes)
     check_stays(backup)
@@ -67,13 +67,13 @@ def unpin_point(backup: Backup, commit: int) -> BackupState:
     """Remove the pin of restore point `commit`: the next retention decides about the point by the policy. Raises
     `NoSuchRestorePoint` without a pin, and `CommitLost`."""
 
-    def changes(head: BackupState) -> Changes:
+    def changes(head: BackupState) -> CommitChanges:
         if commit not in {pin.seq for pin in head.pins}:
             raise NoSuchRestorePoint(
                 f"commit {commit} of backup {head.backup} is not pinned",
                 hint="see the pins with: offsite retention pins",
             )
-        return Changes(unpinned=(commit,))
+        return CommitChanges(unpinned=(commit,))
 
     return _commit(backup, changes)
 
@@ -81,20 +81,20 @@ def unpin_point(backup: Backup, commit: int) -> BackupState:
 def pinned_points(backup: Backup) -> tuple[PinnedPoint, ...]:
     """The pins of the newest state, by number."""
     head = backup.sound_state()
-    now_ms = reading_now_ms(backup.store) if head.pins else 0
+    now_ms = display_now_ms(backup.store) if head.pins else 0
     return tuple(
         PinnedPoint(
             commit=pin.seq,
             committed_at_ms=line.committed_at_ms if (line := head.history.find(pin.seq)) else 0,
             reason=pin.reason,
             until_ms=pin.until_ms,
-            holds=holds(pin, now_ms=now_ms),
+            holds=pin_holds(pin, now_ms=now_ms),
         )
         for pin in head.pins
     )
 
 
-def _commit(backup: Backup, changes: Callable[[BackupState], Changes]) -> BackupState:
+def _commit(backup: Backup, changes: Callable[[BackupState], CommitChanges]) -> BackupState:
     for _ in range(ATTEMPTS - 1):
         try:
             return _commit_once(backup, changes)
@@ -103,9 +103,9 @@ def _commit(backup: Backup, changes: Callable[[BackupState], Changes]) -> Backup
     return _commit_once(backup, changes)
 
 
-def _commit_once(backup: Backup, changes: Callable[[BackupState], Changes]) -> BackupState:
+def _commit_once(backup: Backup, changes: Callable[[BackupState], CommitChanges]) -> BackupState:
     head = backup.state()
     with uninterrupted():
-        after = backup.commit(head.carried_over(changes(head)), base=head, writer=random_id(16))
+        after = backup.commit(head.carry_over(changes(head)), base=head, writer=random_id(16))
     LetGoMemory(backup=backup).note_made(after)
     return after

@@ -26,33 +26,39 @@ from offsite.repository.leftovers import living_restores
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.clocks import check_clocks
-from offsite.services.retention.gone import Gone, MayGo, NeededBytes, anything
+from offsite.services.retention.gone import MayGo, NeededBytes, UnneededSegments, allow_any
 from offsite.services.retention.kept_points import (
     AGE,
     FIXED,
     IN_USE,
-    Chosen,
+    ChosenPoints,
+    CommitKind,
     KeptPoints,
-    Kind,
-    all_kept,
-    always_kept,
-    dropped,
-    holds,
-    kept_by_rules,
+    choose_all,
+    choose_always_kept,
+    choose_by_rules,
+    choose_pinned,
+    dropped_spans,
+    find_newest_complete,
+    merge_chosen,
     newest_between,
-    newest_complete,
-    pinned,
+    pin_holds,
     points_between,
-    runs,
-    told,
+    unbroken_runs,
 )
-from offsite.services.retention.mirror import Expiring, needing_expired
-from offsite.services.retention.needs import Branches, KnownHistory, Needs, add, needs_of_run, states_to_read
+from offsite.services.retention.mirror import ExpiringRanges, find_needing_expired
+from offsite.services.retention.needs import Branches, Needs, PartitionHistory, add_needs, needs_of_run, states_to_read
 from offsite.services.retention.policy import MIRROR, RetentionPolicy
-from offsite.services.retention.reckoning import RUNS_CHECKED, jump_ahead, reckoned, silence, was_behind
+from offsite.services.retention.reckoning import (
+    RUNS_CHECKED,
+    explain_clock_behind,
+    explain_clock_jump,
+    explain_silence,
+    reckon,
+)
 from offsite.services.retention.size_limit import first_that_fits
-from offsite.services.retention.topic_retention import is_known
-from offsite.stores.looking_store import has_own_time
+from offsite.services.retention.topic_retention import is_retention_known
+from offsite.stores.looking_store import uses_own_clock
 
 _PARTITIONS_AT_ONCE = 100
 """Partitions examined between two pauses."""
@@ -77,7 +83,7 @@ class RetentionPlan:
     policy: RetentionPolicy
     now_ms: int
     from_ms: int = 0
-    kept: tuple[KeptPoints, ...] = ()
+    kept_points: tuple[KeptPoints, ...] = ()
     forgotten: tuple[Span, ...] = ()
     points: int = 0
     expired: tuple[ExpiredRange, ...] = ()
@@ -91,7 +97,7 @@ class RetentionPlan:
     clock_step: str = ""
     notes: tuple[str, ...] = ()
     needs: Needs = field(default_factory=dict, repr=False, compare=False)
-    may_go: MayGo = field(default=anything, repr=False, compare=False)
+    may_go: MayGo = field(default=allow_any, repr=False, compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -99,12 +105,12 @@ class RetentionPlan:
         return not (self.forgotten or self.expired)
 
 
-def planned(  # noqa: PLR0913  # all by keyword but what is planned for, and by what
+def retention_plan_steps(  # noqa: PLR0913  # all by keyword but what is planned for, and by what
     backup: Backup,
     policy: RetentionPolicy,
     *,
     clock: Clock,
-    told_settings: Mapping[str, Retention] | None = None,
+    cluster_retention: Mapping[str, Retention] | None = None,
     now_ms: int | None = None,
     head: BackupState | None = None,
 ) -> Generator[None, None, RetentionPlan]:
@@ -119,16 +125,16 @@ def planned(  # noqa: PLR0913  # all by keyword but what is planned for, and by 
     if not head.history:
         return RetentionPlan(head=head, policy=policy, now_ms=as_of_ms)
     completed_ms = head.completed_at_ms if now_ms is None else min(now_ms, head.completed_at_ms)
-    planning = _Planning(backup, head, policy, as_of_ms, told_settings or {}, completed_at_ms=completed_ms)
-    kept = yield from planning.kept_points()
-    needs = yield from planning.needs(kept)
-    return (yield from planning.plan(kept, needs))
+    planning = _Planning(backup, head, policy, as_of_ms, cluster_retention or {}, completed_at_ms=completed_ms)
+    kept_points = yield from planning.kept_points()
+    needs = yield from planning.needs(kept_points)
+    return (yield from planning.plan(kept_points, needs))
 
 
 def points_in_use(backup: Backup) -> tuple[int, ...]:
     """The commits, rising, read by unfinished restores: an interrupted restore must be able to continue. Raises
     `DamagedObject`."""
-    return tuple(sorted({each.commit for each in living_restores(backup)}))
+    return tuple(sorted({restore.commit for restore in living_restores(backup)}))
 
 
 class _Planning:
@@ -140,19 +146,19 @@ class _Planning:
         head: BackupState,
         policy: RetentionPolicy,
         now_ms: int,
-        told_settings: Mapping[str, Retention],
+        cluster_retention: Mapping[str, Retention],
         *,
         completed_at_ms: int,
     ) -> None:
         self._backup, self._head, self._policy, self._now_ms = backup, head, policy, now_ms
-        self._told = told_settings
+        self._cluster_retention = cluster_retention
         self._branches = Branches.of(head)
-        self._kinds: dict[int, Kind] = {}
-        self._expiring: Expiring | None = None
-        complete = newest_complete(head.history, completed_at_ms=completed_at_ms, kind_of=self._kind_of)
-        self._reckoning = reckoned(self._state(complete.seq), complete, now_ms=now_ms) if complete else None
+        self._kinds: dict[int, CommitKind] = {}
+        self._expiring: ExpiringRanges | None = None
+        complete = find_newest_complete(head.history, completed_at_ms=completed_at_ms, kind_of=self._kind_of)
+        self._reckoning = reckon(self._state(complete.seq), complete, now_ms=now_ms) if complete else None
         self._nothing_goes = (
-            silence(self._reckoning, floor_ms=policy.floor_ms, now_ms=now_ms)
+            explain_silence(self._reckoning, floor_ms=policy.floor_ms, now_ms=now_ms)
             if self._reckoning
             else "nothing goes: no restore point is complete yet"
         )
@@ -167,61 +173,61 @@ class _Planning:
         head, history = self._head, self._head.history
         complete = self._reckoning.complete if self._reckoning else None
         default = _consistent(self._backup, head)
-        always = always_kept(history, now_ms=self._now_ms, complete=complete, default=default)
-        in_use = (Chosen(start=seq, end=seq + 1, rule=IN_USE) for seq in points_in_use(self._backup))
-        fixed = [*pinned(head.pins, now_ms=self._from_ms), *in_use, *always]
+        always = choose_always_kept(history, now_ms=self._now_ms, complete=complete, default=default)
+        in_use = (ChosenPoints(start=seq, end=seq + 1, rule=IN_USE) for seq in points_in_use(self._backup))
+        fixed = [*choose_pinned(head.pins, now_ms=self._from_ms), *in_use, *always]
         if self._nothing_goes:
-            return told(history, [*fixed, *all_kept(history)])
+            return merge_chosen(history, [*fixed, *choose_all(history)])
         chosen = yield from (self._mirrored() if self._policy.mirrors else self._chosen())
-        kept = told(history, [*fixed, *chosen])
+        points = merge_chosen(history, [*fixed, *chosen])
         if self._policy.max_bytes is None:
-            return kept
+            return points
         first = yield from first_that_fits(
-            runs(history, told(history, fixed)),
-            runs(history, kept),
+            unbroken_runs(history, merge_chosen(history, fixed)),
+            unbroken_runs(history, points),
             max_bytes=self._policy.max_bytes,
             needed=NeededBytes(head=head, branches=self._branches),
             read=self._needs_of,
         )
-        fit = [replace(each, start=max(each.start, first)) for each in chosen if each.end > first]
-        return told(history, [*fixed, *fit])
+        fit = [replace(choice, start=max(choice.start, first)) for choice in chosen if choice.end > first]
+        return merge_chosen(history, [*fixed, *fit])
 
-    def needs(self, kept: Iterable[KeptPoints]) -> Generator[None, None, Needs]:
+    def needs(self, kept_points: Iterable[KeptPoints]) -> Generator[None, None, Needs]:
         """The needs of the kept points."""
         needs: Needs = {}
-        for run in runs(self._head.history, kept):
-            add(needs, (yield from self._needs_of(run)))
+        for run in unbroken_runs(self._head.history, kept_points):
+            add_needs(needs, (yield from self._needs_of(run)))
         return needs
 
-    def plan(self, kept: tuple[KeptPoints, ...], needs: Needs) -> Generator[None, None, RetentionPlan]:
+    def plan(self, kept_points: tuple[KeptPoints, ...], needs: Needs) -> Generator[None, None, RetentionPlan]:
         """The plan, given the kept points and their needs."""
         head = self._head
-        gone = Gone(head=head, needs=needs, may_go=self._may_go)
+        unneeded = UnneededSegments(head=head, needs=needs, may_go=self._may_go)
         expired: list[ExpiredRange] = []
         segments = removed_bytes = held_bytes = 0
-        for number, partition_id in enumerate(gone.partitions()):
-            found = gone.of(partition_id)
-            expired += found.ranges
-            segments, removed_bytes = segments + found.segments, removed_bytes + found.bytes
-            held_bytes += found.held_bytes
+        for number, partition_id in enumerate(unneeded.partitions()):
+            expired_segments = unneeded.of(partition_id)
+            expired += expired_segments.ranges
+            segments, removed_bytes = segments + expired_segments.segments, removed_bytes + expired_segments.bytes
+            held_bytes += expired_segments.held_bytes
             if number % _PARTITIONS_AT_ONCE == _PARTITIONS_AT_ONCE - 1:
                 yield
-        forgotten = tuple(dropped(head.history, kept))
-        oldest = next((each for each in kept if each.rule not in FIXED), None)
+        forgotten = tuple(dropped_spans(head.history, kept_points))
+        oldest = next((points for points in kept_points if points.rule not in FIXED), None)
         next_ms = self._next_ms(oldest) if oldest else 0
         return RetentionPlan(
             head=head,
             policy=self._policy,
             now_ms=self._now_ms,
             from_ms=self._from_ms,
-            kept=kept,
+            kept_points=kept_points,
             forgotten=forgotten,
             points=sum(points_between(head.history, start, end - 1) for start, end in forgotten),
             expired=tuple(expired),
             segments=segments,
             removed_bytes=removed_bytes,
             kept_bytes=held_bytes - removed_bytes,
-            unpinned=tuple(pin.seq for pin in head.pins if not holds(pin, now_ms=self._from_ms)),
+            unpinned=tuple(pin.seq for pin in head.pins if not pin_holds(pin, now_ms=self._from_ms)),
             next_commit=oldest.first if oldest and (next_ms or oldest.rule != MIRROR) else 0,
             next_ms=next_ms,
             below_floor=self._below_floor(forgotten),
@@ -231,24 +237,26 @@ class _Planning:
             may_go=self._may_go,
         )
 
-    def _chosen(self) -> Generator[None, None, list[Chosen]]:
+    def _chosen(self) -> Generator[None, None, list[ChosenPoints]]:
         """The points chosen by a rule. Each bucket reads one commit or more."""
-        found: list[Chosen] = []
+        choices: list[ChosenPoints] = []
         history, from_ms = self._head.history, self._from_ms
-        for each in kept_by_rules(history, self._policy, from_ms=from_ms, kind_of=self._kind_of):
-            found.append(each)
+        for choice in choose_by_rules(history, self._policy, from_ms=from_ms, kind_of=self._kind_of):
+            choices.append(choice)
             yield
-        return found
+        return choices
 
-    def _mirrored(self) -> Generator[None, None, list[Chosen]]:
+    def _mirrored(self) -> Generator[None, None, list[ChosenPoints]]:
         """All points without a need for data expired by the topics' own retention."""
         history = self._head.history
-        self._expiring = Expiring(head=self._head, now_ms=self._from_ms, told=self._told)
-        needing = yield from needing_expired(history, self._expiring, self._state)
+        self._expiring = ExpiringRanges(
+            head=self._head, now_ms=self._from_ms, cluster_retention=self._cluster_retention
+        )
+        needing = yield from find_needing_expired(history, self._expiring, self._state)
         spans = uncovered(history[0].seq, history[-1].seq + 1, needing)
-        return [Chosen(start=start, end=end, rule=MIRROR) for start, end in spans]
+        return [ChosenPoints(start=start, end=end, rule=MIRROR) for start, end in spans]
 
-    def _needs_of(self, run: Span) -> Generator[None, None, list[tuple[KnownHistory, Span]]]:
+    def _needs_of(self, run: Span) -> Generator[None, None, list[tuple[PartitionHistory, Span]]]:
         states: dict[int, BackupState] = {}
         for seq in states_to_read(run, self._branches):
             states[seq] = self._state(seq)
@@ -259,17 +267,17 @@ class _Planning:
         """The state after commit `seq`. Raises `DamagedCommit`."""
         if seq == self._head.seq:
             return self._head
-        found = self._backup.catalog.state(upto=seq)
-        if found.seq != seq:
-            raise damaged_commit(f"{self._backup.layout.commit_key(found.seq + 1)} is missing")
-        return found
+        state = self._backup.catalog.state(upto=seq)
+        if state.seq != seq:
+            raise damaged_commit(f"{self._backup.layout.commit_key(state.seq + 1)} is missing")
+        return state
 
-    def _kind_of(self, seq: int) -> Kind:
+    def _kind_of(self, seq: int) -> CommitKind:
         """The kind of the commit, as stated in the commit. Raises `DamagedCommit`."""
         if seq not in self._kinds:
             changes = self._commit(seq).changes
-            whole = Kind.INCOMPLETE if changes.incomplete else Kind.COMPLETE
-            self._kinds[seq] = Kind.UPKEEP if changes.is_upkeep else whole
+            whole = CommitKind.INCOMPLETE if changes.incomplete else CommitKind.COMPLETE
+            self._kinds[seq] = CommitKind.UPKEEP if changes.is_upkeep else whole
         return self._kinds[seq]
 
     def _commit(self, seq: int) -> Commit:
@@ -279,14 +287,14 @@ class _Planning:
             raise damaged_commit(f"{self._backup.layout.commit_key(seq)} is missing")
         return stored.commit
 
-    def _may_go(self, known: KnownHistory, segment: Segment) -> bool:
+    def _may_go(self, history: PartitionHistory, segment: Segment) -> bool:
         """Whether an unneeded segment expires. In a mirroring backup only segments expired by the topics' retention;
         records deleted by a person stay until their expiry."""
         if self._nothing_goes:
             return False
         if self._expiring is None or self._policy.max_bytes is not None:
             return True
-        return segment.end <= self._expiring.below(known)
+        return segment.end <= self._expiring.below(history)
 
     def _next_ms(self, oldest: KeptPoints) -> int:
         line = self._head.history.find(oldest.first)
@@ -313,8 +321,8 @@ class _Planning:
             return ""
         history = self._head.history
         newest = [newest_between(history, start, end).seq for start, end in forgotten[-RUNS_CHECKED:]]
-        late = (was_behind(history, seq, self._commit) for seq in newest)
-        return jump_ahead(history, newest[-1], self._reckoning) or next(filter(None, late), "")
+        late = (explain_clock_behind(history, seq, self._commit) for seq in newest)
+        return explain_clock_jump(history, newest[-1], self._reckoning) or next(filter(None, late), "")
 
     @property
     def _is_by_size_alone(self) -> bool:
@@ -322,7 +330,7 @@ class _Planning:
 
     def _notes(self, kept_bytes: int) -> Iterator[str]:
         policy = self._policy
-        if has_own_time(self._backup.store):
+        if uses_own_clock(self._backup.store):
             yield "it is planned by this machine's time: who may not write there is not told the store's"
         if self._nothing_goes:
             yield self._nothing_goes
@@ -339,7 +347,7 @@ class _Planning:
 
     def _unknown(self) -> list[str]:
         shapes = self._head.latest_shapes().values()
-        return sorted(shape.topic for shape in shapes if not is_known(shape, self._told))
+        return sorted(shape.topic for shape in shapes if not is_retention_known(shape, self._cluster_retention))
 
 
 def _consistent(backup: Backup, head: BackupState) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypedDict, Unpack
 
 from offsite.model.errors import BadOption
-from offsite.model.option import Option, filled
+from offsite.model.option import Option, with_defaults
 from offsite.model.size import format_size, parse_size
 from offsite.model.time import format_duration, parse_duration_s
 
@@ -68,9 +68,9 @@ class RetentionPolicy:
         }
 
 
-def parse_policy(**given: Unpack[PolicyWords]) -> RetentionPolicy:
+def parse_policy(**options: Unpack[PolicyWords]) -> RetentionPolicy:
     """The policy given by options. Raises `BadOption`."""
-    words = filled(PolicyWords, given)
+    words = with_defaults(PolicyWords, options)
     keep_age, size, floor = words["keep_age"], words["max_bytes"], words["floor"]
     return RetentionPolicy(
         keep_age_ms=None if keep_age is None else _milliseconds(keep_age),
@@ -91,11 +91,11 @@ def parse_retain(text: str) -> RetentionPolicy | None:
         return None
     words: dict[str, object] = {}
     for part in text.split(",") if text != MIRROR else ():
-        name, is_set, value = (each.strip() for each in part.partition("="))
-        known = name.replace("-", "_")
-        if known not in PolicyWords.__annotations__ or not is_set or known in words:
+        name, is_set, value = (token.strip() for token in part.partition("="))
+        option = name.replace("-", "_")
+        if option not in PolicyWords.__annotations__ or not is_set or option in words:
             raise _no_rule(part)
-        words[known] = value if known in {"keep_age", "max_bytes", "floor"} else _count(value, part)
+        words[option] = value if option in {"keep_age", "max_bytes", "floor"} else _count(value, part)
     return parse_policy(**words)  # type: ignore[arg-type]  # the names were checked above
 
 

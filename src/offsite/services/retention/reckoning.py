@@ -22,7 +22,7 @@ from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
 from offsite.model.named import amount
 from offsite.model.time import format_duration, format_time
 from offsite.repository.commit import Commit
-from offsite.repository.history import CommitSummary, History
+from offsite.repository.history import CommitHistory, CommitSummary
 from offsite.repository.state import FIRST_SEQ, BackupState
 
 LEAST_STEP_MS = 3_600_000
@@ -46,7 +46,7 @@ class Reckoning:
     witnessed: bool
 
 
-def reckoned(state: BackupState, complete: CommitSummary, *, now_ms: int) -> Reckoning:
+def reckon(state: BackupState, complete: CommitSummary, *, now_ms: int) -> Reckoning:
     """The reckoning for the newest complete restore point, with the state `state`. A point dated after `now_ms` counts
     as made now."""
     at_ms = min(now_ms, complete.committed_at_ms)
@@ -55,7 +55,7 @@ def reckoned(state: BackupState, complete: CommitSummary, *, now_ms: int) -> Rec
     return Reckoning(complete=complete, from_ms=min(at_ms, recorded) if witnessed else at_ms, witnessed=witnessed)
 
 
-def silence(reckoning: Reckoning, *, floor_ms: int, now_ms: int) -> str:
+def explain_silence(reckoning: Reckoning, *, floor_ms: int, now_ms: int) -> str:
     """Why nothing expires, if the source was silent for longer than the floor; else empty."""
     complete, silent_ms = reckoning.complete, now_ms - reckoning.complete.committed_at_ms
     if not floor_ms or silent_ms <= floor_ms:
@@ -67,31 +67,31 @@ def silence(reckoning: Reckoning, *, floor_ms: int, now_ms: int) -> str:
     )
 
 
-def jump_ahead(history: History, newest_gone: int, reckoning: Reckoning) -> str:
+def explain_clock_jump(history: CommitHistory, newest_gone: int, reckoning: Reckoning) -> str:
     """Why the clock may have jumped ahead between restore point `newest_gone` and the newest complete point; else
     empty. A record that confirms the time of the newest point rules out a jump."""
     if reckoning.witnessed:
         return ""
     low, high = (bisect_left(history, seq, key=attrgetter("seq")) for seq in (newest_gone, reckoning.complete.seq))
     longest = _longest_plausible_ms(history, high)
-    for one, other in pairwise(history[at] for at in range(low, high + 1)):
-        pause_ms = min(other.committed_at_ms, reckoning.from_ms) - one.committed_at_ms
+    for older, newer in pairwise(history[at] for at in range(low, high + 1)):
+        pause_ms = min(newer.committed_at_ms, reckoning.from_ms) - older.committed_at_ms
         if pause_ms > longest:
             return (
-                f"between commits {one.seq} and {other.seq} the clock went on by {format_duration(pause_ms / 1000)}, "
+                f"between commits {older.seq} and {newer.seq} the clock went on by {format_duration(pause_ms / 1000)}, "
                 "and no record in the newest complete restore point is dated so late: the clock may have jumped"
             )
     return ""
 
 
-def was_behind(history: History, newest_gone: int, read: Callable[[int], Commit]) -> str:
+def explain_clock_behind(history: CommitHistory, newest_gone: int, read: Callable[[int], Commit]) -> str:
     """Why the clock may have been behind at restore point `newest_gone`, and the point younger than dated; else empty.
     `read` returns a commit by number."""
     high = bisect_left(history, newest_gone, key=attrgetter("seq"))
     for at in range(high, max(-1, high - _LOOKED_BACK), -1):
         line = history[at]
         changes = read(line.seq).changes
-        times = [each.timestamp_max_ms for each in changes.segments if each.timestamp_max_ms >= 0]
+        times = [segment.timestamp_max_ms for segment in changes.segments if segment.timestamp_max_ms >= 0]
         if changes.is_upkeep:
             continue
         if not times:
@@ -106,20 +106,20 @@ def was_behind(history: History, newest_gone: int, read: Callable[[int], Commit]
             f"{amount(len(late), 'segment')} of {len(times)} in it hold records of up to {format_time(max(late))}: the "
             "clock may have been behind"
         )
-    one, other = history[high], history[min(high + 1, len(history) - 1)]
-    pause_ms = other.committed_at_ms - one.committed_at_ms
+    older, newer = history[high], history[min(high + 1, len(history) - 1)]
+    pause_ms = newer.committed_at_ms - older.committed_at_ms
     if pause_ms <= max(2 * WITNESSED_MS, _longest_plausible_ms(history, high)):
         return ""
     pause = format_duration(pause_ms / 1000)
-    return f"no record tells when commit {one.seq} was made, and the next one came {pause} later"
+    return f"no record tells when commit {older.seq} was made, and the next one came {pause} later"
 
 
 def _record_times(state: BackupState) -> Iterator[int]:
-    lasts = (found.last for found in state.segments.values())
+    lasts = (segments.last for segments in state.segments.values())
     return (last.timestamp_max_ms for last in lasts if last is not None and last.timestamp_max_ms >= 0)
 
 
-def _longest_plausible_ms(history: History, high: int) -> int:
+def _longest_plausible_ms(history: CommitHistory, high: int) -> int:
     """The longest pause up to line `high` consistent with the backup's rhythm. The recent pauses, except for the
     longest, are the rhythm."""
     times = (history[at].committed_at_ms for at in range(max(0, high - _PAUSES_COMPARED), high + 1))
@@ -128,4 +128,4 @@ def _longest_plausible_ms(history: History, high: int) -> int:
 
 
 def _pauses(times: Iterable[int]) -> Iterator[int]:
-    return (other - one for one, other in pairwise(times))
+    return (later - earlier for earlier, later in pairwise(times))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from offsite.model.errors import DamagedCommit
 from offsite.repository.backup import Backup
-from offsite.repository.layout import own
+from offsite.repository.layout import own_objects
 from offsite.repository.snapshots.audit_record import OBJECT, AuditLine, UnreadableLine, read_audit
 from offsite.services.retention.kept_points import KeptPoints, points_between
 from offsite.services.retention.policy import rule_of
@@ -105,19 +105,19 @@ def retention_report(plan: RetentionPlan, *, commit: int | None = None) -> Reten
         removed_points=plan.points,
         removed_ranges=tuple(
             LetGoRange(
-                topic=each.partition_id.topic,
-                topic_id=each.partition_id.topic_id,
-                partition=each.partition_id.partition,
-                start=each.start,
-                end=each.end,
-                branch=each.branch,
+                topic=expired.partition_id.topic,
+                topic_id=expired.partition_id.topic_id,
+                partition=expired.partition_id.partition,
+                start=expired.start,
+                end=expired.end,
+                branch=expired.branch,
             )
-            for each in plan.expired
+            for expired in plan.expired
         ),
         removed_segments=plan.segments,
         removed_bytes=plan.removed_bytes,
-        kept=plan.kept,
-        kept_points=sum(each.points for each in plan.kept),
+        kept=plan.kept_points,
+        kept_points=sum(points.points for points in plan.kept_points),
         kept_bytes=plan.kept_bytes,
         next_commit=plan.next_commit,
         next_ms=plan.next_ms,
@@ -174,8 +174,8 @@ class _Outcomes:
         """The data objects in the store; listed once, because there may be many lines."""
         if self._objects is None:
             layout, store = self.backup.layout, self.backup.store
-            found = (own(store.list(prefix)) for prefix in (layout.packs_prefix, layout.topics_prefix))
-            self._objects = frozenset(info.key for info in chain.from_iterable(found))
+            listings = (own_objects(store.list(prefix)) for prefix in (layout.packs_prefix, layout.topics_prefix))
+            self._objects = frozenset(info.key for info in chain.from_iterable(listings))
         return self._objects
 
     def _writer(self, seq: int) -> str:

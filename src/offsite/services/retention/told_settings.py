@@ -13,7 +13,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 
 
-class SettingsOfTopics(Protocol):
+class TopicSettingsSource(Protocol):
     """The description of a cluster and its topics."""
 
     def cluster(self) -> ClusterMetadata: ...
@@ -23,22 +23,22 @@ class SettingsOfTopics(Protocol):
     def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs: ...
 
 
-def read_told(cluster: SettingsOfTopics, backup: Backup, state: BackupState) -> Mapping[str, Retention]:
+def read_cluster_retention(cluster: TopicSettingsSource, backup: Backup, state: BackupState) -> Mapping[str, Retention]:
     """The retention of the topics of `state` still present in the cluster, by name. Topics without the right to
     describe are left out. Raises `OtherCluster` if the cluster is not the source of `backup`, and `KafkaUnavailable`.
     """
-    wanted, found = backup.descriptor.cluster_id, cluster.cluster().cluster_id
-    if found != wanted:
+    expected, actual = backup.descriptor.cluster_id, cluster.cluster().cluster_id
+    if actual != expected:
         raise OtherCluster(
-            f"backup {state.backup} was made on cluster {wanted}, this is {found}", hint="check --bootstrap"
+            f"backup {state.backup} was made on cluster {expected}, this is {actual}", hint="check --bootstrap"
         )
-    there = cluster.topics()
+    topics = cluster.topics()
     same = [
         shape.topic
         for shape in state.latest_shapes().values()
-        if shape.topic in there and str(there[shape.topic].topic_id or "") == shape.topic_id
+        if shape.topic in topics and str(topics[shape.topic].topic_id or "") == shape.topic_id
     ]
     if not same:
         return {}
     configs = cluster.readable_topic_configs(same, with_defaults=True).configs
-    return {topic: Retention.of(each) for topic, each in configs.items()}
+    return {topic: Retention.of(settings) for topic, settings in configs.items()}

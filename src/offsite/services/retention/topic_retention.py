@@ -16,22 +16,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, NO_LIMITS, POLICY, UNLIMITED, Limits, Retention
+from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, NO_LIMITS, POLICY, UNLIMITED, KeepLimits, Retention
 from offsite.repository.commit import Position, TopicShape
 from offsite.repository.segments.segment import Segment
 
 
-def limits_now(shape: TopicShape, told: Mapping[str, Retention]) -> Limits:
+def limits_now(shape: TopicShape, cluster_retention: Mapping[str, Retention]) -> KeepLimits:
     """The current limits: from `cluster_retention` by topic, else from the newest commit, which omits defaults. No
     limit if nothing is known."""
-    if shape.configs_unread and shape.topic not in told:
+    if shape.configs_unread and shape.topic not in cluster_retention:
         return NO_LIMITS
-    return Limits.of(told.get(shape.topic) or Retention.of(dict(shape.configs)))
+    return KeepLimits.of(cluster_retention.get(shape.topic) or Retention.of(dict(shape.configs)))
 
 
-def limits_then(shape: TopicShape) -> Limits:
+def limits_then(shape: TopicShape) -> KeepLimits:
     """The limits promised by a restore point whose commit describes the topic as `shape`."""
-    return Limits.of(Retention.of(dict(shape.configs)), default_ms=KAFKA_RETENTION_MS)
+    return KeepLimits.of(Retention.of(dict(shape.configs)), default_ms=KAFKA_RETENTION_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +41,15 @@ class StoredPartition:
 
     segments: Sequence[Segment]
     position: Position | None
-    gone_ms: int = 0
+    deleted_ms: int = 0
 
     @property
     def start(self) -> int:
         return self.segments[0].start if self.segments else 0
 
-    def expired_below(self, limits: Limits, *, now_ms: int) -> int:
+    def expired_below(self, limits: KeepLimits, *, now_ms: int) -> int:
         """The offset below which all stored data expires by `limits`; 0 if none does."""
-        left_bytes = sum(each.raw_bytes for each in self.segments) if limits.keep_bytes != UNLIMITED else 0
+        left_bytes = sum(segment.raw_bytes for segment in self.segments) if limits.keep_bytes != UNLIMITED else 0
         below = 0
         for number, segment in enumerate(self.segments):
             left_bytes -= segment.raw_bytes
@@ -67,13 +67,17 @@ class StoredPartition:
         is_active = number == len(self.segments) - 1
         return not is_active and max(segment.end, segment.last_offset + 1) <= self.position.log_start
 
-    def _is_too_old(self, segment: Segment, limits: Limits, now_ms: int) -> bool:
+    def _is_too_old(self, segment: Segment, limits: KeepLimits, now_ms: int) -> bool:
         """The age of records without a time is unknown: they are never too old."""
-        newest_ms = max(segment.timestamp_max_ms, self.gone_ms)
+        newest_ms = max(segment.timestamp_max_ms, self.deleted_ms)
         return limits.keep_ms != UNLIMITED and segment.timestamp_max_ms >= 0 and newest_ms + limits.keep_ms < now_ms
 
 
-def is_known(shape: TopicShape, told: Mapping[str, Retention]) -> bool:
+def is_retention_known(shape: TopicShape, cluster_retention: Mapping[str, Retention]) -> bool:
     """Whether the topic's retention is known: from the cluster, or from the topic's own settings."""
     names = dict(shape.configs)
-    return shape.topic in told or "retention.ms" in names or (POLICY in names and "delete" not in names[POLICY])
+    return (
+        shape.topic in cluster_retention
+        or "retention.ms" in names
+        or (POLICY in names and "delete" not in names[POLICY])
+    )

@@ -16,9 +16,9 @@ from offsite.repository.backup import Backup
 from offsite.repository.catalogs.parts_reader import SharedParts
 from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.commit_log import Unread
+from offsite.repository.commit_log import UnreadableCommit
 from offsite.repository.coverage import CoverageWalk
-from offsite.repository.fold import Folding, fold
+from offsite.repository.fold import StateBuilder, fold
 from offsite.repository.state import FIRST_SEQ, BackupState
 
 _LOST_CATALOG = "nothing is lost: the commits say the same. Delete it; it is not needed"
@@ -44,7 +44,7 @@ class ObjectDamage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassedOver:
+class UncoveredOffsets:
     """Offsets `[start, end)` that `commit` and all later restore points claim to cover, without any data or
     evidence."""
 
@@ -66,14 +66,14 @@ class CheckedHistory:
     settings: Mapping[SnapshotRef, int]
     commits: tuple[CommitDamage, ...]
     catalogs: tuple[ObjectDamage, ...]
-    passed_over: tuple[tuple[PassedOver, bool], ...]
+    passed_over: tuple[tuple[UncoveredOffsets, bool], ...]
 
 
 def check_history(backup: Backup) -> CheckedHistory:
     """The check of all commits and catalogs of `backup`."""
     walk = _Walk(backup=backup)
-    for seq, found in backup.log.try_read(after=FIRST_SEQ - 1):
-        walk.take(seq, found)
+    for seq, outcome in backup.log.try_read(after=FIRST_SEQ - 1):
+        walk.take(seq, outcome)
     return walk.checked()
 
 
@@ -85,12 +85,12 @@ class _Walk:
 
     backup: Backup
     base: BackupState = field(init=False)
-    folding: Folding | None = field(init=False)
+    folding: StateBuilder | None = field(init=False)
     sound: BackupState = field(init=False)
     before: StoredCommit | None = None
     disowned: int = 0
     coverage: CoverageWalk = field(default_factory=CoverageWalk)
-    passed_over: list[tuple[PassedOver, bool]] = field(default_factory=list)
+    passed_over: list[tuple[UncoveredOffsets, bool]] = field(default_factory=list)
     commits: list[CommitDamage] = field(default_factory=list)
     catalogs: list[ObjectDamage] = field(default_factory=list)
     sealed: frozenset[int] = field(init=False)
@@ -100,19 +100,19 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.sound = BackupState(backup=self.backup.layout.backup)
-        self.base, self.folding = self.sound, Folding(self.sound)
+        self.base, self.folding = self.sound, StateBuilder(self.sound)
         self.sealed = frozenset(self.backup.catalog.sealed())
 
-    def take(self, seq: int, found: StoredCommit | Unread) -> None:
+    def take(self, seq: int, outcome: StoredCommit | UnreadableCommit) -> None:
         """Check commit `seq`, or record the reason why it cannot be read."""
-        stored = found if isinstance(found, StoredCommit) else None
-        if isinstance(found, StoredCommit):
-            self._note_snapshots(found.commit)
-            self._look_at_catalog(seq - 1, found)
-            found = self._applied(found)
+        stored = outcome if isinstance(outcome, StoredCommit) else None
+        if isinstance(outcome, StoredCommit):
+            self._note_snapshots(outcome.commit)
+            self._look_at_catalog(seq - 1, outcome)
+            outcome = self._applied(outcome)
         self.before = stored
-        if isinstance(found, Unread):
-            self._lose(seq, found)
+        if isinstance(outcome, UnreadableCommit):
+            self._lose(seq, outcome)
         elif self.folding is None:
             self._lose_upto(seq)
 
@@ -156,14 +156,18 @@ class _Walk:
         return stored
 
     def _note_passed_over(self, commit: Commit) -> None:
-        for left in self.coverage.take(commit.changes):
-            where = left.partition_id
-            passed = PassedOver(
-                topic=where.topic, partition=where.partition, start=left.start, end=left.end, commit=commit.seq
+        for uncovered in self.coverage.take(commit.changes):
+            where = uncovered.partition_id
+            passed = UncoveredOffsets(
+                topic=where.topic,
+                partition=where.partition,
+                start=uncovered.start,
+                end=uncovered.end,
+                commit=commit.seq,
             )
             self.passed_over.append((passed, self.coverage.is_accounted))
 
-    def _lose(self, seq: int, error: Unread) -> None:
+    def _lose(self, seq: int, error: UnreadableCommit) -> None:
         if self.folding is not None:
             self.sound = self._before(seq)
             self.folding = None
@@ -194,7 +198,9 @@ class _Walk:
         try:
             state = self._read_whole(seq, following)
         except Damaged as error:
-            self.catalogs.append(ObjectDamage(key=self.backup.layout.seal_key(seq), problem=_told(error.message)))
+            self.catalogs.append(
+                ObjectDamage(key=self.backup.layout.seal_key(seq), problem=_with_catalog_note(error.message))
+            )
             return
         if state is None:
             return
@@ -203,11 +209,13 @@ class _Walk:
             if self.disowned:
                 self.commits[-1] = replace(self.commits[-1], first_commit=self.disowned)
                 self.disowned = 0
-            self.base, self.folding = state, Folding(state)
-            self.coverage.go_on_from(state)
+            self.base, self.folding = state, StateBuilder(state)
+            self.coverage.resume_from(state)
         elif self.folding.state() != state:
             problem = "it does not say what the commits say"
-            self.catalogs.append(ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_told(problem)))
+            self.catalogs.append(
+                ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_with_catalog_note(problem))
+            )
 
     def _read_whole(self, seq: int, following: StoredCommit) -> BackupState | None:
         """The catalog with all its parts. Other readers load parts on demand."""
@@ -222,16 +230,16 @@ class _Walk:
         try:
             hinted = self.backup.catalog.hinted()
         except Damaged as error:
-            yield ObjectDamage(key=self.backup.layout.hint_key, problem=_told(error.message))
+            yield ObjectDamage(key=self.backup.layout.hint_key, problem=_with_catalog_note(error.message))
             return
         if hinted is not None and hinted not in self.sealed and not self._is_sealed_now(hinted):
             problem = f"it names a catalog {hinted}, which is not there"
-            yield ObjectDamage(key=self.backup.layout.hint_key, problem=_told(problem))
+            yield ObjectDamage(key=self.backup.layout.hint_key, problem=_with_catalog_note(problem))
 
     def _is_sealed_now(self, seq: int) -> bool:
         """Whether a catalog exists now that did not exist at the start of the check: backups continue meanwhile."""
         return self.backup.store.head(self.backup.layout.seal_key(seq)) is not None
 
 
-def _told(problem: str) -> str:
+def _with_catalog_note(problem: str) -> str:
     return f"{problem}; {_LOST_CATALOG}"

@@ -18,7 +18,7 @@ from offsite.model.untrusted.bounded_json import BadJson, decode_json
 from offsite.model.untrusted.digest import DigestState, check_digest
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import parse_json_object
-from offsite.repository.layout import PROBE_KEY, ROOT_KEY, own
+from offsite.repository.layout import PROBE_KEY, ROOT_KEY, own_objects
 from offsite.repository.restores.lease import BEATS
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
@@ -55,13 +55,13 @@ def unvouched_objects(backup: Backup, head: BackupState) -> tuple[str, ...]:
 def check_records(backup: Backup) -> CheckedRecords:
     """The check of the records of `backup`, and of objects that belong to the whole repository."""
     layout, store = backup.layout, backup.store
-    keys = [info.key for prefix in layout.record_prefixes for info in own(store.list(prefix))]
+    keys = [info.key for prefix in layout.record_prefixes for info in own_objects(store.list(prefix))]
     keys += [PROBE_KEY] if store.head(PROBE_KEY) is not None else []
     with ThreadPoolExecutor(max_workers=_READS_AT_ONCE, thread_name_prefix="verify") as pool:
         checked = tuple(zip(keys, pool.map(partial(_check_record, store), keys), strict=True))
     return CheckedRecords(
-        damaged=tuple(found for _, found in checked if isinstance(found, ObjectDamage)),
-        unvouched=tuple(key for key, found in checked if found is False),
+        damaged=tuple(outcome for _, outcome in checked if isinstance(outcome, ObjectDamage)),
+        unvouched=tuple(key for key, outcome in checked if outcome is False),
     )
 
 
@@ -97,8 +97,8 @@ def _has_hash(store: Store, key: str, data: bytes, record: str, member: str) -> 
     about = store.get(record)
     if about is None or _is_of_earlier_version(record, about):
         return False
-    item = parse_json_object(about, source=record, damaged=DamagedObject)
-    if item.text(member) != content_hash(data):
+    json_object = parse_json_object(about, source=record, damaged=DamagedObject)
+    if json_object.text(member) != content_hash(data):
         raise DamagedObject(f"{key} does not have its recorded hash")
     return True
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import chain, islice
 
-from offsite.copy.verify import SegmentFinding, shares, verify_share
+from offsite.copy.verify import SegmentFinding, make_shares, verify_share
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.named import amount
@@ -24,7 +24,7 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.compare.run import CompareResult
 from offsite.services.leftovers import Leftovers
-from offsite.services.verify.history import CheckedHistory, CommitDamage, ObjectDamage, PassedOver, check_history
+from offsite.services.verify.history import CheckedHistory, CommitDamage, ObjectDamage, UncoveredOffsets, check_history
 from offsite.services.verify.records import (
     CheckedRecords,
     SnapshotDamage,
@@ -57,7 +57,7 @@ class DamagedSegment:
     last_commit: int
 
 
-class Verdict(StrEnum):
+class VerifyVerdict(StrEnum):
     """Verdict of a check. `DIFFERENT`, `UNKNOWN`: the backup is whole, and the compared cluster differs, or nothing
     could be compared."""
 
@@ -93,8 +93,8 @@ class VerifyResult:
     records: int
     bytes: int
     damaged: tuple[DamagedSegment, ...]
-    unaccounted: tuple[PassedOver, ...] = ()
-    unproven: tuple[PassedOver, ...] = ()
+    unaccounted: tuple[UncoveredOffsets, ...] = ()
+    unproven: tuple[UncoveredOffsets, ...] = ()
     damaged_snapshots: tuple[SnapshotDamage, ...] = ()
     damaged_commits: tuple[CommitDamage, ...] = ()
     damaged_objects: tuple[ObjectDamage, ...] = ()
@@ -105,15 +105,15 @@ class VerifyResult:
     against: CompareResult | None = None
     leftovers: Leftovers | None = None
     strangers: tuple[str, ...] = ()
-    verdict: Verdict = field(init=False)
+    verdict: VerifyVerdict = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "verdict", _verdict(self))
 
     def and_history(self, history: CheckedHistory) -> VerifyResult:
         """The result with the damage of commits and catalogs, and their uncovered offsets."""
-        unaccounted = tuple(each for each, promised in history.passed_over if promised)
-        unproven = tuple(each for each, promised in history.passed_over if not promised)
+        unaccounted = tuple(offsets for offsets, promised in history.passed_over if promised)
+        unproven = tuple(offsets for offsets, promised in history.passed_over if not promised)
         return replace(
             self,
             ok=self.ok and not unaccounted and not history.commits and not history.catalogs,
@@ -136,7 +136,7 @@ class VerifyResult:
         """The result with the reasons why heads seen before are not part of the backup."""
         return replace(self, ok=self.ok and not heads, missing_head=(*self.missing_head, *heads))
 
-    def and_of(self, snapshots: tuple[SnapshotDamage, ...]) -> VerifyResult:
+    def and_snapshots(self, snapshots: tuple[SnapshotDamage, ...]) -> VerifyResult:
         """The result with the damage of snapshots."""
         return replace(self, ok=self.ok and not snapshots, damaged_snapshots=snapshots)
 
@@ -147,9 +147,9 @@ def verify_quick(backup: Backup) -> VerifyResult:
     head = history.head
     check = partial(_look_up_all, backup.store)
     findings = _as_of_now(backup, check(tuple(head.stored_segments())), check)
-    segments = tuple(each.segment for each in findings)
-    found = _result(backup, head, "quick", segments, findings).and_history(history)
-    return found.and_of(look_up_snapshots(backup, history))
+    segments = tuple(finding.segment for finding in findings)
+    result = _result(backup, head, "quick", segments, findings).and_history(history)
+    return result.and_snapshots(look_up_snapshots(backup, history))
 
 
 def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
@@ -159,9 +159,9 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
     segments = tuple(head.stored_segments())
     check = partial(_read_all, backup, runner, on_progress)
     findings = _as_of_now(backup, check(segments), check)
-    segments = tuple(each.segment for each in findings)
-    found = _result(backup, head, "deep", segments, findings).and_history(history)
-    return found.and_of(read_snapshots(backup, history)).and_records(check_records(backup))
+    segments = tuple(finding.segment for finding in findings)
+    result = _result(backup, head, "deep", segments, findings).and_history(history)
+    return result.and_snapshots(read_snapshots(backup, history)).and_records(check_records(backup))
 
 
 def _look_up_all(store: Store, segments: Sequence[Segment]) -> Sequence[SegmentFinding]:
@@ -175,9 +175,9 @@ def _read_all(
 ) -> Sequence[SegmentFinding]:
     if not segments:
         return ()
-    read, found = partial(verify_share, store=backup.store), shares(segments, slots=runner.slots)
+    read, segment_shares = partial(verify_share, store=backup.store), make_shares(segments, slots=runner.slots)
     with job_named(f"verify {backup.layout.backup}: {amount(len(segments), 'segment')}"):
-        return list(chain.from_iterable(runner.run(found, read, on_progress=on_progress)))
+        return list(chain.from_iterable(runner.run(segment_shares, read, on_progress=on_progress)))
 
 
 def _as_of_now(
@@ -187,23 +187,23 @@ def _as_of_now(
 ) -> Sequence[SegmentFinding]:
     """The findings, updated: a check may outlive the checked objects. An object removed by retention or replaced
     meanwhile, and collected, is no damage; the present segments with its records are checked instead."""
-    bad = {each.segment.key for each in findings if each.problem}
-    now = {each.key: each for each in backup.readable_state().stored_segments()} if bad else {}
+    bad = {finding.segment.key for finding in findings if finding.problem}
+    now = {segment.key: segment for segment in backup.readable_state().stored_segments()} if bad else {}
     if not bad - now.keys():
         return findings
-    checked = {each.segment.key for each in findings}
-    kept = (each for each in findings if each.segment.key not in bad - now.keys())
-    return (*kept, *check([segment for key, segment in now.items() if key not in checked]))
+    checked = {finding.segment.key for finding in findings}
+    current_findings = (finding for finding in findings if finding.segment.key not in bad - now.keys())
+    return (*current_findings, *check([segment for key, segment in now.items() if key not in checked]))
 
 
-def _verdict(result: VerifyResult) -> Verdict:
+def _verdict(result: VerifyResult) -> VerifyVerdict:
     if result.missing_head:
-        return Verdict.DAMAGED
+        return VerifyVerdict.DAMAGED
     if result.against is None:
-        return Verdict.OK if result.ok else Verdict.DAMAGED
+        return VerifyVerdict.OK if result.ok else VerifyVerdict.DAMAGED
     if result.against.verified is None:
-        return Verdict.UNKNOWN
-    return Verdict.OK if result.against.verified else Verdict.DIFFERENT
+        return VerifyVerdict.UNKNOWN
+    return VerifyVerdict.OK if result.against.verified else VerifyVerdict.DIFFERENT
 
 
 def _look_up(store: Store, segment: Segment) -> str:
@@ -257,7 +257,7 @@ def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding
     last_commits = _last_points(head)
     for finding in damaged:
         segment = finding.segment
-        found = origins.get(segment.key)
+        origin = origins.get(segment.key)
         yield DamagedSegment(
             key=segment.key,
             topic=segment.topic,
@@ -265,17 +265,17 @@ def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding
             start=segment.start,
             end=segment.end,
             problem=finding.problem,
-            first_commit=head.seq if found is None else found.oldest,
+            first_commit=head.seq if origin is None else origin.oldest,
             last_commit=last_commits.get(segment.key, head.seq),
         )
 
 
 def _last_points(head: BackupState) -> dict[str, int]:
     """The newest restore points that need segments of branches alone, by key."""
-    found: dict[str, int] = {}
+    last_commits: dict[str, int] = {}
     for branch in head.branches:
         for segment in branch.segments:
             live = head.segments.get(branch.partition_id, ())
-            if all(each.key != segment.key for each in live):
-                found[segment.key] = max(branch.last_commit, found.get(segment.key, 0))
-    return found
+            if all(live_segment.key != segment.key for live_segment in live):
+                last_commits[segment.key] = max(branch.last_commit, last_commits.get(segment.key, 0))
+    return last_commits

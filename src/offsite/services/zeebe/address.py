@@ -80,20 +80,20 @@ def parse_authorizations(text: str) -> dict[str, str]:
     """Parse a token file: the `Authorization` header by name; the empty name holds for the rest. A line is `Bearer
     TOKEN` or `Basic USER:PASSWORD`, after `NAME=` for a single cluster. Raises `BadOption` with only the number of the
     line."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for number, line in _lines(text):
         named = _NAMED.fullmatch(line)
         name, words = (named[1], named[2].split()) if named and " " in named[2].strip() else ("", line.split())
         header = _header(words)
-        if header is None or name in found:
+        if header is None or name in headers:
             raise BadOption(
                 f"line {number} of the file of --zeebe-token-file does not say who we are",
                 hint="a line is 'Bearer TOKEN' or 'Basic USER:PASSWORD', after 'NAME=' where it holds for one cluster",
             )
-        found[name] = header
-    if not found:
+        headers[name] = header
+    if not headers:
         raise BadOption("the file of --zeebe-token-file is empty", hint="write a line 'Bearer TOKEN' into it")
-    return found
+    return headers
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, parse_json
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.printable import printable
-from offsite.services.zeebe.client import Answer, NotNow
+from offsite.services.zeebe.client import ZeebeAnswer, ZeebeOutcomeUnknown
 
 MAX_PARTITIONS = 10_000
 """Zeebe numbers partitions with 13 bits."""
@@ -23,7 +23,7 @@ _MESSAGE_MAX = 500
 """Characters shown of foreign messages."""
 
 
-class BackupState(StrEnum):
+class ZeebeBackupState(StrEnum):
     DOES_NOT_EXIST = "DOES_NOT_EXIST"
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -35,52 +35,52 @@ class BackupState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundBackup:
+class ZeebeBackup:
     """Zeebe's knowledge of an id. `created_ms`: the earliest beginning of a partition (Zeebe's clock, epoch ms), -1
     where unknown. `missing`: the partitions without the backup."""
 
     id: int
-    state: BackupState
+    state: ZeebeBackupState
     failure_reason: str = ""
     created_ms: int = -1
     missing: tuple[int, ...] = ()
 
 
-def parse_backup(answer: Answer, wanted: int) -> FoundBackup:
+def parse_backup(answer: ZeebeAnswer, backup_id: int) -> ZeebeBackup:
     """Parse the status of backup `backup_id`. Raises `ZeebeOutcomeUnknown` for an answer that is no status, belongs to
     another backup, or contradicts itself."""
-    return _backup(_object(answer), wanted)
+    return _backup(_object(answer), backup_id)
 
 
-def parse_highest(answer: Answer) -> int:
+def parse_highest(answer: ZeebeAnswer) -> int:
     """Parse the highest id in a list of backups, 0 in an empty list. Raises `ZeebeOutcomeUnknown`."""
-    found = _json(answer)
-    if not isinstance(found, list):
-        raise NotNow("it answers with no list of backups")
-    return max((_member(each).integer("backupId", least=0) for each in found), default=0)
+    backups = _json(answer)
+    if not isinstance(backups, list):
+        raise ZeebeOutcomeUnknown("it answers with no list of backups")
+    return max((_member(backup).integer("backupId", least=0) for backup in backups), default=0)
 
 
-def is_no_route(answer: Answer) -> bool:
+def is_no_route(answer: ZeebeAnswer) -> bool:
     """Whether a 404 means a missing endpoint rather than a missing backup: Zeebe's own errors have only a `message`,
     errors of the server below have a `status` or a `path`."""
     if answer.status != 404:
         return False
     try:
         fields = _object(answer).fields
-    except NotNow:
+    except ZeebeOutcomeUnknown:
         return True
     return not isinstance(fields.get("message"), str) or bool({"status", "path", "type"} & fields.keys())
 
 
-def message_of(answer: Answer) -> str:
+def message_of(answer: ZeebeAnswer) -> str:
     """The message of an error for people: a line, cut, and empty without a message."""
     try:
         return _message(_object(answer).fields)
-    except NotNow:
+    except ZeebeOutcomeUnknown:
         return ""
 
 
-def why_not_exporting(answer: Answer) -> str:
+def why_not_exporting(answer: ZeebeAnswer) -> str:
     """Why exporting was not paused or resumed; empty on success. Some versions use the status code of the answer, some
     say 200 in any case and put the code into the body. Raises `ZeebeOutcomeUnknown` for an answer with neither."""
     if answer.status == 204:
@@ -95,33 +95,39 @@ def why_not_exporting(answer: Answer) -> str:
     return f"it answers {status} {_message(body) if isinstance(body, Mapping) else ''}".rstrip()
 
 
-def _backup(said: JsonObject, wanted: int) -> FoundBackup:
-    if said.integer("backupId") != wanted:
-        raise NotNow("it answers with another backup than the one that was asked for")
+def _backup(said: JsonObject, backup_id: int) -> ZeebeBackup:
+    if said.integer("backupId") != backup_id:
+        raise ZeebeOutcomeUnknown("it answers with another backup than the one that was asked for")
     state, details = _state(said), said.children("details")
     if len(details) > MAX_PARTITIONS:
-        raise NotNow(f"it names {len(details)} partitions")
-    states = {each.integer("partitionId", least=1, most=_MAX_PARTITION_ID): _state(each) for each in details}
+        raise ZeebeOutcomeUnknown(f"it names {len(details)} partitions")
+    states = {detail.integer("partitionId", least=1, most=_MAX_PARTITION_ID): _state(detail) for detail in details}
     if len(states) < len(details):
-        raise NotNow("it names a partition twice")
-    if state is BackupState.COMPLETED and set(states.values()) != {BackupState.COMPLETED}:
-        raise NotNow("it calls a backup complete of which a partition is not")
-    created = [at for each in details if (at := _epoch_ms(each)) >= 0]
-    return FoundBackup(
-        id=wanted,
+        raise ZeebeOutcomeUnknown("it names a partition twice")
+    if state is ZeebeBackupState.COMPLETED and set(states.values()) != {ZeebeBackupState.COMPLETED}:
+        raise ZeebeOutcomeUnknown("it calls a backup complete of which a partition is not")
+    created = [at for detail in details if (at := _epoch_ms(detail)) >= 0]
+    return ZeebeBackup(
+        id=backup_id,
         state=state,
         failure_reason=_shown(said.optional_text("failureReason") or ""),
         created_ms=min(created, default=-1),
-        missing=tuple(sorted(one for one, what in states.items() if what is BackupState.DOES_NOT_EXIST)),
+        missing=tuple(
+            sorted(
+                partition
+                for partition, partition_state in states.items()
+                if partition_state is ZeebeBackupState.DOES_NOT_EXIST
+            )
+        ),
     )
 
 
-def _state(said: JsonObject) -> BackupState:
+def _state(said: JsonObject) -> ZeebeBackupState:
     text = said.text("state")
     try:
-        return BackupState(text)
+        return ZeebeBackupState(text)
     except ValueError:
-        raise NotNow(f"it names a state {_shown(text)!r}, which is not known") from None
+        raise ZeebeOutcomeUnknown(f"it names a state {_shown(text)!r}, which is not known") from None
 
 
 def _epoch_ms(said: JsonObject) -> int:
@@ -133,25 +139,25 @@ def _epoch_ms(said: JsonObject) -> int:
         at = datetime.fromisoformat(text)
         return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise NotNow("it names a time that is none") from None
+        raise ZeebeOutcomeUnknown("it names a time that is none") from None
 
 
-def _object(answer: Answer) -> JsonObject:
+def _object(answer: ZeebeAnswer) -> JsonObject:
     return _member(_json(answer))
 
 
 def _member(value: JsonValue) -> JsonObject:
     if not isinstance(value, dict):
-        raise NotNow("it answers with something that is no JSON object")
-    return JsonObject(fields=value, damaged=NotNow)
+        raise ZeebeOutcomeUnknown("it answers with something that is no JSON object")
+    return JsonObject(fields=value, damaged=ZeebeOutcomeUnknown)
 
 
-def _json(answer: Answer) -> JsonValue:
+def _json(answer: ZeebeAnswer) -> JsonValue:
     try:
-        found: JsonValue = parse_json(answer.body, decoder=UNAMBIGUOUS)  # type: ignore[assignment]  # JSON is that
+        value: JsonValue = parse_json(answer.body, decoder=UNAMBIGUOUS)  # type: ignore[assignment]  # JSON is that
     except BadJson as error:
-        raise NotNow(f"it answers with what cannot be read: {error}") from error
-    return found
+        raise ZeebeOutcomeUnknown(f"it answers with what cannot be read: {error}") from error
+    return value
 
 
 def _message(fields: Mapping[str, JsonValue]) -> str:

@@ -24,12 +24,12 @@ MAX_ANSWER_BYTES = 8 * MIB
 """A status takes 300 bytes for every partition; a list of 100 backups of 100 partitions takes 2 MB."""
 
 
-class NotNow(Exception):
+class ZeebeOutcomeUnknown(Exception):
     """The outcome of a request is unknown: the request may have been carried out, and may be sent again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ZeebeAnswer:
     status: int
     body: bytes
 
@@ -51,13 +51,13 @@ class ZeebeClient:
         """The address for people, without secrets."""
         return str(self._cluster.address)
 
-    def ask(self, method: str, path: str, body: Mapping[str, int] | None = None) -> Answer:
+    def ask(self, method: str, path: str, body: Mapping[str, int] | None = None) -> ZeebeAnswer:
         """The whole answer to a request below `/actuator`. Raises `ZeebeOutcomeUnknown`."""
         connection = self._connection()
         try:
             return self._ask(connection, method, f"{self._cluster.address.path}/actuator/{path}", body)
         except (OSError, HTTPException, ValueError) as error:
-            raise NotNow(f"{self.where} does not answer: {_why(error)}") from error
+            raise ZeebeOutcomeUnknown(f"{self.where} does not answer: {_why(error)}") from error
         finally:
             connection.close()
 
@@ -67,7 +67,7 @@ class ZeebeClient:
             return HTTPSConnection(at.host, at.port, timeout=self._timeout_s, context=ssl.create_default_context())
         return HTTPConnection(at.host, at.port, timeout=self._timeout_s)
 
-    def _ask(self, connection: HTTPConnection, method: str, path: str, body: Mapping[str, int] | None) -> Answer:
+    def _ask(self, connection: HTTPConnection, method: str, path: str, body: Mapping[str, int] | None) -> ZeebeAnswer:
         connection.connect()
         # A server that answers byte by byte would never time out.
         limit = threading.Timer(self._timeout_s, _hang_up, [connection.sock])
@@ -87,13 +87,13 @@ class ZeebeClient:
             headers["Authorization"] = self._cluster.authorization
         return headers
 
-    def _read(self, response: HTTPResponse) -> Answer:
+    def _read(self, response: HTTPResponse) -> ZeebeAnswer:
         body = response.read(self._max_bytes + 1)
         if len(body) > self._max_bytes:
-            raise NotNow(f"{self.where} answers with more than {self._max_bytes} bytes")
+            raise ZeebeOutcomeUnknown(f"{self.where} answers with more than {self._max_bytes} bytes")
         if response.length:
-            raise NotNow(f"{self.where} ended its answer too early")
-        return Answer(status=response.status, body=body)
+            raise ZeebeOutcomeUnknown(f"{self.where} ended its answer too early")
+        return ZeebeAnswer(status=response.status, body=body)
 
 
 def _hang_up(connected: socket) -> None:

@@ -10,14 +10,14 @@ from enum import StrEnum
 
 from offsite.model.errors import ParticipantFailed, ParticipantUnreachable
 from offsite.services.zeebe.answers import (
-    FoundBackup,
+    ZeebeBackup,
     is_no_route,
     message_of,
     parse_backup,
     parse_highest,
     why_not_exporting,
 )
-from offsite.services.zeebe.client import Answer, NotNow, ZeebeClient
+from offsite.services.zeebe.client import ZeebeAnswer, ZeebeClient, ZeebeOutcomeUnknown
 
 _ROUTES = ("backupRuntime", "backups")
 """Zeebe 8.8 moved the endpoint to the first name; earlier versions, and parts that run alone, have the second."""
@@ -60,7 +60,7 @@ class Management:
             )
         raise self._refused(answer)
 
-    def find(self, backup: int) -> FoundBackup | None:
+    def find(self, backup: int) -> ZeebeBackup | None:
         """Zeebe's knowledge of a backup; None where unknown, which may be the case for a moment after the beginning."""
         route = self._backups(backup)
         answer = self._client.ask("GET", f"{route}/{backup}")
@@ -84,18 +84,18 @@ class Management:
         if not (is_gone or answer.status in {200, 204}):
             raise self._refused(answer)
 
-    def exporting(self, wanted: Exporting) -> None:
+    def exporting(self, action: Exporting) -> None:
         """Pause or resume exporting on all partitions. After an error some partitions may have changed."""
-        answer = self._client.ask("POST", f"exporting/{wanted}")
+        answer = self._client.ask("POST", f"exporting/{action}")
         if 400 <= answer.status < 500 or 300 <= answer.status < 400:
             raise self._refused(answer)
         if why := why_not_exporting(answer):
-            raise NotNow(f"{self.where}: {why}")
+            raise ZeebeOutcomeUnknown(f"{self.where}: {why}")
 
     def _backups(self, backup: int) -> str:
         """The existing endpoint: the first that does not report itself as missing."""
         if self._route is None:
-            self._route = next((each for each in _ROUTES if self._has(each, backup)), None)
+            self._route = next((route for route in _ROUTES if self._has(route, backup)), None)
         if self._route is None:
             raise ParticipantUnreachable(
                 f"{self.where} has no endpoint for backups",
@@ -111,10 +111,10 @@ class Management:
             raise self._refused(answer)
         return True
 
-    def _refused(self, answer: Answer) -> Exception:
+    def _refused(self, answer: ZeebeAnswer) -> Exception:
         said = f"{self.where} answers {answer.status} {message_of(answer)}".rstrip()
         if _is_perhaps_later(answer):
-            return NotNow(said)
+            return ZeebeOutcomeUnknown(said)
         if answer.status in {401, 403}:
             return ParticipantUnreachable(said, hint="say who we are: --zeebe-token-file")
         if 300 <= answer.status < 400:
@@ -124,6 +124,6 @@ class Management:
         return ParticipantUnreachable(said, hint="is that the management port of a Zeebe gateway?")
 
 
-def _is_perhaps_later(answer: Answer) -> bool:
+def _is_perhaps_later(answer: ZeebeAnswer) -> bool:
     """Whether a later request may succeed. 500 counts too: a cluster with unknown leaders answers 500."""
     return answer.status in _BUSY or answer.status >= 500

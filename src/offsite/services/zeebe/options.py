@@ -40,27 +40,28 @@ class ZeebeWords(TypedDict, total=False):
 
 def parse_zeebe(words: ZeebeWords) -> tuple[ZeebeCluster, ...]:
     """Parse the participating clusters. Raises `BadOption` without secrets."""
-    addresses, file = [parse_address(each) for each in words.get("zeebe") or ()], words.get("zeebe_token_file")
+    addresses, file = [parse_address(text) for text in words.get("zeebe") or ()], words.get("zeebe_token_file")
     if file is None:
-        return tuple(ZeebeCluster(address=each) for each in addresses)
+        return tuple(ZeebeCluster(address=address) for address in addresses)
     if not addresses:
         raise BadOption("--zeebe-token-file says who we are, and to whom?", hint="add --zeebe http://HOST:9600")
-    known = parse_authorizations(_read(Path(file)))
-    if strange := sorted(known.keys() - {each.name for each in addresses} - {""}):
+    authorizations = parse_authorizations(_read(Path(file)))
+    if strange := sorted(authorizations.keys() - {address.name for address in addresses} - {""}):
         raise BadOption(f"--zeebe-token-file names {', '.join(strange)}, and no --zeebe has that name")
     clusters = tuple(
-        ZeebeCluster(address=each, authorization=known.get(each.name, known.get("", ""))) for each in addresses
+        ZeebeCluster(address=address, authorization=authorizations.get(address.name, authorizations.get("", "")))
+        for address in addresses
     )
-    for each in clusters:
-        if each.authorization and not each.address.is_tls and not is_loopback(each.address.host):
-            warned("zeebe_in_clear", why="who we are is sent without TLS", participant=each.address.name)
+    for cluster in clusters:
+        if cluster.authorization and not cluster.address.is_tls and not is_loopback(cluster.address.host):
+            warned("zeebe_in_clear", why="who we are is sent without TLS", participant=cluster.address.name)
     return clusters
 
 
 def zeebe_participants(clusters: Sequence[ZeebeCluster], opened: Callable[[], Backup]) -> Participants:
     """Make participants of the clusters, for checkpoints of the backup that `opened` opens when a checkpoint is taken.
     Raises `BadOption` where two have the same name."""
-    from offsite.repository.checkpoints.records import CheckpointRecords, Told
+    from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
     from offsite.services.checkpoint.participants import Participants
     from offsite.services.zeebe.client import ZeebeClient
     from offsite.services.zeebe.management import Management
@@ -68,15 +69,15 @@ def zeebe_participants(clusters: Sequence[ZeebeCluster], opened: Callable[[], Ba
 
     def asked_at_ms(checkpoint: int) -> int | None:
         try:
-            told = CheckpointRecords.of(opened()).told(checkpoint, Told.REQUESTED)
+            note = CheckpointRecords.of(opened()).note(checkpoint, CheckpointEvent.REQUESTED)
         except OffsiteError:
             return None
-        return None if told is None else told.at_ms
+        return None if note is None else note.at_ms
 
     return Participants(
         [
-            ZeebeParticipant(each.address.name, Management(ZeebeClient(each)), asked_at_ms=asked_at_ms)
-            for each in clusters
+            ZeebeParticipant(cluster.address.name, Management(ZeebeClient(cluster)), asked_at_ms=asked_at_ms)
+            for cluster in clusters
         ]
     )
 

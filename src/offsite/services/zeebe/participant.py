@@ -24,11 +24,11 @@ from offsite.model.named import named
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.services.checkpoint.participants import DeclaredPositions
 from offsite.services.checkpoint.status import CheckpointStatus
-from offsite.services.zeebe.answers import BackupState, FoundBackup
-from offsite.services.zeebe.client import NotNow
+from offsite.services.zeebe.answers import ZeebeBackup, ZeebeBackupState
+from offsite.services.zeebe.client import ZeebeOutcomeUnknown
 from offsite.services.zeebe.management import Exporting, Management
 
-_NEVER_WHOLE = frozenset({BackupState.DOES_NOT_EXIST, BackupState.INCOMPLETE, BackupState.DELETED})
+_NEVER_WHOLE = frozenset({ZeebeBackupState.DOES_NOT_EXIST, ZeebeBackupState.INCOMPLETE, ZeebeBackupState.DELETED})
 """States in which a refused id can no longer become complete."""
 CLOCKS_APART_MS = 300_000
 """Allowed difference in milliseconds between Zeebe's clock and our store's clock."""
@@ -98,7 +98,7 @@ class ZeebeParticipant:
             attempt = self._attempt_of(checkpoint)
             try:
                 return DeclaredPositions() if self._is_taken(attempt) else None
-            except NotNow as error:
+            except ZeebeOutcomeUnknown as error:
                 if self._clock.monotonic_s() - attempt.began_s < self._times.take_s:
                     return None
                 raise ParticipantUnreachable(f"for {self._times.take_s:g} s it could not be asked: {error}") from error
@@ -108,13 +108,13 @@ class ZeebeParticipant:
         with self._lock:
             attempt = self._attempt_of(checkpoint)
             try:
-                found = self._status(attempt, self._zeebe.find(checkpoint))
-                if found is CheckpointStatus.COMPLETED and attempt.must_resume:
+                status = self._status(attempt, self._zeebe.find(checkpoint))
+                if status is CheckpointStatus.COMPLETED and attempt.must_resume:
                     self._resume(attempt, "its backup is complete")
-            except NotNow as error:
+            except ZeebeOutcomeUnknown as error:
                 return self._silent(attempt, error)
             attempt.silent_since_s = None
-            return found
+            return status
 
     def delete(self, checkpoint: int) -> None:
         """Delete the backup. A backup under way fails first. Raises `ParticipantUnreachable`."""
@@ -168,10 +168,10 @@ class ZeebeParticipant:
 
     def _check_is_ours(self, checkpoint: int) -> None:
         """Check that Zeebe has no backup of the id from before the checkpoint was requested."""
-        found, asked_at_ms = self._zeebe.find(checkpoint), self._asked_at_ms(checkpoint)
-        if found is None or asked_at_ms is None or found.created_ms < 0:
+        backup, asked_at_ms = self._zeebe.find(checkpoint), self._asked_at_ms(checkpoint)
+        if backup is None or asked_at_ms is None or backup.created_ms < 0:
             return
-        if found.created_ms < asked_at_ms - CLOCKS_APART_MS:
+        if backup.created_ms < asked_at_ms - CLOCKS_APART_MS:
             hint = self._higher_hint(checkpoint)
             raise ParticipantFailed(
                 f"Zeebe has a backup {checkpoint} already, from before this checkpoint was asked for: {hint}", hint=hint
@@ -179,10 +179,10 @@ class ZeebeParticipant:
 
     def _was_taken(self, attempt: _Attempt) -> bool:
         """Whether a refusal means that an earlier request of ours was accepted: Zeebe's knowledge of the id decides."""
-        found, now_s = self._zeebe.find(attempt.checkpoint), self._clock.monotonic_s()
+        backup, now_s = self._zeebe.find(attempt.checkpoint), self._clock.monotonic_s()
         attempt.refused_s = now_s if attempt.refused_s is None else attempt.refused_s
-        if found is not None and found.state not in _NEVER_WHOLE:
-            return self._status(attempt, found) in {CheckpointStatus.ONGOING, CheckpointStatus.COMPLETED}
+        if backup is not None and backup.state not in _NEVER_WHOLE:
+            return self._status(attempt, backup) in {CheckpointStatus.ONGOING, CheckpointStatus.COMPLETED}
         if now_s - attempt.refused_s < min(self._times.unseen_s, self._times.take_s / 2):
             return False
         hint = self._higher_hint(attempt.checkpoint)
@@ -194,42 +194,42 @@ class ZeebeParticipant:
     def _higher_hint(self, checkpoint: int) -> str:
         try:
             highest = max(self._zeebe.highest(checkpoint), checkpoint)
-        except (NotNow, OffsiteError):
+        except (ZeebeOutcomeUnknown, OffsiteError):
             highest = checkpoint
         if highest >= MAX_OFFSET:
             return "no id is left in this cluster"
         return f"take one above all that Zeebe ever had: offsite checkpoint take --id {highest + 1} or higher"
 
-    def _status(self, attempt: _Attempt, found: FoundBackup | None) -> CheckpointStatus:
+    def _status(self, attempt: _Attempt, backup: ZeebeBackup | None) -> CheckpointStatus:
         """Map Zeebe's state. Raises `ParticipantFailed` with the reason, where known."""
-        state = BackupState.DOES_NOT_EXIST if found is None else found.state
-        if state is not BackupState.INCOMPLETE:
+        state = ZeebeBackupState.DOES_NOT_EXIST if backup is None else backup.state
+        if state is not ZeebeBackupState.INCOMPLETE:
             attempt.partial_since_s = None
         match state:
-            case BackupState.COMPLETED:
+            case ZeebeBackupState.COMPLETED:
                 return CheckpointStatus.COMPLETED
-            case BackupState.IN_PROGRESS:
+            case ZeebeBackupState.IN_PROGRESS:
                 return CheckpointStatus.ONGOING
-            case BackupState.DELETED:
+            case ZeebeBackupState.DELETED:
                 return CheckpointStatus.DELETED
-            case BackupState.INCOMPLETE:
-                return self._partial(attempt, found)
-            case BackupState.DOES_NOT_EXIST:
+            case ZeebeBackupState.INCOMPLETE:
+                return self._partial(attempt, backup)
+            case ZeebeBackupState.DOES_NOT_EXIST:
                 is_new = attempt.taken_s is not None and not self._is_over(attempt.taken_s, self._times.unseen_s)
                 return CheckpointStatus.ONGOING if is_new else CheckpointStatus.DOES_NOT_EXIST
-            case BackupState.FAILED | BackupState.INCOMPATIBLE:
-                why = (found.failure_reason if found is not None else "") or f"its state is {state}"
+            case ZeebeBackupState.FAILED | ZeebeBackupState.INCOMPATIBLE:
+                why = (backup.failure_reason if backup is not None else "") or f"its state is {state}"
                 raise ParticipantFailed(f"Zeebe's backup {attempt.checkpoint} failed: {why}")
 
-    def _partial(self, attempt: _Attempt, found: FoundBackup | None) -> CheckpointStatus:
+    def _partial(self, attempt: _Attempt, backup: ZeebeBackup | None) -> CheckpointStatus:
         if attempt.partial_since_s is None:
             attempt.partial_since_s = self._clock.monotonic_s()
         if not self._is_over(attempt.partial_since_s, self._times.unseen_s):
             return CheckpointStatus.ONGOING
-        missing = named([str(each) for each in found.missing], most=5) if found is not None else ""
+        missing = named([str(partition) for partition in backup.missing], most=5) if backup is not None else ""
         raise ParticipantFailed(f"Zeebe's backup {attempt.checkpoint} is missing on partition {missing or 'unknown'}")
 
-    def _silent(self, attempt: _Attempt, error: NotNow) -> CheckpointStatus:
+    def _silent(self, attempt: _Attempt, error: ZeebeOutcomeUnknown) -> CheckpointStatus:
         """Ongoing, until Zeebe is silent for too long."""
         if attempt.silent_since_s is None:
             attempt.silent_since_s = self._clock.monotonic_s()
@@ -247,7 +247,7 @@ class ZeebeParticipant:
                     if why := self._why_resume(attempt):
                         self._resume(attempt, why)
                         return
-                except (NotNow, OffsiteError) as error:
+                except (ZeebeOutcomeUnknown, OffsiteError) as error:
                     if self._is_over(attempt.began_s, self._times.paused_s):
                         warned("zeebe_still_paused", why=str(error), participant=self._name, id=attempt.checkpoint)
 
@@ -255,10 +255,10 @@ class ZeebeParticipant:
         if self._is_over(attempt.began_s, self._times.paused_s):
             return f"its backup is not complete after {self._times.paused_s:g} s"
         try:
-            found = self._status(attempt, self._zeebe.find(attempt.checkpoint))
+            status = self._status(attempt, self._zeebe.find(attempt.checkpoint))
         except ParticipantFailed:
             return "its backup failed"
-        return "" if found is CheckpointStatus.ONGOING else f"its backup is {found}"
+        return "" if status is CheckpointStatus.ONGOING else f"its backup is {status}"
 
     def _resume(self, attempt: _Attempt, why: str) -> None:
         self._zeebe.exporting(Exporting.RESUME)
@@ -266,11 +266,11 @@ class ZeebeParticipant:
         decided("zeebe_resumed", why=why, participant=self._name, id=attempt.checkpoint)
 
     def _insistently(self, request: Callable[[], None]) -> None:
-        for left in reversed(range(self._times.release_tries)):
+        for tries_left in reversed(range(self._times.release_tries)):
             try:
                 return request()
-            except NotNow as error:
-                if not left:
+            except ZeebeOutcomeUnknown as error:
+                if not tries_left:
                     raise ParticipantUnreachable(str(error)) from error
                 self._clock.sleep(self._times.release_s)
         return None

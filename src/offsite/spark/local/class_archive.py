@@ -24,7 +24,7 @@ RECORDING_LIMIT_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
+class ClassArchive:
     """A class data archive at `path`, with the `flags` for java that use or record the archive. When `recording` is
     set, the JVM writes the file `recording` at its end, and the file is renamed to `path` once java has ended well."""
 
@@ -36,10 +36,10 @@ class Archive:
     def is_used(self) -> bool:
         return bool(self.flags) and self.recording is None
 
-    def discarded(self) -> Archive:
+    def discarded(self) -> ClassArchive:
         """Return no archive for this run; a later run records the archive again."""
         self.path.unlink(missing_ok=True)
-        return Archive(flags=[], path=self.path, recording=None)
+        return ClassArchive(flags=[], path=self.path, recording=None)
 
 
 def cache_folder() -> Path:
@@ -51,7 +51,7 @@ def cache_folder() -> Path:
         return Path(os.devnull, "cds")
 
 
-def archive_for(folder: Path, java: Path, jars: Sequence[Path], flags: Sequence[str], *, clock: Clock) -> Archive:
+def archive_for(folder: Path, java: Path, jars: Sequence[Path], flags: Sequence[str], *, clock: Clock) -> ClassArchive:
     """Return the archive for this java, jars and flags, recorded by this run if missing. An unwritable folder means no
     archive, not an error."""
     path = folder / f"{_fingerprint(java, jars, flags)}.jsa"
@@ -59,14 +59,14 @@ def archive_for(folder: Path, java: Path, jars: Sequence[Path], flags: Sequence[
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists():
             os.utime(path)
-            return Archive(flags=[f"-XX:SharedArchiveFile={path}", "-Xshare:auto"], path=path, recording=None)
+            return ClassArchive(flags=[f"-XX:SharedArchiveFile={path}", "-Xshare:auto"], path=path, recording=None)
         recording = _claim(path, clock)
         _prune(folder)
     except OSError:
         recording = None
     if recording is None:
-        return Archive(flags=[], path=path, recording=None)
-    return Archive(flags=[f"-XX:ArchiveClassesAtExit={recording}"], path=path, recording=recording)
+        return ClassArchive(flags=[], path=path, recording=None)
+    return ClassArchive(flags=[f"-XX:ArchiveClassesAtExit={recording}"], path=path, recording=recording)
 
 
 def _fingerprint(java: Path, jars: Sequence[Path], flags: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from offsite.spark.local.worker_lock import hold
+from offsite.spark.local.worker_lock import hold_lock
 
 TEMPLATE_VARIABLE = "OFFSITE_NEST"
 """Environment variable with the path of the template's socket, for the process started by Spark."""
@@ -43,7 +43,7 @@ def main() -> None:
     if sys.argv[1:2] == ["template"]:
         template(sys.argv[2], sys.argv[3:])
     elif not hand_over(path := os.environ.get(TEMPLATE_VARIABLE)):
-        if path is not None and not hold(Path(path).parent):
+        if path is not None and not hold_lock(Path(path).parent):
             return
         import_ahead(os.environ.get(PRELOAD_VARIABLE, "").split())
         manage()
@@ -51,7 +51,7 @@ def main() -> None:
 
 def template(path: str, modules: list[str]) -> None:
     """Import the modules that workers need, wait at the socket `path` for a take-over, then be Spark's daemon."""
-    if not hold(Path(path).parent):
+    if not hold_lock(Path(path).parent):
         return
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from offsite.model.clock import Clock
 from offsite.model.errors import JavaMissing, SparkFailed
-from offsite.model.untrusted.java_words import DEFAULT_HINT, JAVA_HOME_HINT, cause, folder_to_start_in, hint_here
-from offsite.spark.local.class_archive import Archive, archive_for, cache_folder
-from offsite.spark.settings import LOOPBACK, secrets_apart
+from offsite.model.untrusted.java_words import DEFAULT_HINT, JAVA_HOME_HINT, find_cause, folder_to_start_in, hint_here
+from offsite.spark.local.class_archive import ClassArchive, archive_for, cache_folder
+from offsite.spark.settings import LOOPBACK, split_secrets
 
 LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-client-", "netty-", "py4j-")
 """Jars with most of the classes that a job loads: Java searches jars in sequence."""
@@ -44,13 +44,13 @@ INSTALL_HINT = "install a Java 17+ runtime (Debian: openjdk-17-jre-headless) and
 def java_binary() -> Path:
     """Return `$JAVA_HOME/bin/java`, else `java` on PATH. Raises `JavaMissing`."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
-    if found is None:
+    path = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if path is None:
         raise JavaMissing(
             "Spark needs Java, and there is none" + (f" in JAVA_HOME={home}" if home else ""),
             hint=JAVA_HOME_HINT if home else INSTALL_HINT,
         )
-    return Path(found).resolve()
+    return Path(path).resolve()
 
 
 def spark_home() -> Path:
@@ -128,7 +128,7 @@ class LocalJvm:
         flags = [*LIGHT_FLAGS, f"-Xmx{settings['spark.driver.memory']}", *_opened()]
         self._archive = archive_for(cache_folder(), java, jars, flags, clock=clock)
         self._java = [str(java), *flags, "-cp", os.pathsep.join(map(str, jars))]
-        self._settings = [f"-D{name}={value}" for name, value in secrets_apart(settings)[0].items()]
+        self._settings = [f"-D{name}={value}" for name, value in split_secrets(settings)[0].items()]
         self._abandoned = False
         self._process = self._spawn()
 
@@ -155,13 +155,13 @@ class LocalJvm:
         port, secret_bytes = struct.unpack_from(">ii", raw)
         return port, raw[8 : 8 + secret_bytes].decode()
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """Return why the JVM ended; empty while running."""
         try:
-            ended = self._process.wait(timeout=ENDING_S)
+            exit_code = self._process.wait(timeout=ENDING_S)
         except subprocess.TimeoutExpired:
             return ""
-        return cause(self._log.read_text(errors="replace"), exit_code=ended)
+        return find_cause(self._log.read_text(errors="replace"), exit_code=exit_code)
 
     def close(self) -> None:
         """Kill the JVM; or, with classes to record, let the JVM end by itself in the background. May be called
@@ -199,7 +199,7 @@ class LocalJvm:
             written = self._log.read_text(errors="replace")
             if "UnsupportedClassVersionError" in written:
                 raise JavaMissing(f"{self._java[0]} is too old for Spark", hint=INSTALL_HINT)
-            words = cause(written, exit_code=self._process.returncode)
+            words = find_cause(written, exit_code=self._process.returncode)
             raise SparkFailed(f"Spark's JVM ended as it started: {words}", hint=hint_here(words))
         self.close()
         self._archive = self._archive.discarded()
@@ -225,7 +225,7 @@ def _opened() -> list[str]:
     return [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES]
 
 
-def _recorded(command: list[str], archive: Archive) -> list[str]:
+def _recorded(command: list[str], archive: ClassArchive) -> list[str]:
     if archive.recording is None:
         return command
     return ["/bin/sh", "-c", _RUN_THEN_PUBLISH, "sh", str(archive.recording), str(archive.path), *command]

@@ -38,7 +38,7 @@ CONTEXT_PARTS = ("_jsc", "_gateway._gateway_client", "_accumulatorServer.shutdow
 _WORKER = "pyspark.worker"  # not imported in the driver, to save a tenth of a second
 
 
-class PartMissing(Exception):
+class InternalsMissing(Exception):
     """The installed pyspark lacks a part of the quick start."""
 
 
@@ -58,7 +58,7 @@ def join_jvm(port: int, secret: str, settings: Mapping[str, str], *, user: str =
     try:
         with _parts():
             return _joined(port, secret, settings, user)
-    except PartMissing:
+    except InternalsMissing:
         _forget_jvm()
         raise
 
@@ -114,10 +114,10 @@ def _parts() -> Iterator[None]:
     try:
         yield
     except (AttributeError, ImportError, TypeError) as error:
-        raise PartMissing(str(error)) from error
+        raise InternalsMissing(str(error)) from error
 
 
-def expect_the_end(context: SparkContext) -> None:
+def silence_shutdown(context: SparkContext) -> None:
     """Silence Py4J and the accumulator server before the JVM is killed: both would report the dead JVM on stderr. The
     server takes half a second to stop, and nobody needs to wait."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

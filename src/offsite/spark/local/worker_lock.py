@@ -48,7 +48,7 @@ class WorkerLock:
         os.close(self._file)
 
 
-def hold(folder: Path) -> bool:
+def hold_lock(folder: Path) -> bool:
     """Take the lock for as long as this process or any fork lives. False when the driver has ended the session: no
     worker may start afterwards."""
     path = folder / _NAME

@@ -29,7 +29,7 @@ _ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
+class RateGrant:
     """An answer of the driver: the requested bytes are paid for in `wait_s` seconds. `portion_bytes`: bytes to take
     next time."""
 
@@ -44,7 +44,7 @@ class RateConnection:
         self._address, self._answer_max_s = address, answer_max_s
         self._socket: socket.socket | None = None
 
-    def ask(self, which: Direction, size_bytes: int) -> Granted:
+    def ask(self, which: Direction, size_bytes: int) -> RateGrant:
         """Take `size_bytes`. Raises `SparkFailed` when nobody answers, or somebody other than the driver."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -63,11 +63,11 @@ class RateConnection:
             self._socket.close()
             self._socket = None
 
-    def _asked(self, which: Direction, size_bytes: int) -> Granted:
+    def _asked(self, which: Direction, size_bytes: int) -> RateGrant:
         sock = self._socket or self._connected()
         sock.sendall(QUESTION.pack(which, size_bytes))
         wait_s, portion_bytes = ANSWER.unpack(_received(sock, ANSWER.size))
-        return Granted(wait_s=wait_s, portion_bytes=portion_bytes)
+        return RateGrant(wait_s=wait_s, portion_bytes=portion_bytes)
 
     def _connected(self) -> socket.socket:
         address = self._address
@@ -104,7 +104,7 @@ class RateLease:
 
     def __init__(
         self,
-        ask: Callable[[int], Granted],
+        ask: Callable[[int], RateGrant],
         *,
         bytes_per_s: int,
         clock: Clock | None = None,
@@ -189,12 +189,12 @@ def start(address: RateAddress | None) -> None:
         _of_process.append(RateLeases(address))
 
 
-def reads() -> RateLease | None:
+def read_lease() -> RateLease | None:
     """Return the running task's lease of bytes from brokers; None without a limit. Raises `SparkFailed`."""
     return _of_process[0].of(Direction.READ) if _of_process else None
 
 
-def writes() -> RateLease | None:
+def write_lease() -> RateLease | None:
     """Return the running task's lease of bytes into the store, or into brokers; None without a limit. Raises
     `SparkFailed`."""
     return _of_process[0].of(Direction.WRITE) if _of_process else None

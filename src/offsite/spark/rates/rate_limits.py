@@ -34,8 +34,11 @@ class RateLimits:
 
     def by_direction(self) -> Mapping[Direction, int]:
         """Return the limited directions, with the rate that one executor can reach."""
-        of_all, own = self.of_all(), self.of_executor()
-        return {each: min(limits[each] for limits in (of_all, own) if each in limits) for each in ({**of_all, **own})}
+        of_all, of_executor = self.of_all(), self.of_executor()
+        return {
+            direction: min(limits[direction] for limits in (of_all, of_executor) if direction in limits)
+            for direction in ({**of_all, **of_executor})
+        }
 
 
 def _given(read: int | None, write: int | None) -> Mapping[Direction, int]:

@@ -54,7 +54,7 @@ class RateServer:
         self._peers: dict[socket.socket, _Peer] = {}
         self._strangers: dict[socket.socket, None] = {}
         self._selector = selectors.DefaultSelector()
-        self._ended, self._end = socket.socketpair()
+        self._end_signal, self._end = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="offsite-rate-limits", daemon=True)
         self._thread.start()
 
@@ -64,9 +64,9 @@ class RateServer:
         self._thread.join()
 
     def _serve(self) -> None:
-        for each in (self._listener, self._ended):
-            self._selector.register(each, selectors.EVENT_READ)
-        with self._selector, self._listener, self._ended:
+        for source in (self._listener, self._end_signal):
+            self._selector.register(source, selectors.EVENT_READ)
+        with self._selector, self._listener, self._end_signal:
             while self._turn():
                 pass
             for sock in self._peers:
@@ -74,7 +74,7 @@ class RateServer:
 
     def _turn(self) -> bool:
         for key, _ in self._selector.select():
-            if key.fileobj is self._ended:
+            if key.fileobj is self._end_signal:
                 return False
             if key.fileobj is self._listener:
                 self._accept()
@@ -135,14 +135,14 @@ class RateServer:
     def _shared_out(self, which: Direction, executor: bytes, size_bytes: int) -> bytes:
         """Take bytes of both limits; the later limit decides when all bytes are paid for."""
         all_workers = len(self._peers) - len(self._strangers)
-        taken = [
+        buckets = [
             (self._shared.get(which), all_workers),
             (self._bucket_of(which, executor), self._workers[executor]),
         ]
         now_s = self._clock.monotonic_s()
-        given = [(bucket, users) for bucket, users in taken if bucket is not None]
-        wait_s = max(bucket.take(size_bytes, now_s) for bucket, _ in given) if size_bytes else 0.0
-        return ANSWER.pack(wait_s, min(bucket.portion_bytes(users) for bucket, users in given))
+        limiting = [(bucket, users) for bucket, users in buckets if bucket is not None]
+        wait_s = max(bucket.take(size_bytes, now_s) for bucket, _ in limiting) if size_bytes else 0.0
+        return ANSWER.pack(wait_s, min(bucket.portion_bytes(users) for bucket, users in limiting))
 
     def _bucket_of(self, which: Direction, executor: bytes) -> TokenBucket | None:
         rate = self.address.limits.of_executor().get(which)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from offsite.model.errors import BadOption
 from offsite.spark.sessions.master import runs_in_one_jvm, task_attempts
-from offsite.spark.sessions.session import Session
+from offsite.spark.sessions.session import ContextSession
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-class BorrowedSession(Session):
+class BorrowedSession(ContextSession):
     """Somebody else's SparkContext, returned by `lend`: used, and left as found."""
 
     def __init__(self, lend: Callable[[], SparkContext]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offsite.model.untrusted.java_words import cause
+from offsite.model.untrusted.java_words import find_cause
 from offsite.model.untrusted.properties import parse_properties
 from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.spark.archive import ArchiveSettings, with_archive
@@ -17,15 +17,22 @@ from offsite.spark.local.daemon import PRELOAD_VARIABLE
 from offsite.spark.local.jvm import java_binary, spark_home
 from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import check_reachable
-from offsite.spark.sessions.session import Session
+from offsite.spark.sessions.session import ContextSession
 from offsite.spark.sessions.submitted_spark import SubmittedSpark
-from offsite.spark.settings import CLOSED_PAGES, beside_encryption, common_settings, laid_over, light_jvms, of_executors
+from offsite.spark.settings import (
+    CLOSED_PAGES,
+    common_settings,
+    encryption_settings,
+    executor_variables,
+    light_jvm_settings,
+    merge_settings,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-class ClusterSession(Session):
+class ClusterSession(ContextSession):
     """Spark started in Spark's own way, with the user's defaults and environment. Workers run the Python of the
     archive; without an archive Spark's choice, or else a Python at the same path as the driver's."""
 
@@ -42,16 +49,16 @@ class ClusterSession(Session):
         java_binary()
         check_reachable(self._master)
         self._spark = SubmittedSpark(self._scratch.create() / "spark.log")
-        return self._spark.start(laid_over(self._own_settings(), self._chosen), python=self._python)
+        return self._spark.start(merge_settings(self._own_settings(), self._chosen), python=self._python)
 
     def _own_settings(self) -> dict[str, str]:
         defaults = cluster_defaults()
         return {
             "spark.master": self._master,
             **{name: value for name, value in common_settings().items() if not _is_asked_for(name, defaults)},
-            **light_jvms(self._chosen, defaults),
-            **beside_encryption(self._chosen),
-            **of_executors({PRELOAD_VARIABLE: " ".join(self._preload)}),
+            **light_jvm_settings(self._chosen, defaults),
+            **encryption_settings(self._chosen),
+            **executor_variables({PRELOAD_VARIABLE: " ".join(self._preload)}),
         }
 
     def _give_up_start(self) -> None:
@@ -75,10 +82,10 @@ def _is_asked_for(name: str, defaults: Mapping[str, str]) -> bool:
 def _why(log: Path) -> str:
     """Return why the context did not come up. The log's last line often concerns the following shutdown, or a stack."""
     text = log.read_text(errors="replace") if log.exists() else ""
-    if found := re.search(r"Error initializing SparkContext\.?\s*\n(.+)", text):
-        return found[1].strip()
+    if match := re.search(r"Error initializing SparkContext\.?\s*\n(.+)", text):
+        return match[1].strip()
     errors = re.findall(r"^(?:Exception in thread.*|Error: .*|\S*(?:Exception|Error): .*)$", text, re.MULTILINE)
-    return errors[-1].strip() if errors else cause(text) if text else ""
+    return errors[-1].strip() if errors else find_cause(text) if text else ""
 
 
 def cluster_defaults() -> Mapping[str, str]:
@@ -89,7 +96,7 @@ def cluster_defaults() -> Mapping[str, str]:
         text = decode_text(file.read_bytes())
     except (OSError, NotUtf8):
         return {}
-    return {each.name: each.value.strip() for each in parse_properties(text)}
+    return {setting.name: setting.value.strip() for setting in parse_properties(text)}
 
 
 def _python_of_environment() -> str:

@@ -29,14 +29,14 @@ def wait_for_executors(context: SparkContext) -> None:
     after `WAIT_MAX_S` in any case."""
     if runs_in_one_jvm(str(context.master)):
         return
-    wanted = _asked_for(context.getConf())
+    requested = _asked_for(context.getConf())
     began_s = changed_s = time.monotonic()
-    seen = 0
+    last_running = 0
     while (now_s := time.monotonic()) - began_s < WAIT_MAX_S:
-        there = pyspark_internals.running_at_once(context)
-        if there != seen:
-            seen, changed_s = there, now_s
-        if seen >= wanted or (seen and now_s - changed_s >= SETTLED_AFTER_S):
+        running = pyspark_internals.running_at_once(context)
+        if running != last_running:
+            last_running, changed_s = running, now_s
+        if last_running >= requested or (last_running and now_s - changed_s >= SETTLED_AFTER_S):
             return
         time.sleep(POLL_S)
 

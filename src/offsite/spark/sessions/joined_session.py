@@ -11,7 +11,7 @@ from offsite.spark.archive import executor_environment
 from offsite.spark.choice import SparkChoice
 from offsite.spark.local import pyspark_internals
 from offsite.spark.sessions.master import SUBMITTED
-from offsite.spark.settings import beside_encryption, common_settings, laid_over
+from offsite.spark.settings import common_settings, encryption_settings, merge_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -30,9 +30,9 @@ def submitted_context() -> SparkContext:
         )
     from pyspark import SparkConf, SparkContext
 
-    given = dict(pyspark_internals.submitted_conf().getAll())
-    own = {**common_settings(), **executor_environment(), **beside_encryption(given)}
-    settings = laid_over(own, given)
+    submitted = dict(pyspark_internals.submitted_conf().getAll())
+    defaults = {**common_settings(), **executor_environment(), **encryption_settings(submitted)}
+    settings = merge_settings(defaults, submitted)
     conf = SparkConf().setAll(list(settings.items()))
     return SparkContext.getOrCreate(conf)
 

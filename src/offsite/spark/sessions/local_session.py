@@ -17,9 +17,9 @@ from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import task_attempts
-from offsite.spark.sessions.session import Session
+from offsite.spark.sessions.session import ContextSession
 from offsite.spark.sessions.submitted_spark import SubmittedSpark
-from offsite.spark.settings import WORKER_ENVIRONMENT, laid_over, local_settings, plain_settings, secrets_apart
+from offsite.spark.settings import WORKER_ENVIRONMENT, local_settings, merge_settings, plain_settings, split_secrets
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,7 +28,7 @@ FAREWELL_S = 2.0
 """Time for workers to delete unfinished files, before they are killed."""
 
 
-class LocalSession(Session):
+class LocalSession(ContextSession):
     """A JVM started directly and killed at the end: nothing in the JVM outlives its jobs. Falls back to Spark's own way
     where pyspark has changed too much."""
 
@@ -44,10 +44,10 @@ class LocalSession(Session):
 
     def _build(self) -> SparkContext:
         folder = self._scratch.create()
-        settings = laid_over(local_settings(master=self._master, folder=folder), self._chosen)
+        settings = merge_settings(local_settings(master=self._master, folder=folder), self._chosen)
         try:
             return self._build_quickly(folder, settings)
-        except pyspark_internals.PartMissing as error:
+        except pyspark_internals.InternalsMissing as error:
             warned("plain_start", why=f"the quick start of Spark needs what this pyspark has not: {error}")
         self._kill()
         self._submitted = SubmittedSpark(folder / "spark.log")
@@ -59,13 +59,13 @@ class LocalSession(Session):
         self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
         self._template = WorkerTemplate(folder, self._preload)
         pyspark_internals.check_parts()  # half a second of imports, while the JVM starts
-        context = pyspark_internals.join_jvm(*self._jvm.gateway(), secrets_apart(settings)[1], user=name_of_nameless())
+        context = pyspark_internals.join_jvm(*self._jvm.gateway(), split_secrets(settings)[1], user=name_of_nameless())
         context.pythonExec = sys.executable
         return context
 
     def _explain(self, error: Exception) -> str:
         """Explain a failed start. The end of the JVM is the cause, a broken connection to the JVM is not."""
-        return (self._jvm.last_words() if self._jvm is not None else "") or super()._explain(error)
+        return (self._jvm.exit_reason() if self._jvm is not None else "") or super()._explain(error)
 
     def _has_ended(self, *, surely: bool) -> bool:
         if self._workers is None:
@@ -83,7 +83,7 @@ class LocalSession(Session):
             self._scratch.remove()
             return
         if self._context is not None:
-            pyspark_internals.expect_the_end(self._context)
+            pyspark_internals.silence_shutdown(self._context)
         self._kill(surely=surely)
         self._scratch.remove()
         pyspark_internals.forget_jvm_of(self._context)

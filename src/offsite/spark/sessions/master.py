@@ -31,8 +31,8 @@ def slots(master: str | None) -> int:
         return CLUSTER_SLOTS
     if master == "local":
         return 1
-    wanted = re.match(r"local\[(\d+)", master or "")
-    return max(1, int(wanted[1])) if wanted else os.cpu_count() or 1
+    match = re.match(r"local\[(\d+)", master or "")
+    return max(1, int(match[1])) if match else os.cpu_count() or 1
 
 
 def runs_in_one_jvm(master: str) -> bool:
@@ -45,8 +45,8 @@ def task_attempts(master: str, max_failures: str | None) -> int:
     local masters."""
     if not runs_in_one_jvm(master):
         return int(max_failures or SPARK_ATTEMPTS)
-    wanted = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)
-    return int(wanted[1]) if wanted else 1
+    match = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)
+    return int(match[1]) if match else 1
 
 
 def check_reachable(master: str) -> None:

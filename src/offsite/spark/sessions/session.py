@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 from offsite.model.check import check
 from offsite.model.errors import OffsiteError, SparkFailed
 from offsite.model.journal import warned
-from offsite.model.untrusted.java_words import hint_here, innermost
-from offsite.spark.job import Mailbox
+from offsite.model.untrusted.java_words import hint_here, innermost_exception
+from offsite.spark.job import WorkerMailbox
 from offsite.spark.sessions.executors import cluster_slots, wait_for_executors
 from offsite.spark.sessions.master import runs_in_one_jvm
-from offsite.spark.settings import MAX_ATTEMPTS, STRANGERS, is_private, lets_strangers_in
+from offsite.spark.settings import MAX_ATTEMPTS, STRANGERS, accepts_strangers, is_private
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-class Session(ABC):
+class ContextSession(ABC):
     """One SparkContext, from the start in the background to the end."""
 
     max_attempts = MAX_ATTEMPTS
     """How often Spark tries a task."""
-    lets_strangers_in = False
+    accepts_strangers = False
     """Whether anybody who reaches the ports of the cluster may send it code, and nobody declared this acceptable. Known
     once ready."""
     is_private = False
@@ -32,13 +32,13 @@ class Session(ABC):
 
     def __init__(self) -> None:
         self._context: SparkContext | None = None
-        self._mailbox: Mailbox | None = None
+        self._mailbox: WorkerMailbox | None = None
         self._error: OffsiteError | None = None
         self._has_waited = False
         self._starter = threading.Thread(target=self._start, name="offsite-spark-start", daemon=True)
         self._starter.start()
 
-    def ready(self) -> tuple[SparkContext, Mailbox]:
+    def ready(self) -> tuple[SparkContext, WorkerMailbox]:
         """Wait for the end of the start. Raises the error of the start."""
         self._starter.join()
         if self._error is not None:
@@ -82,12 +82,12 @@ class Session(ABC):
     def _start(self) -> None:
         try:
             self._context = self._build()
-            self._mailbox = Mailbox(self._context)
+            self._mailbox = WorkerMailbox(self._context)
             in_one_jvm = runs_in_one_jvm(str(self._context.master))
             settings = dict(self._context.getConf().getAll())
             self.is_private = in_one_jvm or is_private(settings)
-            is_open = lets_strangers_in(settings, in_one_jvm=in_one_jvm)
-            self.lets_strangers_in = is_open and not in_one_jvm and settings.get(STRANGERS) != "allowed"
+            is_open = accepts_strangers(settings, in_one_jvm=in_one_jvm)
+            self.accepts_strangers = is_open and not in_one_jvm and settings.get(STRANGERS) != "allowed"
             if is_open:
                 warned("spark_open", why="Spark asks nobody for a secret: whoever reaches its ports runs code there")
         except OffsiteError as error:
@@ -98,7 +98,7 @@ class Session(ABC):
             self._error.__cause__ = error
 
     def _explain(self, error: Exception) -> str:
-        if words := innermost(str(error)):
+        if words := innermost_exception(str(error)):
             return words
-        first, _, rest = str(error).strip().partition("\n")
-        return rest.partition("\n")[0].removeprefix(": ") if first.startswith("An error occurred while") else first
+        first, _, following = str(error).strip().partition("\n")
+        return following.partition("\n")[0].removeprefix(": ") if first.startswith("An error occurred while") else first

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from offsite.model.errors import SparkFailed
 from offsite.model.journal import safe_line, warned
 from offsite.spark.local import pyspark_internals
-from offsite.spark.settings import secrets_apart
+from offsite.spark.settings import split_secrets
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
 
 @contextmanager
-def told_of(event: str) -> Iterator[None]:
+def log_failure(event: str) -> Iterator[None]:
     """A block that may fail, because the peer may be gone: a failure goes into the log."""
     try:
         yield
@@ -38,7 +38,7 @@ class SubmittedSpark:
         from pyspark import SparkConf, SparkContext
 
         shown, conf = SparkConf(), SparkConf()
-        shown.setAll(list(secrets_apart(settings)[0].items()))
+        shown.setAll(list(split_secrets(settings)[0].items()))
         conf.setAll(list(settings.items()))
         self._gateway = self._launched(shown)
         if self._is_abandoned:
@@ -57,10 +57,10 @@ class SubmittedSpark:
     def stop(self, context: SparkContext | None) -> None:
         """Also of a JVM that has died."""
         if context is not None:
-            with told_of("spark_stop_failed"):
+            with log_failure("spark_stop_failed"):
                 context.stop()
         if self._gateway is not None:
-            with told_of("spark_stop_failed"):
+            with log_failure("spark_stop_failed"):
                 self._gateway.shutdown()
             self._gateway.proc.stdin.close()
             self._gateway.proc.wait()

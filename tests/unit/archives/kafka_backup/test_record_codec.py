@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offsite.archives.kafka_backup.segments.record_codec import Malformed, Run, decode_run, encode_record
+from offsite.archives.kafka_backup.segments.record_codec import Malformed, RecordRun, decode_run, encode_record
 from offsite.log.records.record import Record
 from offsite.model.errors import NotRepresentable
 from tests.unit.archives.kafka_backup.careful_decoder import Short, decode_record
@@ -59,7 +59,7 @@ def test_a_record_is_short_until_its_last_byte_is_there(record: Record) -> None:
         with pytest.raises(Short) as short:
             decode_record(data[:size])
         assert size < short.value.needed_bytes <= len(data)
-        assert decode_run(data[:size]) == Run([], [])
+        assert decode_run(data[:size]) == RecordRun([], [])
 
 
 @given(some_records, st.data())

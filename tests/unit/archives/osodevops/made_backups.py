@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Written, refuse_damage
+from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, RangeReceipt, refuse_damage
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record, RecordHeaders
@@ -24,7 +24,7 @@ def log_range(start: int, end: int, *, partition: int = 0, topic: str = TOPIC) -
     return LogRange(topic=topic, partition=partition, start=start, end=end)
 
 
-def write(writer: OsodevopsWriter, where: LogRange, records: Sequence[Record]) -> Written:
+def write(writer: OsodevopsWriter, where: LogRange, records: Sequence[Record]) -> RangeReceipt:
     with writer.open(where) as out:
         out.append(records)
         return out.close()

@@ -11,7 +11,7 @@ import zstandard
 
 from offsite.archives.archive import ArchiveHole, ArchiveTopic, Damage
 from offsite.archives.osodevops import OsodevopsReader, stored_file
-from offsite.archives.osodevops.added_headers import added_headers, without_added_headers
+from offsite.archives.osodevops.added_headers import make_added_headers, strip_added_headers
 from offsite.log.records.record import Record, RecordHeaders
 from offsite.model.errors import ArchiveNotFound
 from offsite.stores.archive_folder import ArchiveFolder
@@ -106,27 +106,27 @@ def test_records_like_transaction_markers_are_noted_or_dropped(tmp_path: Path, k
     assert read_all(reader(tmp_path / "b")) == records
 
 
-OTHER_LIFE = added_headers(record(9))
+OTHER_LIFE = make_added_headers(record(9))
 
 
 @pytest.mark.parametrize(
     ("headers", "kept"),
     [
-        (added_headers(record(7)), ()),
-        (added_headers(record(7), "cluster"), ()),
-        ((("a", b"1"), *added_headers(record(7), "cluster")), (("a", b"1"),)),
-        ((*OTHER_LIFE, *added_headers(record(7))), OTHER_LIFE),
+        (make_added_headers(record(7)), ()),
+        (make_added_headers(record(7), "cluster"), ()),
+        ((("a", b"1"), *make_added_headers(record(7), "cluster")), (("a", b"1"),)),
+        ((*OTHER_LIFE, *make_added_headers(record(7))), OTHER_LIFE),
         (OTHER_LIFE, OTHER_LIFE),
-        ((*added_headers(record(7)), ("a", None)), (*added_headers(record(7)), ("a", None))),
-        (added_headers(record(7))[:1], added_headers(record(7))[:1]),
-        (added_headers(record(7))[::-1], added_headers(record(7))[::-1]),
+        ((*make_added_headers(record(7)), ("a", None)), (*make_added_headers(record(7)), ("a", None))),
+        (make_added_headers(record(7))[:1], make_added_headers(record(7))[:1]),
+        (make_added_headers(record(7))[::-1], make_added_headers(record(7))[::-1]),
         ((("x-source-cluster", b"c"),), (("x-source-cluster", b"c"),)),
     ],
 )
 def test_only_trailing_headers_with_the_records_own_offset_are_the_tools(
     headers: RecordHeaders, kept: RecordHeaders
 ) -> None:
-    assert without_added_headers(record(7, headers=headers)).headers == kept
+    assert strip_added_headers(record(7, headers=headers)).headers == kept
 
 
 def json_segment(records: list[Record]) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
-from offsite.archives.osodevops.added_headers import added_headers
+from offsite.archives.osodevops.added_headers import make_added_headers
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import LOG_APPEND_TIME, Record, RecordHeaders
@@ -180,7 +180,7 @@ def test_headers_of_the_tool_are_added_when_asked_for_and_taken_off_again(tmp_pa
 
 def test_a_producers_own_headers_of_those_names_survive(tmp_path: Path) -> None:
     plain = record(5)
-    records = [plain._replace(headers=added_headers(plain, "c")), record(6, headers=added_headers(plain))]
+    records = [plain._replace(headers=make_added_headers(plain, "c")), record(6, headers=make_added_headers(plain))]
     backup(tmp_path / "b1", records)
     assert read_all(reader(tmp_path / "b1")) == records
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.archives.trivadis.java_value import plain_bytes
+from offsite.archives.trivadis.java_value import unwrap_java_value
 
 # Made by java.io.ObjectOutputStream of Java 17.
 NUMBER = "787200106a6176612e6c616e672e4e756d62657286ac951d0b94e08b0200007870"
@@ -40,20 +40,20 @@ DATE = "aced00057372000e6a6176612e7574696c2e44617465686a81014b597419030000787077
 
 @pytest.mark.parametrize(("stream", "expected"), STREAMS.items())
 def test_a_java_object_is_turned_back_into_what_was_sent(stream: str, expected: bytes) -> None:
-    assert plain_bytes(bytes.fromhex(stream)) == expected
+    assert unwrap_java_value(bytes.fromhex(stream)) == expected
 
 
 def test_a_long_text_has_a_long_length() -> None:
-    assert plain_bytes(bytes.fromhex("aced00057c0000000000011170") + b"x" * 70_000) == b"x" * 70_000
+    assert unwrap_java_value(bytes.fromhex("aced00057c0000000000011170") + b"x" * 70_000) == b"x" * 70_000
 
 
 @pytest.mark.parametrize("stream", [LIST, DATE, NOT_A_NUMBER, "aced000570", "", "68656c6c6f"])
 def test_other_objects_and_what_is_no_stream_are_not_guessed_at(stream: str) -> None:
-    assert plain_bytes(bytes.fromhex(stream)) is None
+    assert unwrap_java_value(bytes.fromhex(stream)) is None
 
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_a_cut_or_longer_stream_is_not_guessed_at(stream: str) -> None:
     data = bytes.fromhex(stream)
-    assert {plain_bytes(data[:cut]) for cut in range(len(data))} == {None}
-    assert plain_bytes(data + b"\0") is None
+    assert {unwrap_java_value(data[:cut]) for cut in range(len(data))} == {None}
+    assert unwrap_java_value(data + b"\0") is None

@@ -13,8 +13,8 @@ from offsite.cli.app import app
 from offsite.model.errors import BadResource
 from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all, split_patterns
 from offsite.model.size import MIB
-from offsite.operator.decide.restore import RestoreWanted, restore_wanted
-from offsite.operator.decide.schedule import command_of
+from offsite.operator.decide.restore import DesiredRestore, resolve_restore
+from offsite.operator.decide.schedule import build_command
 from offsite.operator.decide.wanted import Account
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.restore import Restore
@@ -41,7 +41,7 @@ HOSTILE = (
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=40))
 
 
-def wanted(**spec: object) -> RestoreWanted:
+def wanted(**spec: object) -> DesiredRestore:
     found = parse_resource(
         {
             "apiVersion": "offsite.dev/v1alpha1",
@@ -52,7 +52,7 @@ def wanted(**spec: object) -> RestoreWanted:
         source="test",
     )
     assert isinstance(found, Restore)
-    return restore_wanted(found, ACCOUNTS)
+    return resolve_restore(found, ACCOUNTS)
 
 
 def as_read(arguments: tuple[str, ...]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_patterns_of_a_restore_never_become_other_options(topics: list[str], ren
 @settings(max_examples=60, deadline=None)
 def test_patterns_of_a_drill_never_become_other_options(topics: list[str]) -> None:
     try:
-        arguments = command_of(schedule(topics=topics), "shop-1")
+        arguments = build_command(schedule(topics=topics), "shop-1")
     except BadResource:
         assert any("\0" in each for each in topics)
         return

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueLook, QueueRules, RunningJob, step
+from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueRules, QueueSnapshot, RunningJob, step
 
 RULES = QueueRules()
 
 
-def look(now_s: float, *known: str, deleting: tuple[str, ...] = (), alive: tuple[str, ...] = ()) -> QueueLook:
+def look(now_s: float, *known: str, deleting: tuple[str, ...] = (), alive: tuple[str, ...] = ()) -> QueueSnapshot:
     """Backups are of the namespace that is written before `/`."""
     owners = {uid: uid.partition("/")[0] if "/" in uid else "" for uid in (*known, *alive)}
-    return QueueLook(now_s=now_s, known=known, deleting=deleting, alive=alive, owners=owners)
+    return QueueSnapshot(now_s=now_s, uids=known, deleting=deleting, alive=alive, owners=owners)
 
 
 def begun_in_turn(seconds: int, *known: str, deleting: tuple[str, ...] = (), job_s: int = 5) -> list[str]:

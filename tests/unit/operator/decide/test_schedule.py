@@ -15,13 +15,13 @@ from offsite.model.errors import BadResource
 from offsite.operator.decide.schedule import (
     AHEAD_MS,
     DecisionKind,
-    ScheduleSeen,
-    ScheduleWanted,
-    TimeDecided,
-    command_of,
+    DesiredSchedule,
+    ObservedSchedule,
+    TimeDecision,
+    build_command,
     decide_time,
     next_time,
-    schedule_wanted,
+    resolve_schedule,
 )
 from offsite.operator.decide.timetable import Timetable
 from offsite.operator.resources.parse import parse_resource
@@ -36,7 +36,7 @@ CHANGES = tuple(
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 
-def schedule(**spec: object) -> ScheduleWanted:
+def schedule(**spec: object) -> DesiredSchedule:
     found = parse_resource(
         {
             "apiVersion": "offsite.dev/v1alpha1",
@@ -47,7 +47,7 @@ def schedule(**spec: object) -> ScheduleWanted:
         source="test",
     )
     assert isinstance(found, Schedule)
-    return schedule_wanted(found)
+    return resolve_schedule(found)
 
 
 def daily(hour: int, minute: int, zone: str, start_ms: int, end_ms: int) -> list[int]:
@@ -95,20 +95,20 @@ def test_every_quarter_of_an_hour_is_real_time(zone: str, around_ms: int, shift_
 class Line:
     """Decisions, kept as an operator would; `lost` looks decide on what was before."""
 
-    def __init__(self, wanted: ScheduleWanted, now_ms: int) -> None:
-        self.wanted, self.decided = wanted, list[TimeDecided]()
+    def __init__(self, wanted: DesiredSchedule, now_ms: int) -> None:
+        self.wanted, self.decided = wanted, list[TimeDecision]()
         self.look(now_ms)
 
-    def look(self, now_ms: int, *, suspend: bool = False, running: JobState | None = None) -> TimeDecided | None:
+    def look(self, now_ms: int, *, suspend: bool = False, running: JobState | None = None) -> TimeDecision | None:
         newest = self.decided[-1] if self.decided else None
-        seen = ScheduleSeen(newest=newest, running=running, is_unasked=False, now_ms=now_ms)
+        seen = ObservedSchedule(newest=newest, running=running, is_unasked=False, now_ms=now_ms)
         found = decide_time(replace(self.wanted, suspend=suspend), seen)
         if found is not None:
             assert newest is None or found.time_ms > newest.time_ms, "a time was decided again"
             self.decided.append(found)
         return found
 
-    def of(self, *kinds: DecisionKind) -> list[TimeDecided]:
+    def of(self, *kinds: DecisionKind) -> list[TimeDecision]:
         return [each for each in self.decided if each.kind in kinds]
 
 
@@ -154,7 +154,7 @@ def test_what_was_due_while_it_was_suspended_is_not_made_up_for() -> None:
     line.look(CHANGES[4] + 5 * HOUR + MINUTE)
     assert (line.decided[-1].kind, line.decided[-1].left_out) == (DecisionKind.RESUMED, 5)
     found = line.look(CHANGES[4] + 6 * HOUR + MINUTE)
-    assert found == TimeDecided(time_ms=CHANGES[4] + 6 * HOUR, kind=DecisionKind.FIRED, timetable="0 * * * * UTC")
+    assert found == TimeDecision(time_ms=CHANGES[4] + 6 * HOUR, kind=DecisionKind.FIRED, timetable="0 * * * * UTC")
 
 
 def test_what_could_not_begin_in_time_is_left_out() -> None:
@@ -188,8 +188,8 @@ def test_another_timetable_begins_where_it_is_seen_first(change: dict[str, objec
 
 def test_a_clock_that_was_a_year_ahead_once_silences_nothing() -> None:
     line = Line(schedule(cron="0 * * * *"), CHANGES[4])
-    line.decided.append(TimeDecided(time_ms=CHANGES[4] + 365 * DAY, kind=DecisionKind.FIRED))
-    seen = ScheduleSeen(newest=line.decided[-1], running=None, is_unasked=False, now_ms=CHANGES[4] + MINUTE)
+    line.decided.append(TimeDecision(time_ms=CHANGES[4] + 365 * DAY, kind=DecisionKind.FIRED))
+    seen = ObservedSchedule(newest=line.decided[-1], running=None, is_unasked=False, now_ms=CHANGES[4] + MINUTE)
     found = decide_time(line.wanted, seen)
     assert found is not None
     assert (found.kind, found.time_ms) == (DecisionKind.STARTED, seen.now_ms)
@@ -201,8 +201,8 @@ def test_a_clock_that_was_a_year_ahead_once_silences_nothing() -> None:
 
 def test_what_is_due_while_nothing_may_run_is_skipped_with_the_reason() -> None:
     wanted = schedule(cron="0 * * * *")
-    newest = TimeDecided(time_ms=CHANGES[4], kind=DecisionKind.STARTED)
-    seen = ScheduleSeen(newest=newest, running=None, is_unasked=False, now_ms=CHANGES[4] + HOUR, reason="paused")
+    newest = TimeDecision(time_ms=CHANGES[4], kind=DecisionKind.STARTED)
+    seen = ObservedSchedule(newest=newest, running=None, is_unasked=False, now_ms=CHANGES[4] + HOUR, reason="paused")
     found = decide_time(wanted, seen)
     assert found is not None
     assert (found.kind, found.reason) == (DecisionKind.SKIPPED, "paused")
@@ -210,7 +210,7 @@ def test_what_is_due_while_nothing_may_run_is_skipped_with_the_reason() -> None:
 
 def test_a_schedule_tells_when_it_fires_next() -> None:
     wanted = schedule(cron="30 2 * * *", timeZone="Europe/Zurich")
-    seen = ScheduleSeen(newest=None, running=None, is_unasked=False, now_ms=CHANGES[1] - HOUR)
+    seen = ObservedSchedule(newest=None, running=None, is_unasked=False, now_ms=CHANGES[1] - HOUR)
     assert next_time(wanted, seen) == CHANGES[1] + HOUR  # 02:30 is left out that day: 03:00 in Zurich
     assert next_time(replace(wanted, suspend=True), seen) is None
 
@@ -243,7 +243,7 @@ def test_a_cron_that_cannot_be_read_is_refused_and_nothing_else_happens(cron: st
         wanted = schedule(cron=cron)
     except BadResource:
         return
-    next_time(wanted, ScheduleSeen(newest=None, running=None, is_unasked=False, now_ms=CHANGES[4]))
+    next_time(wanted, ObservedSchedule(newest=None, running=None, is_unasked=False, now_ms=CHANGES[4]))
 
 
 @given(st.text(alphabet="0123456789*/,-L#W? ABCMON\u0661", min_size=9, max_size=30))
@@ -253,7 +253,7 @@ def test_any_text_for_a_cron_is_read_or_refused(cron: str) -> None:
         wanted = schedule(cron=cron)
     except BadResource:
         return
-    next_time(wanted, ScheduleSeen(newest=None, running=None, is_unasked=False, now_ms=CHANGES[4]))
+    next_time(wanted, ObservedSchedule(newest=None, running=None, is_unasked=False, now_ms=CHANGES[4]))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_time_zone_that_is_none_is_refused(zone: str) -> None:
 
 
 def test_the_commands_of_runs() -> None:
-    assert command_of(schedule(action="checkpoint"), "shop-1") == ("checkpoint", "take", "--backup=shop-1", "--wait")
+    assert build_command(schedule(action="checkpoint"), "shop-1") == ("checkpoint", "take", "--backup=shop-1", "--wait")
     drill = ("restore", "drill", "--backup=shop-1", "--topics=orders")
-    assert command_of(schedule(topics=["orders"]), "shop-1") == (*drill, "--sandbox")
-    assert command_of(schedule(topics=["orders"], cluster="test"), "shop-1") == drill
+    assert build_command(schedule(topics=["orders"]), "shop-1") == (*drill, "--sandbox")
+    assert build_command(schedule(topics=["orders"], cluster="test"), "shop-1") == drill

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.operator.decide.turns import Shares, Turns, Wishes
+from offsite.operator.decide.turns import Shares, Turns, WaitingList
 
 OWNERS = st.sampled_from("abcd")
 
@@ -40,32 +40,32 @@ def test_nothing_is_lost_and_nobody_is_passed_over_for_more_than_one_of_each_oth
 
 
 def test_who_was_refused_comes_before_who_was_served_since() -> None:
-    wishes = Wishes().asked("b", now_s=0)
+    wishes = WaitingList().add("b", now_s=0)
     assert wishes.is_turn("a", now_s=1), "neither was served yet"
-    wishes = wishes.served("a", now_s=1)
+    wishes = wishes.serve("a", now_s=1)
     assert not wishes.is_turn("a", now_s=2), "b has waited since"
     assert wishes.is_turn("b", now_s=2)
-    assert wishes.served("b", now_s=2).is_turn("a", now_s=3)
+    assert wishes.serve("b", now_s=2).is_turn("a", now_s=3)
 
 
 def test_who_asks_no_more_is_waited_for_a_minute() -> None:
-    wishes = Wishes().asked("b", now_s=0).served("a", now_s=1)
+    wishes = WaitingList().add("b", now_s=0).serve("a", now_s=1)
     assert not wishes.is_turn("a", now_s=59)
     assert wishes.is_turn("a", now_s=60)
-    assert not wishes.asked("b", now_s=50).is_turn("a", now_s=60)
+    assert not wishes.add("b", now_s=50).is_turn("a", now_s=60)
 
 
 @given(st.lists(OWNERS, min_size=1), st.integers(1, 4))
 def test_who_keeps_asking_is_served_before_anybody_is_served_twice(asking: list[str], jobs_s: int) -> None:
     """`z` asks in each round behind all others, and what is begun takes a while."""
-    wishes, begun, free_s = Wishes(), list[str](), 0
+    wishes, begun, free_s = WaitingList(), list[str](), 0
     for now_s in range(40):
         for owner in (*asking, "z"):
             if now_s >= free_s and wishes.is_turn(owner, now_s=now_s):
-                wishes, free_s = wishes.served(owner, now_s=now_s), now_s + jobs_s
+                wishes, free_s = wishes.serve(owner, now_s=now_s), now_s + jobs_s
                 begun.append(owner)
             else:
-                wishes = wishes.asked(owner, now_s=now_s)
+                wishes = wishes.add(owner, now_s=now_s)
     first = begun.index("z")
     assert len(set(begun[:first])) == first, begun
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from offsite.model.errors import BadResource
 from offsite.model.untrusted.names import check_backup_name
 from offsite.operator.decide.parameters import parse_parameters
-from offsite.operator.decide.wanted import Account, Place, wanted_of
+from offsite.operator.decide.wanted import Account, RepositoryPlace, resolve_backup
 from tests.unit.operator.world.world import new_backup
 
 ACCOUNTS = (Account(name="main", endpoint="s3://main"), Account(name="other", endpoint="s3://other"))
@@ -17,8 +17,8 @@ AT_MS = 1_626_771_903_000
 
 
 def test_everything_has_a_default() -> None:
-    found = wanted_of(new_backup("aaaaaaaa", 1), ACCOUNTS)
-    assert found.place == Place(account="main", repository="s3://main")
+    found = resolve_backup(new_backup("aaaaaaaa", 1), ACCOUNTS)
+    assert found.place == RepositoryPlace(account="main", repository="s3://main")
     assert (found.beginning.path, found.beginning.cluster, found.beginning.topics) == ("aaaa", "aaaa", ("*",))
     assert (found.settings.snapshot_duration, found.agents.replicas) == ("7d", 3)
     assert found.name_at(AT_MS) == "aaaa-2021-07-20T09.05.03Z.00.00"
@@ -27,23 +27,31 @@ def test_everything_has_a_default() -> None:
 @pytest.mark.parametrize(
     ("destination", "place", "name"),
     [
-        ({"account": "other"}, Place(account="other", repository="s3://other"), "aaaa-2021-07-20T09.05.03Z.00.00"),
-        ({"endpoint": "s3://b/p"}, Place(account="main", repository="s3://b/p"), "aaaa-2021-07-20T09.05.03Z.00.00"),
-        ({"path": "shop"}, Place(account="main", repository="s3://main"), "shop-2021-07-20T09.05.03Z.00.00"),
-        ({"timestampFormat": "-20060102"}, Place(account="main", repository="s3://main"), "aaaa-20210720"),
-        ({"timestampFormat": ""}, Place(account="main", repository="s3://main"), "aaaa"),
+        (
+            {"account": "other"},
+            RepositoryPlace(account="other", repository="s3://other"),
+            "aaaa-2021-07-20T09.05.03Z.00.00",
+        ),
+        (
+            {"endpoint": "s3://b/p"},
+            RepositoryPlace(account="main", repository="s3://b/p"),
+            "aaaa-2021-07-20T09.05.03Z.00.00",
+        ),
+        ({"path": "shop"}, RepositoryPlace(account="main", repository="s3://main"), "shop-2021-07-20T09.05.03Z.00.00"),
+        ({"timestampFormat": "-20060102"}, RepositoryPlace(account="main", repository="s3://main"), "aaaa-20210720"),
+        ({"timestampFormat": ""}, RepositoryPlace(account="main", repository="s3://main"), "aaaa"),
     ],
 )
 def test_a_destination_is_an_account_an_endpoint_a_path_and_a_time(
-    destination: dict[str, str], place: Place, name: str
+    destination: dict[str, str], place: RepositoryPlace, name: str
 ) -> None:
-    found = wanted_of(new_backup("aaaaaaaa", 1, destination=destination), ACCOUNTS)
+    found = resolve_backup(new_backup("aaaaaaaa", 1, destination=destination), ACCOUNTS)
     assert (found.place, found.name_at(AT_MS)) == (place, name)
 
 
 @given(st.text(max_size=60), st.integers(0, 4_102_444_800_000))
 def test_any_format_gives_a_name_that_a_backup_may_have(layout: str, at_ms: int) -> None:
-    found = wanted_of(new_backup("aaaaaaaa", 1, destination={"timestampFormat": layout}), ACCOUNTS)
+    found = resolve_backup(new_backup("aaaaaaaa", 1, destination={"timestampFormat": layout}), ACCOUNTS)
     assert check_backup_name(found.name_at(at_ms)).startswith("aaaa")
 
 
@@ -61,13 +69,13 @@ def test_any_format_gives_a_name_that_a_backup_may_have(layout: str, at_ms: int)
 )
 def test_what_there_is_not_is_told(spec: dict[str, object], said: str) -> None:
     with pytest.raises(BadResource, match=said):
-        wanted_of(new_backup("aaaaaaaa", 1, **spec), ACCOUNTS)
+        resolve_backup(new_backup("aaaaaaaa", 1, **spec), ACCOUNTS)
 
 
 def test_without_an_account_an_endpoint_is_needed() -> None:
     with pytest.raises(BadResource, match="no destination"):
-        wanted_of(new_backup("aaaaaaaa", 1), ())
-    assert wanted_of(new_backup("aaaaaaaa", 1, destination={"endpoint": "/b"}), ()).place.repository == "/b"
+        resolve_backup(new_backup("aaaaaaaa", 1), ())
+    assert resolve_backup(new_backup("aaaaaaaa", 1, destination={"endpoint": "/b"}), ()).place.repository == "/b"
 
 
 def test_parameters_have_the_defaults_of_the_command() -> None:
@@ -98,11 +106,11 @@ def test_parameters_have_the_defaults_of_the_command() -> None:
 )
 def test_what_agents_could_not_read_is_told_before_a_slot_is_taken(spec: dict[str, object], said: str) -> None:
     with pytest.raises(BadResource, match=said):
-        wanted_of(new_backup("aaaaaaaa", 1, **spec), ACCOUNTS)
+        resolve_backup(new_backup("aaaaaaaa", 1, **spec), ACCOUNTS)
 
 
 def test_expressions_that_take_minutes_to_be_read_are_not_read() -> None:
     """Whoever may declare could have the operator read them with each look, and nobody else be looked at."""
     slow = [f"regex:(?i){number}" + "[\x01-\U0010fffe]" * 99 for number in range(256)]
     with pytest.raises(BadResource, match="regular expressions"):
-        wanted_of(new_backup("aaaaaaaa", 1, topics=slow, exclude=slow), ACCOUNTS)
+        resolve_backup(new_backup("aaaaaaaa", 1, topics=slow, exclude=slow), ACCOUNTS)

@@ -19,19 +19,19 @@ from typing import Any
 import yaml
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place, wanted_of
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace, resolve_backup
 from offsite.operator.folder.admissions import Admissions
-from offsite.operator.folder.documents import Declared, Document, Key, digest_of, documents_of
-from offsite.operator.folder.records import Edit, Record
+from offsite.operator.folder.documents import DeclaredDocuments, Document, ResourceKey, digest_of, documents_of
+from offsite.operator.folder.records import Edit, ResourceRecord
 from offsite.operator.resources.backup import Backup
-from offsite.operator.world.act import Hands
-from offsite.operator.world.look import Eyes, history_of
-from offsite.operator.world.places import Places, kept_account
+from offsite.operator.world.act import BackupExecutor
+from offsite.operator.world.look import Observer, read_history
+from offsite.operator.world.places import RepositoryAliases, find_current_account
 from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.reconcile import Reconciled, reconcile
+from offsite.operator.world.reconcile import ReconciledBackup, reconcile
 from offsite.operator.world.slots import Slots
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import Store
@@ -66,15 +66,15 @@ class File:
 class MemoryRecords:
     """Records of one folder: one change at a time."""
 
-    held: dict[Key, Record] = field(default_factory=dict)
+    held: dict[ResourceKey, ResourceRecord] = field(default_factory=dict)
 
-    def all(self) -> Sequence[Record]:
+    def all(self) -> Sequence[ResourceRecord]:
         return tuple(self.held.values())
 
-    def find(self, kind: str, name: str) -> Record | None:
+    def find(self, kind: str, name: str) -> ResourceRecord | None:
         return self.held.get((kind, name))
 
-    def change(self, kind: str, name: str, edit: Edit) -> Record | None:
+    def change(self, kind: str, name: str, edit: Edit) -> ResourceRecord | None:
         after = edit(self.held.get((kind, name)))
         if after is None:
             self.held.pop((kind, name), None)
@@ -119,8 +119,8 @@ class FileWorld:
         self.records = MemoryRecords()
         self.clocks = [Clock(self, base_s=17.0), Clock(self, base_s=90_000.0, ahead_ms=60_000)]
         self.admissions = [self.begin(clock) for clock in self.clocks]
-        self.places = [Places(), Places()]
-        self.agents: dict[str, AgentsWanted] = {}
+        self.places = [RepositoryAliases(), RepositoryAliases()]
+        self.agents: dict[str, DesiredAgents] = {}
         self.begun: dict[str, int] = {}
         self.restarts: dict[str, int] = {}
         self.absent_since: list[dict[str, float]] = [{}, {}]
@@ -209,7 +209,7 @@ class FileWorld:
         self.declares[file], self.files[file].whole = [], ""
         self.put(file, None)
 
-        def edit(record: Record | None) -> Record | None:
+        def edit(record: ResourceRecord | None) -> ResourceRecord | None:
             if record is None:
                 return None
             self.asked.add(record.uid)
@@ -222,7 +222,7 @@ class FileWorld:
 
     def begin_anew(self, _: str) -> None:
         number = self.rng.randrange(2)
-        self.admissions[number], self.places[number] = self.begin(self.clocks[number]), Places()
+        self.admissions[number], self.places[number] = self.begin(self.clocks[number]), RepositoryAliases()
         self.absent_since[number] = {}
 
     def pass_time(self) -> None:
@@ -230,13 +230,13 @@ class FileWorld:
 
     # -- what operators do ---------------------------------------------------------------------------------------------
 
-    def look(self, number: int) -> dict[str, Reconciled]:
+    def look(self, number: int) -> dict[str, ReconciledBackup]:
         declared = self.declared()
         self.note_truth(number, declared)
         before = dict(self.records.held)
         self.told = self.admissions[number].admit_all(declared)
         self.check_admitted(number, before)
-        done = dict[str, Reconciled]()
+        done = dict[str, ReconciledBackup]()
         for record in self.records.all():
             if not record.is_deleted:
                 try:
@@ -246,7 +246,7 @@ class FileWorld:
         self.check_backups()
         return done
 
-    def declared(self) -> Declared:
+    def declared(self) -> DeclaredDocuments:
         """As `read_declared`, of what is on the disk."""
         documents, unclear = list[Document](), dict[str, str]()
         for name, file in self.files.items():
@@ -255,16 +255,16 @@ class FileWorld:
                     documents += read(file.text, name)
                 except BadResource as error:
                     unclear[name] = error.message
-        return Declared(documents=tuple(documents), unclear=unclear)
+        return DeclaredDocuments(documents=tuple(documents), unclear=unclear)
 
-    def reconciled(self, record: Record, hands: Hands, places: Places) -> Reconciled:
+    def reconciled(self, record: ResourceRecord, hands: BackupExecutor, places: RepositoryAliases) -> ReconciledBackup:
         """As the keeper of backups does it."""
         backup = record.resource()
         assert isinstance(backup, Backup)
         named = backup.spec.destination.account
-        kept = "" if named else kept_account(hands.eyes, record.uid, record.places)
-        wanted = wanted_of(backup, self.accounts, kept=kept)
-        distinct = places.distinct(hands.eyes, record.uid, (*record.places, wanted.place))
+        kept = "" if named else find_current_account(hands.observer, record.uid, record.places)
+        wanted = resolve_backup(backup, self.accounts, current_account=kept)
+        distinct = places.distinct(hands.observer, record.uid, (*record.places, wanted.place))
         noted = self.records.change(*record.key, lambda now: now and replace(now, places=distinct))
         assert noted is not None
         live = self.live(record.uid)
@@ -280,27 +280,27 @@ class FileWorld:
             assert named or live[0][0] == place, f"{record.name} was moved by the order of accounts"
         return done
 
-    def hands(self, number: int) -> Hands:
+    def hands(self, number: int) -> BackupExecutor:
         identity = ProcessIdentity(host=f"h{number}", boot=f"h{number}", namespace="", pid="1", started="1", user="t")
-        eyes = Eyes(open_store=self.open, facts=self, agents=self, identity=identity)
-        return Hands(eyes=eyes, slots=Slots(self.home, limit=9), seal=lambda *_: None)  # type: ignore[arg-type]
+        eyes = Observer(open_store=self.open, facts=self, agents=self, identity=identity)
+        return BackupExecutor(observer=eyes, slots=Slots(self.home, limit=9), seal=lambda *_: None)  # type: ignore[arg-type]
 
-    def open(self, place: Place) -> Store:
+    def open(self, place: RepositoryPlace) -> Store:
         return self.stores[place.repository.rstrip("/")]  # type: ignore[return-value]
 
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:  # it is whole at once
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:  # it is whole at once
         return BackupFacts(is_whole=True, latest_commit=1, latest_ms=store.now_ms())
 
-    def seen(self, uid: str) -> AgentsSeen:
-        return AgentsSeen(configured=self.agents.get(uid), ready=9)
+    def observe(self, uid: str) -> ObservedAgents:
+        return ObservedAgents(configured=self.agents.get(uid), ready=9)
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None:
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None:
         if agents is not None:
             self.agents[uid] = agents
 
     # -- the truth, and what it bears out ------------------------------------------------------------------------------
 
-    def note_truth(self, number: int, declared: Declared) -> None:
+    def note_truth(self, number: int, declared: DeclaredDocuments) -> None:
         """What this operator could see: between its looks it sees nothing."""
         absent_since = self.absent_since[number]
         there = {each.key[1] for each in declared.documents}
@@ -310,7 +310,7 @@ class FileWorld:
             else:
                 absent_since.setdefault(name, self.now_s)
 
-    def check_admitted(self, number: int, before: dict[Key, Record]) -> None:
+    def check_admitted(self, number: int, before: dict[ResourceKey, ResourceRecord]) -> None:
         for key, record in self.records.held.items():
             was = before.get(key)
             if record.is_deleted and (was is None or not was.is_deleted):
@@ -327,11 +327,11 @@ class FileWorld:
         for record in self.records.all():
             assert len(self.live(record.uid)) <= 1, f"{record.name} has two live backups"
 
-    def live(self, uid: str) -> list[tuple[str, LowLevel]]:
+    def live(self, uid: str) -> list[tuple[str, LowLevelBackup]]:
         return [(url, low) for url, low in self.lows(uid) if low.phase.is_live]
 
-    def lows(self, uid: str) -> list[tuple[str, LowLevel]]:
-        return [(url, low) for url, store in self.stores.items() for low in history_of(store, uid).backups]  # type: ignore[arg-type]
+    def lows(self, uid: str) -> list[tuple[str, LowLevelBackup]]:
+        return [(url, low) for url, store in self.stores.items() for low in read_history(store, uid).backups]  # type: ignore[arg-type]
 
     # -- calm ----------------------------------------------------------------------------------------------------------
 
@@ -352,7 +352,7 @@ class FileWorld:
                 return
         raise AssertionError((held ^ names, {name: each.conditions for name, each in done.items()}))
 
-    def is_as_declared(self, done: dict[str, Reconciled]) -> bool:
+    def is_as_declared(self, done: dict[str, ReconciledBackup]) -> bool:
         for name, spec in ((name, self.specs[name]) for each in self.declares.values() for name in each):
             record = self.records.find("Backup", name)
             assert record is not None
@@ -368,7 +368,7 @@ class FileWorld:
                 return False
             if can_begin and spec["state"] == "running":
                 ((_, low),) = self.live(record.uid)
-                assert (low.phase, low.beginning.topics) == (Phase.RUNNING, tuple(spec["topics"]))
+                assert (low.phase, low.beginning.topics) == (BackupPhase.RUNNING, tuple(spec["topics"]))
         return True
 
 

@@ -16,9 +16,9 @@ import yaml
 from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.operator import FolderOperator, OperatorRules
-from offsite.operator.folder.records import Record
+from offsite.operator.folder.records import ResourceRecord
 from offsite.operator.resources.definition import DEFINITIONS
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.repository import Repository
@@ -100,18 +100,18 @@ class Home:
     def pass_s(self, seconds: float) -> None:
         self.clock.sleep(seconds)
 
-    def record(self, operator: FolderOperator, name: str, kind: str = "Backup") -> Record:
+    def record(self, operator: FolderOperator, name: str, kind: str = "Backup") -> ResourceRecord:
         found = operator.records.find(kind, name)
         assert found is not None
         return found
 
-    def lows(self, uid: str) -> tuple[LowLevel, ...]:
+    def lows(self, uid: str) -> tuple[LowLevelBackup, ...]:
         return DeclaredLedger(store=self.repository.store, layout=DeclaredLayout(uid=uid)).read().backups
 
     def copy(self, uid: str) -> None:
         """As agents do: a commit for the low-level backup that runs."""
         low = self.lows(uid)[-1]
-        assert low.phase is Phase.RUNNING
+        assert low.phase is BackupPhase.RUNNING
         backup = self.repository.create_backup(
             low.beginning.backup, cluster_id="cluster", selection=SELECTION, declared_by=uid
         )

@@ -11,7 +11,7 @@ import yaml
 
 from offsite.operator.folder.edits import apply, plan_removal, remove
 from offsite.operator.folder.operator import FolderOperator
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.history import BackupPhase
 from tests.unit.operator.folder.home import Home, opened_home, resource
 
 SHOP = {"agents": {"replicas": 1}}
@@ -123,8 +123,8 @@ def test_a_resource_that_is_renamed_is_another_one_and_the_former_stays_for_an_h
     looked(home, operator, for_s=60, every_s=2)
 
     assert "declares Backup shop no more since" in home.conditions("shop")["DeclarationMissing"]
-    assert [low.phase for low in home.lows(uid)] == [Phase.RUNNING]
-    assert [low.phase for low in home.lows(home.record(operator, "other").uid)] == [Phase.RUNNING]
+    assert [low.phase for low in home.lows(uid)] == [BackupPhase.RUNNING]
+    assert [low.phase for low in home.lows(home.record(operator, "other").uid)] == [BackupPhase.RUNNING]
 
 
 def test_a_file_counts_once_it_was_the_same_for_a_moment(home: Home) -> None:
@@ -219,4 +219,4 @@ def test_a_file_that_stays_cut_stops_and_deletes_nothing_and_mending_it_is_free(
         record = home.record(operator, name)
         assert (record.uid, record.is_deleted) == (uid, False)
         ((low, *others), topics) = home.lows(uid), ("orders", "payments")
-        assert (low.phase, low.beginning.topics, others) == (Phase.RUNNING, topics, [])
+        assert (low.phase, low.beginning.topics, others) == (BackupPhase.RUNNING, topics, [])

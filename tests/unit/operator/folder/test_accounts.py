@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadResource, RepositoryNotFound
-from offsite.operator.decide.wanted import Account, Place
+from offsite.operator.decide.wanted import Account, RepositoryPlace
 from offsite.operator.folder.accounts import Accounts, read_accounts, variables_of
 from offsite.operator.folder.layout import FolderLayout
 
@@ -89,10 +89,10 @@ def test_an_account_with_credentials_inherits_none() -> None:
 
 def test_a_repository_that_there_is_not_is_never_begun(tmp_path: Path) -> None:
     with pytest.raises(RepositoryNotFound):
-        Accounts(known=()).open_store(Place(account="", repository=str(tmp_path / "nothing")))
+        Accounts(listed=()).open_store(RepositoryPlace(account="", repository=str(tmp_path / "nothing")))
     assert not (tmp_path / "nothing").exists()
 
 
 def test_an_account_that_is_gone_opens_nothing() -> None:
     with pytest.raises(BadResource, match="no account 'main' any more"):
-        Accounts(known=()).open_store(Place(account="main", repository="/backups"))
+        Accounts(listed=()).open_store(RepositoryPlace(account="main", repository="/backups"))

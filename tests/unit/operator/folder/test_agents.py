@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
 from offsite.operator.folder.accounts import Accounts, read_accounts
 from offsite.operator.folder.agents import END_MAX_MS, PAUSE_MAX_MS, READY_MS, SILENT_S, LocalAgents
 from offsite.operator.folder.launches import Launches
@@ -37,14 +37,16 @@ def agents_of(home: Home) -> LocalAgents:
 
 
 def refresh(home: Home, agents: LocalAgents) -> None:
-    accounts = Accounts(known=read_accounts(home.layout))
+    accounts = Accounts(listed=read_accounts(home.layout))
     command = (sys.executable, "-S", str(home.root.parent / "script.py"))
     agents.launches = Launches(layout=home.layout, accounts=accounts, command=command)
 
 
-def wanted(home: Home, replicas: int = 2, **template: str) -> AgentsWanted:
-    place = Place(account="main", repository=home.repository.store.url)
-    return AgentsWanted(replicas=replicas, template=AgentTemplate.model_validate(template), place=place, cluster="shop")
+def wanted(home: Home, replicas: int = 2, **template: str) -> DesiredAgents:
+    place = RepositoryPlace(account="main", repository=home.repository.store.url)
+    return DesiredAgents(
+        replicas=replicas, template=AgentTemplate.model_validate(template), place=place, cluster="shop"
+    )
 
 
 def tend(agents: LocalAgents) -> None:
@@ -74,10 +76,10 @@ def test_they_count_when_they_have_run_for_a_moment(home: Home) -> None:
     agents = agents_of(home)
     agents.configure(UID, wanted(home))
     tend(agents)
-    assert (agents.seen(UID).configured, agents.seen(UID).ready) == (wanted(home), 0)
+    assert (agents.observe(UID).configured, agents.observe(UID).ready) == (wanted(home), 0)
     home.pass_s(READY_MS / 1000)
 
-    assert agents.seen(UID).ready == 2
+    assert agents.observe(UID).ready == 2
 
 
 def test_one_that_dies_young_begins_again_after_growing_pauses(home: Home) -> None:

@@ -13,8 +13,8 @@ import yaml
 from offsite.model.errors import StoreDenied
 from offsite.operator.folder.operator import FolderOperator
 from offsite.operator.folder.views import describe
-from offsite.operator.world.monitor import HomeShown
-from offsite.repository.declared.history import Phase
+from offsite.operator.world.monitor import HomeMonitor
+from offsite.repository.declared.history import BackupPhase
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION
@@ -53,7 +53,7 @@ def put_accounts(home: Home, *accounts: tuple[str, Path | str], opens: Sequence[
     home.layout.accounts.write_text(yaml.safe_dump(entries))
 
 
-def phases(home: Home, uid: str) -> list[Phase]:
+def phases(home: Home, uid: str) -> list[BackupPhase]:
     return [low.phase for low in home.lows(uid)]
 
 
@@ -64,11 +64,11 @@ def test_the_order_of_accounts_moves_no_backup_that_names_none(home: Home, tmp_p
     put_accounts(home, ("cellar", tmp_path / "cellar"), ("main", tmp_path / "backups"))
     for each in (operator, home.operator()):
         looked(home, each)
-        assert (phases(home, uid), home.conditions("shop")) == ([Phase.RUNNING], {})
+        assert (phases(home, uid), home.conditions("shop")) == ([BackupPhase.RUNNING], {})
     assert cellar.backups() == ()
     home.put("shop.yaml", resource(destination={"account": "cellar"}, **SHOP))
     looked(home, operator)
-    assert phases(home, uid) == [Phase.STOPPED], "who names one moves it"
+    assert phases(home, uid) == [BackupPhase.STOPPED], "who names one moves it"
     home.put("shop.yaml", resource(**SHOP))
     looked(home, operator)
     assert [each["repository"] for each in home.status("shop")["status"]["backups"]][-1] == str(tmp_path / "cellar")
@@ -81,15 +81,15 @@ def test_a_destination_that_is_somebody_else_s_stops_nothing_and_keeps_no_slot(h
     home.put("shop.yaml", resource(destination={**destination, "path": "manual"}, **SHOP))
     looked(home, operator)
 
-    assert phases(home, uid) == [Phase.RUNNING]
+    assert phases(home, uid) == [BackupPhase.RUNNING]
     assert "was made by somebody else" in home.conditions("shop")["MisconfiguredBackup"]
     (home.root / "clusters" / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
     home.put("fair.yaml", resource("fair", **SHOP))
     looked(home, operator)
-    assert phases(home, home.record(operator, "fair").uid) == [Phase.RUNNING], "others may begin"
+    assert phases(home, home.record(operator, "fair").uid) == [BackupPhase.RUNNING], "others may begin"
     home.put("shop.yaml", resource(destination=destination, **SHOP))
     looked(home, operator)
-    assert (phases(home, uid), home.conditions("shop")) == ([Phase.RUNNING], {})
+    assert (phases(home, uid), home.conditions("shop")) == ([BackupPhase.RUNNING], {})
 
 
 def test_a_place_that_may_not_be_written_stops_nothing(
@@ -108,11 +108,11 @@ def test_a_place_that_may_not_be_written_stops_nothing(
     monkeypatch.setattr(PosixStore, "put_if_absent", refused)
     home.put("shop.yaml", resource(destination={"endpoint": str(tmp_path / "cellar")}, **SHOP))
     looked(home, operator)
-    assert phases(home, uid) == [Phase.RUNNING]
+    assert phases(home, uid) == [BackupPhase.RUNNING]
     assert "may not be written" in home.conditions("shop")["MisconfiguredBackup"]
     home.put("shop.yaml", resource(**SHOP))
     looked(home, operator)
-    assert (phases(home, uid), home.conditions("shop")) == ([Phase.RUNNING], {})
+    assert (phases(home, uid), home.conditions("shop")) == ([BackupPhase.RUNNING], {})
 
 
 @pytest.mark.parametrize("spelling", ["link", "slash", "file"])
@@ -123,7 +123,7 @@ def test_another_spelling_of_a_repository_is_no_other_place(home: Home, tmp_path
     put_accounts(home, ("main", names[spelling]))
     looked(home, operator)
 
-    assert (phases(home, uid), home.conditions("shop")) == ([Phase.RUNNING], {})
+    assert (phases(home, uid), home.conditions("shop")) == ([BackupPhase.RUNNING], {})
     assert [each["repository"] for each in home.status("shop")["status"]["backups"]] == [str(names[spelling])]
     assert len(home.record(operator, "shop").places) == 1
     begun = [line for line in home.begun() if " expire " in line]
@@ -151,7 +151,7 @@ def test_a_copy_of_a_repository_is_another_place(home: Home, tmp_path: Path) -> 
     looked(home, operator, times=1)
 
     assert len(home.record(operator, "shop").places) == 2
-    assert phases(home, uid) == [Phase.STOPPED], "as to any other place"
+    assert phases(home, uid) == [BackupPhase.STOPPED], "as to any other place"
 
 
 def test_minimum_larger_than_maximum_is_refused_and_the_last_spec_stays(home: Home) -> None:
@@ -180,7 +180,7 @@ def test_expiry_jobs_that_fail_again_and_again_are_told(home: Home) -> None:
     assert f"expiry jobs failed, so nothing of it may be let go: {said}" in home.conditions("shop")["ExpiryFailing"]
     found = describe(home.layout, kind="Backup", name="shop", clock=home.clock)
     assert said in found.line.message
-    shown = HomeShown(home=operator, clock=home.clock).metrics("").text.decode()
+    shown = HomeMonitor(home=operator, clock=home.clock).metrics("").text.decode()
     assert 'offsite_operator_failing_expiries{kind="Backup"} 1' in shown
     ends.unlink()
     wait_until(lambda: failures() == 0, "one that ends well")

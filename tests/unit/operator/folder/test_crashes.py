@@ -20,7 +20,7 @@ import yaml
 from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.folder import files
 from offsite.operator.folder.operator import FolderOperator, OperatorRules
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
 from offsite.repository.repository import Repository
@@ -119,7 +119,7 @@ class Course:
         for uid in self.uids:
             assert sum(low.phase.is_live for _, low in self.lows(uid)) <= 1, "two live backups of one resource"
 
-    def lows(self, uid: str) -> list[tuple[Repository, LowLevel]]:
+    def lows(self, uid: str) -> list[tuple[Repository, LowLevelBackup]]:
         """The low-level backups of a resource, wherever they are."""
         layout = DeclaredLayout(uid=uid)
         return [
@@ -141,7 +141,7 @@ class Course:
     def copy(self) -> None:
         for record in self.operators[0].records.all():
             for repository, low in self.lows(record.uid):
-                if low.phase is Phase.RUNNING:
+                if low.phase is BackupPhase.RUNNING:
                     backup = repository.create_backup(
                         low.beginning.backup, cluster_id="c", selection=SELECTION, declared_by=record.uid
                     )

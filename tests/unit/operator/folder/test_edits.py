@@ -9,7 +9,7 @@ import yaml
 from offsite.model.errors import BadResource, ResourceConflict, ResourceImmutable, ResourceNotFound
 from offsite.operator.folder import edits
 from offsite.operator.folder.documents import read_declared
-from offsite.operator.folder.edits import Change, apply, plan_removal, remove
+from offsite.operator.folder.edits import ChangeKind, apply, plan_removal, remove
 from tests.unit.operator.folder.home import Home, opened_home, resource, restore
 
 KEY = ("Backup", "shop")
@@ -21,7 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
         yield found
 
 
-def put(home: Home, *documents: dict[str, object]) -> list[tuple[str, Change]]:
+def put(home: Home, *documents: dict[str, object]) -> list[tuple[str, ChangeKind]]:
     text = yaml.safe_dump_all(documents)
     return [(each.file, each.change) for each in apply(home.layout, text, source="x.yaml").resources]
 
@@ -34,23 +34,23 @@ def test_a_resource_gets_a_file_of_its_own(home: Home) -> None:
 
 
 def test_no_resource_is_put_where_the_status_of_another_one_is(home: Home) -> None:
-    assert put(home, resource("shop.status")) == [("backup-shop.status.yml", Change.CREATED)]
+    assert put(home, resource("shop.status")) == [("backup-shop.status.yml", ChangeKind.CREATED)]
     assert [each.key for each in read_declared(home.root).documents] == [("Backup", "shop.status")]
 
 
 def test_what_changes_is_told(home: Home) -> None:
     assert put(home, resource(), resource("other")) == [
-        ("backup-shop.yaml", Change.CREATED),
-        ("backup-other.yaml", Change.CREATED),
+        ("backup-shop.yaml", ChangeKind.CREATED),
+        ("backup-other.yaml", ChangeKind.CREATED),
     ]
-    assert put(home, resource(state="running")) == [("backup-shop.yaml", Change.UNCHANGED)]
-    assert put(home, resource(state="paused")) == [("backup-shop.yaml", Change.CHANGED)]
+    assert put(home, resource(state="running")) == [("backup-shop.yaml", ChangeKind.UNCHANGED)]
+    assert put(home, resource(state="paused")) == [("backup-shop.yaml", ChangeKind.CHANGED)]
 
 
 def test_a_resource_stays_in_the_file_that_declares_it(home: Home) -> None:
     home.put("mine.yaml", resource())
 
-    assert put(home, resource(state="paused")) == [("mine.yaml", Change.CHANGED)]
+    assert put(home, resource(state="paused")) == [("mine.yaml", ChangeKind.CHANGED)]
     assert not (home.root / "backup-shop.yaml").exists()
 
 
@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_read_is_not_written_over_by_a_resource_that_is_ne
 def test_a_file_that_somebody_makes_meanwhile_is_not_written_over(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = edits._planned  # the moment in between
 
-    def and_made(*given: object) -> edits.Applied:
+    def and_made(*given: object) -> edits.AppliedResource:
         found = planned(*given)  # type: ignore[arg-type]
         (home.root / found.file).write_text("somebody's")
         return found
@@ -190,7 +190,7 @@ def test_a_link_stays_one_and_what_it_leads_to_is_changed(home: Home) -> None:
     home.put("of/shop", resource())
     (home.root / "mine.yaml").symlink_to("of/shop")
 
-    assert put(home, resource(state="paused")) == [("mine.yaml", Change.CHANGED)]
+    assert put(home, resource(state="paused")) == [("mine.yaml", ChangeKind.CHANGED)]
     assert (home.root / "mine.yaml").is_symlink()
     assert yaml.safe_load((home.root / "of" / "shop").read_text())["spec"] == {"state": "paused"}
 
@@ -257,4 +257,4 @@ def test_what_they_take_is_put(home: Home) -> None:
         restore(topics=patterns, rename=[r"regex:^(rx-[0-9]{1,3})$=\1-back"], groups="regex:^g{1,3}$,b"),
     ]
 
-    assert [change for _, change in put(home, *documents)] == [Change.CREATED] * 3
+    assert [change for _, change in put(home, *documents)] == [ChangeKind.CREATED] * 3

@@ -11,8 +11,8 @@ import pytest
 
 from offsite.model.errors import BadResource
 from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.folder.expiry_jobs import UNKNOWN, Asked, ExpiryJobs
-from offsite.operator.world.processes import Launch, is_alive, last_words
+from offsite.operator.folder.expiry_jobs import UNKNOWN, ExpiryJobs, QueuedExpiry
+from offsite.operator.world.processes import ProcessLaunch, is_alive, last_words
 from tests.processes import wait_until
 from tests.unit.operator.folder.home import QUICK, Home, opened_home
 
@@ -25,13 +25,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
         yield found
 
 
-def asked(home: Home, *uids: str, is_deletion: bool = False) -> Mapping[str, Asked]:
-    def launch(uid: str) -> Launch:
+def asked(home: Home, *uids: str, is_deletion: bool = False) -> Mapping[str, QueuedExpiry]:
+    def launch(uid: str) -> ProcessLaunch:
         script = str(home.root.parent / "script.py")
         argv = (sys.executable, "-S", script, "operator", "expire", "--uid", uid)
-        return Launch(argv=argv, environment=dict(os.environ))
+        return ProcessLaunch(argv=argv, environment=dict(os.environ))
 
-    return {uid: Asked(launch=lambda uid=uid: launch(uid), is_deletion=is_deletion) for uid in uids}  # type: ignore[misc]
+    return {uid: QueuedExpiry(launch=lambda uid=uid: launch(uid), is_deletion=is_deletion) for uid in uids}  # type: ignore[misc]
 
 
 def begun_for(home: Home) -> list[str]:
@@ -118,11 +118,11 @@ def test_a_deletion_that_failed_is_tried_again_after_a_pause(home: Home) -> None
 
 
 def test_a_job_that_cannot_be_begun_stops_no_other(home: Home) -> None:
-    def launch() -> Launch:
+    def launch() -> ProcessLaunch:
         raise BadResource("no account")
 
     jobs = ExpiryJobs(home.layout, QueueRules(at_once=2), clock=home.clock)
-    jobs.step({ONE: Asked(launch=launch, is_deletion=False), **asked(home, TWO)})
+    jobs.step({ONE: QueuedExpiry(launch=launch, is_deletion=False), **asked(home, TWO)})
 
     wait_until(lambda: begun_for(home) == [TWO], "the other one")
 
@@ -206,12 +206,12 @@ def test_failures_in_a_row_are_counted_until_one_ends_well(home: Home) -> None:
 
 
 def test_one_that_cannot_be_begun_has_failed_as_well(home: Home) -> None:
-    def launch() -> Launch:
+    def launch() -> ProcessLaunch:
         raise BadResource("there is no account 'main' any more", hint="known: none")
 
     jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
     for failures in (1, 2):
-        jobs.step({ONE: Asked(launch=launch, is_deletion=False)})
+        jobs.step({ONE: QueuedExpiry(launch=launch, is_deletion=False)})
         job = jobs.job(ONE)
         assert job is not None
         assert (job.failures, job.ended_ms > 0) == (failures, True)

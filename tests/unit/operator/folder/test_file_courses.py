@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from offsite.operator.folder.admissions import Admissions
-from offsite.operator.world.act import Hands
-from offsite.operator.world.places import Places
+from offsite.operator.world.act import BackupExecutor
+from offsite.operator.world.places import RepositoryAliases
 from tests.unit.operator.folder import file_world
 from tests.unit.operator.folder.file_world import FileWorld
 
@@ -71,20 +71,20 @@ def hurried(begin: Callable[..., Admissions], what: str) -> Callable[..., Admiss
 
 
 def by_the_order_of_accounts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(file_world, "kept_account", lambda *_: "")
+    patch.setattr(file_world, "find_current_account", lambda *_: "")
 
 
 def stopped_before_it_is_tried(patch: pytest.MonkeyPatch) -> None:
-    tried = Hands._tried
+    tried = BackupExecutor._try_start
 
-    def late(self: Hands, wanted: Any, start: Any, *, claims: bool) -> Any:
+    def late(self: BackupExecutor, wanted: Any, start: Any, *, claims: bool) -> Any:
         return tried(self, wanted, start, claims=True) if claims and wanted.timestamp_format else start.beginning
 
-    patch.setattr(Hands, "_tried", late)
+    patch.setattr(BackupExecutor, "_try_start", late)
 
 
 def another_spelling_is_another_place(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Places, "distinct", lambda _, __, ___, places: tuple(dict.fromkeys(places)))
+    patch.setattr(RepositoryAliases, "distinct", lambda _, __, ___, places: tuple(dict.fromkeys(places)))
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,21 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place
+from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
 from offsite.operator.folder.accounts import Accounts
-from offsite.operator.folder.launches import Launches, place_environments
+from offsite.operator.folder.launches import Launches, parse_place_environments
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.kubernetes.agents import agent_deployment, agents_of
-from offsite.operator.kubernetes.cluster import Named
+from offsite.operator.kubernetes.agents import agent_deployment, parse_agents
+from offsite.operator.kubernetes.cluster import ResourceReference
 from offsite.operator.resources.backup import AgentTemplate, Expiry
 from offsite.operator.work.assembly import expiry_policy
 from offsite.services.retention.policy import RetentionPolicy
 
-ONE, TWO = Place(account="one", repository="s3://one/a"), Place(account="two", repository="s3://two/b")
-NAMED = Named(kind="Backup", namespace="default", name="shop", uid="uid")
+ONE, TWO = (
+    RepositoryPlace(account="one", repository="s3://one/a"),
+    RepositoryPlace(account="two", repository="s3://two/b"),
+)
+NAMED = ResourceReference(kind="Backup", namespace="default", name="shop", uid="uid")
 INHERITED = {"PATH": "/bin", "AWS_REGION": "inherited", "OFFSITE_BOOTSTRAP": "elsewhere:9092"}
 
 
@@ -37,11 +40,11 @@ def launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launches:
         )
         for name in ("one", "two")
     ]
-    return Launches(layout=layout, accounts=Accounts(known=accounts, inherited={}), command=("offsite",))
+    return Launches(layout=layout, accounts=Accounts(listed=accounts, inherited={}), command=("offsite",))
 
 
-def wanted(**template: object) -> AgentsWanted:
-    return AgentsWanted(replicas=1, template=AgentTemplate.model_validate(template), place=ONE, cluster="shop")
+def wanted(**template: object) -> DesiredAgents:
+    return DesiredAgents(replicas=1, template=AgentTemplate.model_validate(template), place=ONE, cluster="shop")
 
 
 def test_a_job_over_two_accounts_opens_each_repository_by_its_own(launches: Launches) -> None:
@@ -51,7 +54,7 @@ def test_a_job_over_two_accounts_opens_each_repository_by_its_own(launches: Laun
         *("offsite", "operator", "expire", "--uid", "uid"),
         *("--place", "s3://one/a", "--place", "s3://two/b", "--delete"),
     )
-    assert place_environments(launch.environment) == [
+    assert parse_place_environments(launch.environment) == [
         {"AWS_SECRET_ACCESS_KEY": "secret-one"},
         {"AWS_SECRET_ACCESS_KEY": "secret-two"},
     ]
@@ -59,11 +62,11 @@ def test_a_job_over_two_accounts_opens_each_repository_by_its_own(launches: Laun
 
 def test_two_stores_whose_repositories_have_one_url_are_two_places(launches: Launches) -> None:
     """The variables of an account may name the endpoint."""
-    places = [ONE, Place(account="two", repository=ONE.repository), ONE]
+    places = [ONE, RepositoryPlace(account="two", repository=ONE.repository), ONE]
     launch = launches.expiry("uid", places, Expiry(), is_deletion=True)
 
     assert launch.argv[-5:] == ("--place", "s3://one/a", "--place", "s3://one/a", "--delete")
-    assert place_environments(launch.environment) == [
+    assert parse_place_environments(launch.environment) == [
         {"AWS_SECRET_ACCESS_KEY": "secret-one"},
         {"AWS_SECRET_ACCESS_KEY": "secret-two"},
     ]
@@ -73,7 +76,7 @@ def test_a_job_of_one_account_has_its_variables_alone(launches: Launches) -> Non
     launch = launches.expiry("uid", [ONE], Expiry(), is_deletion=False)
 
     assert launch.environment["AWS_SECRET_ACCESS_KEY"] == "secret-one"
-    assert place_environments(launch.environment) == []
+    assert parse_place_environments(launch.environment) == []
     assert "AWS_REGION" not in launch.environment
 
 
@@ -91,7 +94,7 @@ def test_agents_are_told_the_retention_that_they_agree_to(launches: Launches) ->
 
     assert launch.argv[-4:] == ("--maximum-retention", "30d", "--minimum-restorable", "7d")
     assert "--maximum-retention" not in launches.agent("uid", wanted()).launch.argv
-    assert agents_of(agent_deployment(NAMED, asked, "offsite:1")) == asked
+    assert parse_agents(agent_deployment(NAMED, asked, "offsite:1")) == asked
     assert expiry_policy("30d", "7d") == RetentionPolicy(keep_age_ms=30 * 86_400_000, floor_ms=7 * 86_400_000)
 
 

@@ -12,7 +12,7 @@ from offsite.model.errors import BadOption, FolderCopied
 from offsite.operator.folder.edits import apply, plan_removal
 from offsite.operator.folder.files import read_json, write_json
 from offsite.operator.folder.moves import confirm_move, plan_move
-from offsite.operator.folder.records import Records
+from offsite.operator.folder.records import ResourceRecords
 from tests.unit.operator.folder.home import Home, opened_home, resource
 
 
@@ -41,7 +41,7 @@ def test_a_copy_of_a_folder_deletes_no_backup_of_the_folder(home: Home) -> None:
             copy.operator().look()
         copy.pass_s(20)
     assert not home.record(home.operator(), "shop").is_deleted
-    assert not [each for each in Records(layout=copy.layout).all() if each.is_deleted]
+    assert not [each for each in ResourceRecords(layout=copy.layout).all() if each.is_deleted]
 
 
 def test_a_copy_is_neither_edited(home: Home) -> None:

@@ -10,17 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.operator.decide.backup import Turn
-from offsite.operator.decide.wanted import Wanted
-from offsite.operator.folder.operator import FolderOperator, Look, run
+from offsite.operator.decide.backup import ChangePhase
+from offsite.operator.decide.wanted import DesiredBackup
+from offsite.operator.folder.operator import FolderOperator, LookResult, run
 from offsite.operator.folder.views import describe
-from offsite.operator.world.act import Hands
-from offsite.repository.declared.history import Phase
-from offsite.repository.declared.kept import KeptBackup, put_kept
+from offsite.operator.world.act import BackupExecutor
+from offsite.repository.declared.history import BackupPhase
+from offsite.repository.declared.kept import KeptBackup, put_kept_backups
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.layout import BackupLayout
 from offsite.sandbox.ports import free_ports
-from offsite.services.declared.status import declared_status
+from offsite.services.declared.status import read_declared_status
 from tests.backups import SELECTION
 from tests.processes import wait_until
 from tests.script_clock import Script
@@ -115,7 +115,7 @@ def test_a_changed_spec_is_another_generation_and_the_same_uid(home: Home) -> No
 
     record = home.record(operator, "shop")
     assert (record.uid, record.generation) == (uid, 2)
-    assert home.lows(uid)[0].phase is Phase.PAUSED
+    assert home.lows(uid)[0].phase is BackupPhase.PAUSED
 
 
 def test_a_field_that_there_is_not_is_told_and_the_last_good_spec_stays_in_force(home: Home) -> None:
@@ -125,7 +125,7 @@ def test_a_field_that_there_is_not_is_told_and_the_last_good_spec_stays_in_force
 
     assert "did you mean state?" in home.conditions("shop")["MisconfiguredBackup"]
     assert home.record(operator, "shop").generation == 1
-    assert home.lows(uid)[0].phase is Phase.RUNNING
+    assert home.lows(uid)[0].phase is BackupPhase.RUNNING
 
 
 def test_the_cluster_of_a_backup_cannot_be_changed(home: Home) -> None:
@@ -144,7 +144,7 @@ def test_a_file_that_is_empty_or_no_yaml_takes_nothing_away(home: Home) -> None:
 
         assert not home.record(operator, "shop").is_deleted
         assert home.conditions("shop")["MisconfiguredBackup"]
-    assert home.lows(uid)[0].phase is Phase.RUNNING
+    assert home.lows(uid)[0].phase is BackupPhase.RUNNING
 
 
 def test_a_file_that_was_renamed_and_cannot_be_read_takes_nothing_away(home: Home) -> None:
@@ -265,7 +265,7 @@ def test_a_deleted_backup_is_stopped_and_deleted_through_the_queue_before_its_re
 
     wait_until(is_gone, "the end of the record")
     job = home.begun()[-1]
-    assert home.lows(uid)[0].phase is Phase.STOPPED
+    assert home.lows(uid)[0].phase is BackupPhase.STOPPED
     assert f"operator expire --uid {uid} --place {home.repository.store.url} --delete secret=s3" in job
     assert agent != job
     assert not (home.root / "backup-shop.status.yaml").exists()
@@ -304,13 +304,13 @@ def test_why_an_older_backup_stays_is_told_and_it_is_reconciled_all_the_same(hom
     def has_two() -> bool:
         operator.look()
         home.pass_s(11.0)
-        return [low.phase for low in home.lows(uid)] == [Phase.STOPPED, Phase.RUNNING]
+        return [low.phase for low in home.lows(uid)] == [BackupPhase.STOPPED, BackupPhase.RUNNING]
 
     wait_until(has_two, "another one in its place")
     home.copy(uid)
     old = home.lows(uid)[0].beginning.backup
     store, layout = home.repository.store, DeclaredLayout(uid=uid)
-    put_kept(store, layout, [KeptBackup(backup=old, repository=store.url, reason="it is not covered")])
+    put_kept_backups(store, layout, [KeptBackup(backup=old, repository=store.url, reason="it is not covered")])
 
     def is_told() -> bool:
         operator.look()
@@ -322,7 +322,7 @@ def test_why_an_older_backup_stays_is_told_and_it_is_reconciled_all_the_same(hom
     assert home.status("shop")["status"]["reconciled"] is True
     found = describe(home.layout, kind="Backup", name="shop", clock=home.clock)
     assert (found.line.reconciled, "it is not covered" in found.line.message) == (True, True)
-    put_kept(store, layout, ())
+    put_kept_backups(store, layout, ())
     wait_until(lambda: not is_told() and not home.conditions("shop"), "its end")
 
 
@@ -448,7 +448,7 @@ def test_accounts_that_cannot_be_read_move_no_backup(home: Home) -> None:
             home.pass_s(11)
             assert "accounts.yaml" in [found.name for found in each.look().waiting]
 
-    assert [low.phase for low in home.lows(uid)] == [Phase.RUNNING]
+    assert [low.phase for low in home.lows(uid)] == [BackupPhase.RUNNING]
     assert operator.agents.alive(uid) == 1
 
 
@@ -495,7 +495,7 @@ def test_nothing_is_begun_for_a_resource_that_goes_meanwhile(home: Home) -> None
 
     kept = operator._keepers.look(record)
     assert kept is not None
-    assert "is being deleted" in kept.told[0].message
+    assert "is being deleted" in kept.conditions[0].message
     assert home.lows(record.uid) == ()
 
 
@@ -519,7 +519,7 @@ def test_a_status_that_cannot_be_written_stops_nothing(home: Home) -> None:
 def test_a_folder_that_is_away_for_a_while_changes_nothing(home: Home) -> None:
     operator, uid = running(home)
     away = home.root.parent / "away"
-    looks: list[Look] = []
+    looks: list[LookResult] = []
     clock = Script(
         lambda: home.root.rename(away), lambda: home.pass_s(20), lambda: away.rename(home.root), lambda: None
     )
@@ -552,7 +552,7 @@ def test_what_is_removed_between_the_look_at_its_place_and_the_lock_does_not_beg
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = BackupLayout(backup="shop").removed_key
-    monkeypatch.setattr(Hands, "_check_place", lambda _, store, *__: store.put_if_absent(mark, b"{}"))
+    monkeypatch.setattr(BackupExecutor, "_check_place", lambda _, store, *__: store.put_if_absent(mark, b"{}"))
     operator = home.operator(queue=QUICK)
     home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"timestampFormat": ""}))
     looked(home, operator)
@@ -570,7 +570,7 @@ def test_what_begins_again_under_its_name_may_have_other_topics(home: Home) -> N
         home.put("shop.yaml", resource(topics=["orders"], state=state, **spec))
         looked(home, operator)
         assert len(home.lows(uid)) == number
-    assert [low.phase for low in home.lows(uid)] == [Phase.STOPPED, Phase.RUNNING]
+    assert [low.phase for low in home.lows(uid)] == [BackupPhase.STOPPED, BackupPhase.RUNNING]
     assert [low.beginning.topics for low in home.lows(uid)] == [("*",), ("orders",)]
     assert len({low.beginning.backup for low in home.lows(uid)}) == 1
 
@@ -580,7 +580,7 @@ def test_topics_that_are_added_join_the_backup_that_runs(home: Home) -> None:
     home.put("shop.yaml", resource(topics=["orders", "payments"], agents={"replicas": 1}))
     looked(home, operator)
     (low,) = home.lows(uid)
-    assert (low.phase, low.beginning.topics) == (Phase.RUNNING, ("orders", "payments"))
+    assert (low.phase, low.beginning.topics) == (BackupPhase.RUNNING, ("orders", "payments"))
     assert len(home.status("shop")["status"]["backups"]) == 1
 
 
@@ -588,18 +588,18 @@ def test_who_slept_in_front_of_a_decision_decides_nothing_by_an_old_spec(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator, uid = running(home)
-    sleeper, turn = home.operator(), Hands._turn
+    sleeper, turn = home.operator(), BackupExecutor._turn
     home.put("shop.yaml", resource(state="stopped"))
 
-    def slept(self: Hands, wanted: Wanted, step: Turn) -> None:
-        monkeypatch.setattr(Hands, "_turn", turn)
+    def slept(self: BackupExecutor, wanted: DesiredBackup, step: ChangePhase) -> None:
+        monkeypatch.setattr(BackupExecutor, "_turn", turn)
         home.put("shop.yaml", resource(agents={"replicas": 1}))
         looked(home, operator)
         turn(self, wanted, step)
 
-    monkeypatch.setattr(Hands, "_turn", slept)
+    monkeypatch.setattr(BackupExecutor, "_turn", slept)
     sleeper.look()
-    assert [low.phase for low in home.lows(uid)] == [Phase.RUNNING]
+    assert [low.phase for low in home.lows(uid)] == [BackupPhase.RUNNING]
 
 
 def test_what_is_wrong_is_told_by_the_kind_it_is_wrong_with(home: Home) -> None:
@@ -620,7 +620,7 @@ def test_who_looks_at_the_repository_sees_restores_and_schedules_too(home: Home)
     home.put("b.yaml", resource("tick", "Schedule", backup="shop", action="drill", cron="0 3 * * *"))
     home.put("c.yaml", restore(backupUrl=f"{home.repository.store.url}#shop"))
     looked(home, operator)
-    told = {each.kind: each for each in declared_status(home.repository.store).resources}
+    told = {each.kind: each for each in read_declared_status(home.repository.store).resources}
     assert {kind: each.name for kind, each in told.items()} == {"Backup": "shop", "Schedule": "tick", "Restore": "back"}
     assert told["Schedule"].facts["state"] == "waiting"
     assert told["Restore"].facts["phase"]
@@ -628,4 +628,4 @@ def test_who_looks_at_the_repository_sees_restores_and_schedules_too(home: Home)
     for _ in range(3):
         home.clock.ms += 20_000
         operator.look()
-    assert "Schedule" not in {each.kind for each in declared_status(home.repository.store).resources}
+    assert "Schedule" not in {each.kind for each in read_declared_status(home.repository.store).resources}

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from offsite.cli.commands.operator import app
 from offsite.operator.folder.edits import plan_removal
 from offsite.operator.folder.operator import FolderOperator
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.declared.members import member_id
-from offsite.services.declared.status import declared_status
+from offsite.services.declared.status import read_declared_status
 from tests.unit.operator.folder.home import Home, opened_home, resource
 
 IDENTITY = "shop-everywhere"
@@ -52,7 +52,7 @@ def looked(homes: tuple[Home, Home], operators: list[FolderOperator], times: int
         homes[0].pass_s(11)
 
 
-def phases(home: Home) -> list[Phase]:
+def phases(home: Home) -> list[BackupPhase]:
     return [low.phase for low in home.lows(IDENTITY)]
 
 
@@ -61,8 +61,8 @@ def test_their_agents_work_for_one_ledger(homes: tuple[Home, Home]) -> None:
     agents = [line for line in homes[0].begun() if "operator agent" in line]
     assert len(agents) == 2
     assert all(f"--uid {IDENTITY}" in line for line in agents)
-    assert phases(homes[0]) == [Phase.RUNNING]
-    (seen,) = declared_status(homes[0].repository.store).resources
+    assert phases(homes[0]) == [BackupPhase.RUNNING]
+    (seen,) = read_declared_status(homes[0].repository.store).resources
     assert (seen.uid, len(seen.members), seen.problem) == (IDENTITY, 2, "")
     members = homes[1].status("shop")["status"]["members"]
     assert [member["counts"] for member in members] == [True, False]
@@ -74,7 +74,7 @@ def test_the_backup_goes_with_the_last_of_them(homes: tuple[Home, Home]) -> None
     (homes[0].root / "shop.yaml").unlink()
     looked(homes, operators)
     assert operators[0].records.find("Backup", "shop") is None
-    assert phases(homes[0]) == [Phase.RUNNING]
+    assert phases(homes[0]) == [BackupPhase.RUNNING]
     assert not any("--delete" in line for line in homes[0].begun())
 
     (homes[1].root / "shop.yaml").unlink()
@@ -93,7 +93,7 @@ def test_what_is_told_in_the_repository_is_told_of_each_of_them(homes: tuple[Hom
     for operator in reversed(operators):
         operator.look()
         homes[0].pass_s(61)
-    (seen,) = declared_status(homes[0].repository.store).resources
+    (seen,) = read_declared_status(homes[0].repository.store).resources
     others = next(message for told, message in seen.conditions.items() if "declares otherwise: tag" in message)
     mine, theirs = (member_id(IDENTITY, uid(operator)) for operator in operators)
     assert f"member {mine[:8]}" in others
@@ -123,7 +123,7 @@ def test_an_identity_cannot_be_changed(homes: tuple[Home, Home]) -> None:
     homes[0].put("shop.yaml", resource(agents={"replicas": 1}))
     looked(homes, operators)
     assert "spec.identity is immutable" in homes[0].conditions("shop")["MisconfiguredBackup"]
-    assert phases(homes[0]) == [Phase.RUNNING]
+    assert phases(homes[0]) == [BackupPhase.RUNNING]
 
 
 def test_who_deletes_one_is_told_that_others_share_its_backup(homes: tuple[Home, Home]) -> None:

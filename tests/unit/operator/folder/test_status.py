@@ -10,8 +10,8 @@ from rich.console import Console
 
 from offsite.cli.views.operator_view import render_resources
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.records import Record, Records
-from offsite.operator.folder.status import Statuses, looked_ms
+from offsite.operator.folder.records import ResourceRecord, ResourceRecords
+from offsite.operator.folder.status import Statuses, last_look_ms
 from offsite.operator.folder.views import ResourceList, list_resources
 from tests.unit.operator.resources.bombs import BOMBS
 
@@ -50,7 +50,7 @@ def test_the_time_of_a_look_is_noted_now_and_then(statuses: Statuses, tmp_path: 
     def noted(now_ms: int, state: str = "running") -> tuple[int, int]:
         statuses.write(KEY, None, {"state": state}, now_ms=now_ms)
         inode = (tmp_path / "backup-shop.status.yaml").stat().st_ino
-        return looked_ms(statuses.read(*KEY)) - NOW_MS, inode
+        return last_look_ms(statuses.read(*KEY)) - NOW_MS, inode
 
     first = noted(NOW_MS)
     assert first[0] == 0
@@ -64,7 +64,7 @@ def test_the_time_of_a_look_is_noted_now_and_then(statuses: Statuses, tmp_path: 
 def test_a_status_that_has_no_time_of_a_look_is_of_no_time(statuses: Statuses, tmp_path: Path, text: str) -> None:
     (tmp_path / "backup-shop.status.yaml").write_text(text)
 
-    assert looked_ms(statuses.read(*KEY)) == -1
+    assert last_look_ms(statuses.read(*KEY)) == -1
 
 
 def backup(phase: str, **points: int) -> dict[str, object]:
@@ -86,8 +86,8 @@ def test_a_list_tells_the_newest_point_of_what_goes_on_and_not_of_what_is_on_its
         "backups": [backup("stopped", oldestData=1, latestRestorable=23), backup("running", **going)],
     }
     statuses.write(KEY, None, status, now_ms=NOW_MS)  # type: ignore[arg-type]  # a status is any JSON
-    record = Record(kind="Backup", name="shop", uid="u", generation=7, spec={}, source="", created_ms=0)
-    Records(layout=statuses.layout).change(*KEY, lambda _: record)
+    record = ResourceRecord(kind="Backup", name="shop", uid="u", generation=7, spec={}, source="", created_ms=0)
+    ResourceRecords(layout=statuses.layout).change(*KEY, lambda _: record)
 
     (line,) = list_resources(statuses.layout, kind=None, name=None, now_ms=NOW_MS).resources
     assert (line.oldest_data, line.latest_restorable) == ("2026-11-24T01:00:00Z", latest)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from offsite.operator.decide.backup import Slot
+from offsite.operator.decide.backup import SlotAvailability
 from offsite.operator.folder.backups import LEAVE_MAX_MS, STUCK_MS
 from offsite.operator.folder.operator import FolderOperator
-from offsite.operator.world.act import Hands
+from offsite.operator.world.act import BackupExecutor
 from offsite.operator.world.slots import Slots
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.told import get_told
+from offsite.repository.declared.told import get_note
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.stores.posix_store import PosixStore
 from tests.processes import wait_until
@@ -45,8 +45,8 @@ def begun(home: Home, **spec: object) -> tuple[FolderOperator, str]:
     return operator, home.record(operator, "shop").uid
 
 
-def slot_of(home: Home, uid: str) -> Slot:
-    return Slots(PosixStore(root=home.layout.store), limit=1).of(uid)
+def slot_of(home: Home, uid: str) -> SlotAvailability:
+    return Slots(PosixStore(root=home.layout.store), limit=1).availability(uid)
 
 
 def looked_until(home: Home, operator: FolderOperator, is_so: object, what: str) -> None:
@@ -65,13 +65,13 @@ def test_a_place_that_is_gone_gives_its_slot_once_no_agent_of_it_is_left(home: H
     operator.look()
     home.pass_s(STUCK_MS / 2000)
     operator.look()
-    assert (slot_of(home, uid), operator.agents.alive(uid)) == (Slot.HELD, 1), "it may come back"
+    assert (slot_of(home, uid), operator.agents.alive(uid)) == (SlotAvailability.HELD, 1), "it may come back"
     home.pass_s(STUCK_MS / 2000)
-    looked_until(home, operator, lambda: slot_of(home, uid) is Slot.FREE, "the slot")
+    looked_until(home, operator, lambda: slot_of(home, uid) is SlotAvailability.FREE, "the slot")
     assert operator.agents.alive(uid) == 0
     backups.with_name("away").rename(backups)
     looked_until(home, operator, lambda: operator.agents.alive(uid) == 1, "an agent")
-    assert slot_of(home, uid) is Slot.HELD
+    assert slot_of(home, uid) is SlotAvailability.HELD
 
 
 def test_an_agent_of_another_machine_that_shares_the_folder_counts_as_copying(home: Home) -> None:
@@ -87,17 +87,17 @@ def test_an_agent_of_another_machine_that_shares_the_folder_counts_as_copying(ho
     home.pass_s(STUCK_MS / 1000)
     looked_until(home, operator, lambda: operator.agents.alive(uid) == 0, "the end of its agents here")
     operator.look()
-    assert slot_of(home, uid) is Slot.HELD
+    assert slot_of(home, uid) is SlotAvailability.HELD
 
 
 def test_without_agents_the_initial_copy_rests_and_gives_its_slot(home: Home) -> None:
     operator, uid = begun(home)
     home.put("shop.yaml", resource(agents={"replicas": 0}))
-    looked_until(home, operator, lambda: slot_of(home, uid) is Slot.FREE, "the slot")
-    assert home.lows(uid)[-1].phase is Phase.PAUSED
+    looked_until(home, operator, lambda: slot_of(home, uid) is SlotAvailability.FREE, "the slot")
+    assert home.lows(uid)[-1].phase is BackupPhase.PAUSED
     assert "asks for no agents" in home.conditions("shop")["IncorrectBackupState"]
     home.put("shop.yaml", resource(agents={"replicas": 1}))
-    looked_until(home, operator, lambda: home.lows(uid)[-1].phase is Phase.RUNNING, "it goes on")
+    looked_until(home, operator, lambda: home.lows(uid)[-1].phase is BackupPhase.RUNNING, "it goes on")
     assert len(home.lows(uid)) == 1
 
 
@@ -110,11 +110,11 @@ def test_who_dies_between_stop_and_seal_leaves_it_to_the_next_look(home: Home, m
         raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(Hands, "_seal", die)
+        patched.setattr(BackupExecutor, "_seal", die)
         with pytest.raises(Died):
             operator.look()
     (low,) = home.lows(uid)
-    assert (low.phase, low.is_sealed) == (Phase.STOPPED, False)
+    assert (low.phase, low.is_sealed) == (BackupPhase.STOPPED, False)
     before = home.repository.backup(low.beginning.backup).state().seq
     home.operator(queue=QUICK).look()
     assert home.lows(uid)[0].is_sealed
@@ -138,15 +138,15 @@ def test_a_lock_that_another_one_holds_delays_who_leaves_its_backups_and_keeps_i
     assert home.record(operator, "shop").is_deleted
     operator.look()
     assert operator.records.find("Backup", "shop") is not None
-    assert home.lows(uid)[0].phase is Phase.RUNNING
+    assert home.lows(uid)[0].phase is BackupPhase.RUNNING
     if ends:
         terms.end(claim)
     else:
         home.pass_s(LEAVE_MAX_MS / 1000)
     operator.look()
     assert operator.records.find("Backup", "shop") is None
-    assert home.lows(uid)[0].phase is (Phase.STOPPED if ends else Phase.RUNNING)
-    told = get_told(store, layout)
+    assert home.lows(uid)[0].phase is (BackupPhase.STOPPED if ends else BackupPhase.RUNNING)
+    told = get_note(store, layout)
     assert told is not None
     assert ends or "it was not stopped" in dict(told.conditions)["IncorrectBackupState"]
     looked_until(home, operator, lambda: operator.agents.alive(uid) == 0, "the end of its agents")

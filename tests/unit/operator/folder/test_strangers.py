@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide.wanted import Account, Place
+from offsite.operator.decide.wanted import Account, RepositoryPlace
 from offsite.operator.folder.accounts import Accounts, read_accounts
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
@@ -155,35 +155,35 @@ OPENED = [
 def test_an_account_opens_what_is_below_its_endpoint_by_whole_components(
     endpoint: str, url: str, *, is_opened: bool
 ) -> None:
-    accounts = Accounts(known=(Account(name="main", endpoint=endpoint),))
+    accounts = Accounts(listed=(Account(name="main", endpoint=endpoint),))
     if is_opened:
-        assert accounts.account(Place(account="main", repository=url)) is not None
+        assert accounts.account(RepositoryPlace(account="main", repository=url)) is not None
     else:
         with pytest.raises(BadResource, match=r"main does not open|a prefix in a bucket|neither begins nor ends"):
-            accounts.account(Place(account="main", repository=url))
+            accounts.account(RepositoryPlace(account="main", repository=url))
 
 
 def test_a_link_below_a_prefix_leads_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "backups").mkdir()
     (tmp_path / "backups" / "out").symlink_to(tmp_path)
-    accounts = Accounts(known=(Account(name="main", endpoint=str(tmp_path / "backups")),))
+    accounts = Accounts(listed=(Account(name="main", endpoint=str(tmp_path / "backups")),))
     with pytest.raises(BadResource, match="does not open"):
-        accounts.account(Place(account="main", repository=str(tmp_path / "backups" / "out")))
+        accounts.account(RepositoryPlace(account="main", repository=str(tmp_path / "backups" / "out")))
 
 
 def test_without_an_account_a_folder_is_opened_and_no_url(tmp_path: Path) -> None:
-    accounts = Accounts(known=(), inherited={"AWS_SECRET_ACCESS_KEY": "of the operator"})
-    assert accounts.account(Place(account="", repository=str(tmp_path))) is None
+    accounts = Accounts(listed=(), inherited={"AWS_SECRET_ACCESS_KEY": "of the operator"})
+    assert accounts.account(RepositoryPlace(account="", repository=str(tmp_path))) is None
     with pytest.raises(BadResource, match="without an account"):
-        accounts.account(Place(account="", repository="s3://bucket/kafka"))
+        accounts.account(RepositoryPlace(account="", repository="s3://bucket/kafka"))
 
 
 def test_an_account_lists_more_than_its_endpoint(home: Home) -> None:
     put_account(home, opens=["s3://bucket/kafka", "gs://other"])
-    accounts = Accounts(known=read_accounts(home.layout))
+    accounts = Accounts(listed=read_accounts(home.layout))
 
     for url in (str(home.repository.store.root), "s3://bucket/kafka/a", "gs://other/b"):
-        assert accounts.account(Place(account="main", repository=url)) is not None
+        assert accounts.account(RepositoryPlace(account="main", repository=url)) is not None
 
 
 UNREADABLE = ["s3://[x/y", "s3://ex\u2100mple/x", "~nobody-of-that-name/x", "/backups/\0"]

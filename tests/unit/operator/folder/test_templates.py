@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place, wanted_of
+from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace, resolve_backup
 from offsite.operator.folder.accounts import Accounts
 from offsite.operator.folder.edits import apply
 from offsite.operator.folder.launches import Launches
@@ -23,7 +23,7 @@ from offsite.operator.resources.schema import json_schema
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource
 from tests.unit.operator.world.world import new_backup
 
-PLACE = Place(account="main", repository="/backups")
+PLACE = RepositoryPlace(account="main", repository="/backups")
 
 FORBIDDEN = [
     *(
@@ -76,7 +76,7 @@ def test_what_chooses_code_or_leads_secrets_elsewhere_is_refused_by_name(home: H
     with pytest.raises(BadResource, match=name_in(template)):
         apply(home.layout, yaml.safe_dump(declared(template)), source="x.yaml")
     with pytest.raises(BadResource, match=name_in(template)) as raised:
-        wanted_of(
+        resolve_backup(
             new_backup("aaaaaaaa", 1, agents={"template": template}), (Account(name="main", endpoint="/backups"),)
         )
     assert "operator" in raised.value.message + raised.value.hint
@@ -112,11 +112,11 @@ def launches(tmp_path: Path) -> Launches:
     layout.cluster("shop").parent.mkdir()
     layout.cluster("shop").write_text("bootstrap.servers=localhost:9092\n")
     account = Account(name="main", endpoint="/backups")
-    return Launches(layout=layout, accounts=Accounts(known=[account], inherited={}), command=("offsite",))
+    return Launches(layout=layout, accounts=Accounts(listed=[account], inherited={}), command=("offsite",))
 
 
-def agents(**template: Any) -> AgentsWanted:
-    return AgentsWanted(replicas=1, template=AgentTemplate.model_validate(template), place=PLACE, cluster="shop")
+def agents(**template: Any) -> DesiredAgents:
+    return DesiredAgents(replicas=1, template=AgentTemplate.model_validate(template), place=PLACE, cluster="shop")
 
 
 @pytest.mark.parametrize(

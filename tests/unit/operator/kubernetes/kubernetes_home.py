@@ -16,17 +16,17 @@ from typing import Any
 import yaml
 
 from offsite.model.errors import TooManyJobs
-from offsite.operator.kubernetes.cluster import Body, Named, resources_path
+from offsite.operator.kubernetes.cluster import Body, ResourceReference, resources_path
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.kubernetes.pod import HomeRules
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.world.timeline import Timeline
-from offsite.repository.declared.history import LowLevel
+from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.record import JobEnd
 from offsite.repository.jobs.records import JobRecords
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
@@ -73,8 +73,8 @@ class PlayedJobs:
 
     def ends(self, store: Store, job: str, claim: LeaseClaim, *, exit_code: int = 0) -> None:
         records = JobRecords(store=store, layout=JobLayout(job=job))
-        records.put_ended(
-            EndedJob(id=job, at_ms=store.now_ms(), exit_code=exit_code, result="", said=""),
+        records.put_end(
+            JobEnd(id=job, at_ms=store.now_ms(), exit_code=exit_code, result="", said=""),
             secret=self.begun[job][1][SECRET],
         )
         LeaseTerms(store=store, lease=records.layout.lease).end(claim)
@@ -123,14 +123,14 @@ class World:
     def delete(self, name: str = "shop", kind: str = "Backup", namespace: str = "shops") -> Body:
         """The resource as it was before."""
         body = self.body(name, kind, namespace)
-        self.cluster.delete(Named.of(body).path, uid=body["metadata"]["uid"])
+        self.cluster.delete(ResourceReference.of(body).path, uid=body["metadata"]["uid"])
         return body
 
     def finalize(self, name: str = "shop", kind: str = "Backup", namespace: str = "shops") -> None:
         """As kopf does: the finalizer is there where it is wanted."""
         body = self.body(name, kind, namespace)
         finalizers = [FINALIZER] if wants_finalizer(body) else []
-        self.cluster.patch(Named.of(body).path, {"metadata": {"finalizers": finalizers}})
+        self.cluster.patch(ResourceReference.of(body).path, {"metadata": {"finalizers": finalizers}})
 
     def kubelet(self) -> None:
         """Let as many pods be ready as are asked for."""
@@ -165,7 +165,7 @@ class World:
         assert found is not None
         return found
 
-    def lows(self, uid: str, place: str = "backups") -> tuple[LowLevel, ...]:
+    def lows(self, uid: str, place: str = "backups") -> tuple[LowLevelBackup, ...]:
         store = PosixStore(root=self.root / place)
         return DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().backups
 
@@ -189,7 +189,7 @@ class World:
         """Call as kopf does until the finalizer may be cleared, and clear it; how many calls it took."""
         for calls in range(1, 500):
             if home.let_go(body):
-                self.cluster.patch(Named.of(body).path, {"metadata": {"finalizers": None}})
+                self.cluster.patch(ResourceReference.of(body).path, {"metadata": {"finalizers": None}})
                 return calls
             home.round()
             self.clock.sleep(2)
@@ -216,7 +216,7 @@ def begin_in_the_past(world: World, uid: str) -> None:
     newest = next(timeline.newest_first())
     for key in [each.key for each in home.list(timeline.prefix)]:
         home.delete(key)
-    assert timeline.append(replace(newest.decided, time_ms=newest.decided.time_ms - 600_000), None, behind=0)
+    assert timeline.append(replace(newest.decision, time_ms=newest.decision.time_ms - 600_000), None, behind=0)
 
 
 def write_configuration(root: Path, *, places: Path, **more: Any) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from offsite.operator.kubernetes.record import record_of
-from offsite.operator.world.monitor import OPERATOR_SERIES, HomeShown
-from offsite.repository.declared.history import Phase
+from offsite.operator.kubernetes.record import read_record
+from offsite.operator.world.monitor import OPERATOR_SERIES, HomeMonitor
+from offsite.repository.declared.history import BackupPhase
 from tests.processes import wait_until
 from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
 
@@ -32,10 +32,10 @@ def test_the_order_of_accounts_moves_nothing_and_another_spelling_is_noted_inste
     put_accounts(world, elsewhere=world.root / "elsewhere", backups=world.root / "link")
     for each in (home, world.home()):
         world.look(each)
-        assert [low.phase for low in world.lows(uid)] == [Phase.RUNNING]
+        assert [low.phase for low in world.lows(uid)] == [BackupPhase.RUNNING]
         assert world.conditions() == {}
     assert world.lows(uid, "elsewhere") == ()
-    assert [place.repository for place in record_of(world.body()).places] == [str(world.root / "link")]
+    assert [place.repository for place in read_record(world.body()).places] == [str(world.root / "link")]
 
 
 def test_a_contradiction_that_a_definition_let_pass_is_refused_and_stops_nothing(world: World) -> None:
@@ -45,7 +45,7 @@ def test_a_contradiction_that_a_definition_let_pass_is_refused_and_stops_nothing
     world.change(expiry={"maximumRetention": "5s", "minimumRestorable": "1h"})
     world.look(home)
     assert "is longer than maximumRetention (5s)" in world.conditions()["MisconfiguredBackup"]
-    assert [low.phase for low in world.lows(uid)] == [Phase.RUNNING]
+    assert [low.phase for low in world.lows(uid)] == [BackupPhase.RUNNING]
     assert world.deployment()["spec"] == before
     assert world.begun() == [], "no job goes by it"
 
@@ -63,5 +63,5 @@ def test_expiry_jobs_that_fail_are_a_condition_and_a_metric(world: World) -> Non
     assert "it ended with 11" in world.conditions()["ExpiryFailing"]
     home.round()
     assert home.rounds.failing == {"Backup": 1}
-    shown = HomeShown(home=home, clock=world.clock).metrics("").text.decode()
+    shown = HomeMonitor(home=home, clock=world.clock).metrics("").text.decode()
     assert f'{OPERATOR_SERIES[2].name}{{kind="Backup"}} 1' in shown

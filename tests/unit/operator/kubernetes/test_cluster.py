@@ -13,8 +13,8 @@ import kmock
 import pytest
 
 from offsite.model.errors import BadResource, KubernetesDenied, KubernetesUnavailable, ResourceConflict
-from offsite.operator.kubernetes.cluster import Cluster
-from offsite.operator.kubernetes.http_cluster import ANSWER_MAX_BYTES, OBJECT_MAX_BYTES, PAGE, Access, HttpCluster
+from offsite.operator.kubernetes.cluster import KubernetesApi
+from offsite.operator.kubernetes.http_cluster import ANSWER_MAX_BYTES, OBJECT_MAX_BYTES, PAGE, Access, HttpKubernetesApi
 from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/shops/deployments"
@@ -27,15 +27,15 @@ SHOP: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[tuple[kmock.KubernetesEmulator, HttpCluster]]:
+def api() -> Iterator[tuple[kmock.KubernetesEmulator, HttpKubernetesApi]]:
     """kmock, and the adapter that asks it."""
     loop, started, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    found: list[tuple[kmock.KubernetesEmulator, HttpCluster]] = []
+    found: list[tuple[kmock.KubernetesEmulator, HttpKubernetesApi]] = []
 
     async def serve() -> None:
         async with kmock.KubernetesEmulator() as emulator, kmock.Server(emulator) as server:
             access = Access(url=str(server.url).rstrip("/"), headers={"Authorization": "Bearer word"})
-            found.append((emulator, HttpCluster(lambda: access)))
+            found.append((emulator, HttpKubernetesApi(lambda: access)))
             started.set()
             await stop.wait()
 
@@ -49,7 +49,7 @@ def api() -> Iterator[tuple[kmock.KubernetesEmulator, HttpCluster]]:
 
 
 @pytest.fixture(params=["memory", "http"])
-def cluster(request: pytest.FixtureRequest) -> Cluster:
+def cluster(request: pytest.FixtureRequest) -> KubernetesApi:
     if request.param == "memory":
         return MemoryCluster()
     emulator, http = request.getfixturevalue("api")
@@ -58,7 +58,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return http
 
 
-def test_what_was_made_is_there_and_what_was_not_is_none(cluster: Cluster) -> None:
+def test_what_was_made_is_there_and_what_was_not_is_none(cluster: KubernetesApi) -> None:
     assert cluster.get(f"{DEPLOYMENTS}/shop") is None
     cluster.create(DEPLOYMENTS, SHOP)
     found = cluster.get(f"{DEPLOYMENTS}/shop")
@@ -66,7 +66,7 @@ def test_what_was_made_is_there_and_what_was_not_is_none(cluster: Cluster) -> No
     assert found["spec"] == {"replicas": 3}
 
 
-def test_of_an_object_the_labels_can_be_asked_alone(cluster: Cluster) -> None:
+def test_of_an_object_the_labels_can_be_asked_alone(cluster: KubernetesApi) -> None:
     assert cluster.labels(f"{DEPLOYMENTS}/shop") is None
     cluster.create(DEPLOYMENTS, SHOP)
     assert cluster.labels(f"{DEPLOYMENTS}/shop") == {}
@@ -74,13 +74,13 @@ def test_of_an_object_the_labels_can_be_asked_alone(cluster: Cluster) -> None:
     assert cluster.labels(f"{DEPLOYMENTS}/shop") == {"a": "b"}
 
 
-def test_nothing_is_made_twice(cluster: Cluster) -> None:
+def test_nothing_is_made_twice(cluster: KubernetesApi) -> None:
     cluster.create(DEPLOYMENTS, SHOP)
     with pytest.raises(ResourceConflict):
         cluster.create(DEPLOYMENTS, SHOP)
 
 
-def test_a_patch_is_merged_and_tells_whether_there_is_anything(cluster: Cluster) -> None:
+def test_a_patch_is_merged_and_tells_whether_there_is_anything(cluster: KubernetesApi) -> None:
     assert not cluster.patch(f"{DEPLOYMENTS}/shop", {"spec": {"replicas": 1}})
     cluster.create(DEPLOYMENTS, SHOP)
     assert cluster.patch(f"{DEPLOYMENTS}/shop", {"metadata": {"annotations": {"a": None, "c": "3"}}})
@@ -90,14 +90,14 @@ def test_a_patch_is_merged_and_tells_whether_there_is_anything(cluster: Cluster)
     assert found["spec"] == {"replicas": 3}
 
 
-def test_a_collection_is_listed_over_all_namespaces(cluster: Cluster) -> None:
+def test_a_collection_is_listed_over_all_namespaces(cluster: KubernetesApi) -> None:
     cluster.create(DEPLOYMENTS, SHOP)
     cluster.create(DEPLOYMENTS.replace("shops", "others"), {**SHOP, "metadata": {"name": "b", "namespace": "others"}})
     assert [each["metadata"]["name"] for each in cluster.list("/apis/apps/v1/deployments")] == ["shop", "b"]
     assert [each["metadata"]["name"] for each in cluster.list(DEPLOYMENTS)] == ["shop"]
 
 
-def test_what_is_gone_may_be_deleted_again(cluster: Cluster) -> None:
+def test_what_is_gone_may_be_deleted_again(cluster: KubernetesApi) -> None:
     cluster.create(DEPLOYMENTS, SHOP)
     uid = (cluster.get(f"{DEPLOYMENTS}/shop") or {})["metadata"].get("uid", "")
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_what_is_gone_may_be_deleted_again(cluster: Cluster) -> None:
     ],
 )
 def test_each_refusal_is_an_error_of_ours(
-    api: tuple[kmock.KubernetesEmulator, HttpCluster], status: int, error: type[Exception]
+    api: tuple[kmock.KubernetesEmulator, HttpKubernetesApi], status: int, error: type[Exception]
 ) -> None:
     emulator, http = api
     emulator[f"get /broken/{status}"] << status << {"message": "why not"}
@@ -125,7 +125,7 @@ def test_each_refusal_is_an_error_of_ours(
         http.get(f"/broken/{status}")
 
 
-def test_what_is_denied_may_be_denied_by_a_quota(api: tuple[kmock.KubernetesEmulator, HttpCluster]) -> None:
+def test_what_is_denied_may_be_denied_by_a_quota(api: tuple[kmock.KubernetesEmulator, HttpKubernetesApi]) -> None:
     emulator, http = api
     emulator["get /broken/quota"] << 403 << {"message": "exceeded quota"}
     with pytest.raises(KubernetesDenied, match="exceeded quota") as caught:
@@ -135,13 +135,13 @@ def test_what_is_denied_may_be_denied_by_a_quota(api: tuple[kmock.KubernetesEmul
 
 
 def test_an_api_that_is_not_there_is_waited_for() -> None:
-    nowhere = HttpCluster(lambda: Access(url="http://127.0.0.1:1", headers={}))
+    nowhere = HttpKubernetesApi(lambda: Access(url="http://127.0.0.1:1", headers={}))
     with pytest.raises(KubernetesUnavailable):
         nowhere.get(DEPLOYMENTS)
 
 
 def test_who_asks_is_told_with_each_request_and_never_shown(
-    api: tuple[kmock.KubernetesEmulator, HttpCluster],
+    api: tuple[kmock.KubernetesEmulator, HttpKubernetesApi],
 ) -> None:
     emulator, http = api
     http.get(f"{DEPLOYMENTS}/nobody")
@@ -168,7 +168,7 @@ def test_of_a_secret_its_data_never_leave_the_server() -> None:
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        cluster = HttpCluster(lambda: Access(url=f"http://127.0.0.1:{server.server_port}", headers={}))
+        cluster = HttpKubernetesApi(lambda: Access(url=f"http://127.0.0.1:{server.server_port}", headers={}))
         found = cluster.labels("/api/v1/namespaces/shops/secrets/a")
         server.shutdown()
         thread.join()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from offsite.model.errors import KubernetesUnavailable
-from offsite.operator.decide.backup import Slot
+from offsite.operator.decide.backup import SlotAvailability
 from offsite.operator.resources.backup import FINALIZER
-from offsite.operator.resources.status import BackupStatus
+from offsite.operator.resources.status import BackupResourceStatus
 from offsite.operator.world.slots import Slots
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.history import BackupPhase
 from offsite.stores.posix_store import PosixStore
 from tests.processes import wait_until
 from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, IMAGE, SHOP, World, opened_world
@@ -23,7 +23,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield found
 
 
-def phases(world: World, uid: str, place: str = "backups") -> list[Phase]:
+def phases(world: World, uid: str, place: str = "backups") -> list[BackupPhase]:
     return [each.phase for each in world.lows(uid, place)]
 
 
@@ -31,13 +31,13 @@ def test_a_declared_backup_gets_agents_begins_and_tells_what_one_can_restore_to(
     _, uid = world.running()
 
     status = world.status()
-    assert phases(world, uid) == [Phase.RUNNING]
+    assert phases(world, uid) == [BackupPhase.RUNNING]
     assert (status["reconciled"], status["observedGeneration"]) == (True, 1)
     assert status["agents"] == {"replicas": 1, "ready": 1}
     (low,) = status["backups"]
     assert low["backup"].startswith("shop-20")
     assert low["latestRestorable"]["commit"] == low["oldestData"]["commit"] == 1
-    BackupStatus.model_validate(status)
+    BackupResourceStatus.model_validate(status)
 
 
 def test_agents_are_a_deployment_of_its_name_that_it_owns(world: World) -> None:
@@ -76,7 +76,7 @@ def test_nothing_begins_before_the_finalizer_is_there(world: World) -> None:
 
     world.finalize()
     world.look(home)
-    assert phases(world, uid) == [Phase.RUNNING]
+    assert phases(world, uid) == [BackupPhase.RUNNING]
 
 
 def test_until_pods_are_ready_its_status_says_so_with_the_reason_of_kubernetes(world: World) -> None:
@@ -103,12 +103,12 @@ def test_a_backup_is_paused_and_goes_on(world: World) -> None:
     home, uid = world.running()
     world.change(state="paused")
     world.look(home)
-    assert phases(world, uid) == [Phase.PAUSED]
+    assert phases(world, uid) == [BackupPhase.PAUSED]
     assert world.status()["reconciled"]
 
     world.change(state="running")
     world.look(home)
-    assert phases(world, uid) == [Phase.RUNNING]
+    assert phases(world, uid) == [BackupPhase.RUNNING]
 
 
 def test_another_destination_begins_another_backup_and_both_stay_in_sight(world: World) -> None:
@@ -118,8 +118,8 @@ def test_another_destination_begins_another_backup_and_both_stay_in_sight(world:
     world.copy(uid, "elsewhere")
     world.look(home)
 
-    assert phases(world, uid) == [Phase.STOPPED]
-    assert phases(world, uid, "elsewhere") == [Phase.RUNNING]
+    assert phases(world, uid) == [BackupPhase.STOPPED]
+    assert phases(world, uid, "elsewhere") == [BackupPhase.RUNNING]
     assert [each["phase"] for each in world.status()["backups"]] == ["stopped", "running"]
     assert world.deployment()["spec"]["template"]["spec"]["containers"][0]["command"][4].endswith("elsewhere")
     wait_until(lambda: bool(world.begun()), "a job of the queue")
@@ -136,7 +136,7 @@ def test_where_backups_are_is_known_when_either_note_of_it_is_lost(world: World,
     world.look(world.home())
 
     assert [each["phase"] for each in world.status()["backups"]] == ["stopped", "running"]
-    assert phases(world, uid, "elsewhere") == [Phase.RUNNING]
+    assert phases(world, uid, "elsewhere") == [BackupPhase.RUNNING]
 
 
 def test_without_accounts_nothing_moves_and_the_status_says_why(world: World) -> None:
@@ -148,7 +148,7 @@ def test_without_accounts_nothing_moves_and_the_status_says_why(world: World) ->
 
     assert "accounts.yaml" in world.conditions()["MisconfiguredBackup"]
     assert world.status()["backups"] == before
-    assert phases(world, uid) == [Phase.RUNNING]
+    assert phases(world, uid) == [BackupPhase.RUNNING]
 
 
 def test_deleted_it_stops_its_backups_are_deleted_by_a_job_and_then_it_may_go(world: World) -> None:
@@ -160,7 +160,7 @@ def test_deleted_it_stops_its_backups_are_deleted_by_a_job_and_then_it_may_go(wo
     (job,) = world.begun()
     assert f"expire --uid {uid}" in job
     assert "--delete" in job
-    assert phases(world, uid) == [Phase.STOPPED], "the script deletes nothing"
+    assert phases(world, uid) == [BackupPhase.STOPPED], "the script deletes nothing"
     assert world.left() == []
 
 
@@ -202,17 +202,17 @@ def test_without_the_finalizer_nothing_is_waited_for_and_backups_stay(world: Wor
     body = world.body()
     assert body["metadata"]["finalizers"] == []
     world.delete()
-    home.gone(body)
+    home.stop_deleted(body)
 
-    assert phases(world, uid) == [Phase.STOPPED]
+    assert phases(world, uid) == [BackupPhase.STOPPED]
     assert world.begun() == []
     assert world.cluster.get(DEPLOYMENT) is None
 
 
 def test_what_was_deleted_with_its_finalizer_is_not_touched_again(world: World) -> None:
     home, uid = world.running()
-    home.gone(world.body())
-    assert phases(world, uid) == [Phase.RUNNING]
+    home.stop_deleted(world.body())
+    assert phases(world, uid) == [BackupPhase.RUNNING]
 
 
 def test_a_resource_made_anew_adopts_neither_backup_nor_agents(world: World) -> None:
@@ -223,15 +223,15 @@ def test_a_resource_made_anew_adopts_neither_backup_nor_agents(world: World) -> 
 
     def is_begun() -> bool:
         world.look(home, times=1)
-        return phases(world, anew) == [Phase.RUNNING]
+        return phases(world, anew) == [BackupPhase.RUNNING]
 
     wait_until(is_begun, "the next second: the name that the former one has is not taken")
     assert world.deployment()["metadata"]["labels"]["offsite.dev/backup-uid"] == anew
-    assert phases(world, uid) == [Phase.RUNNING], "nobody saw that it went"
+    assert phases(world, uid) == [BackupPhase.RUNNING], "nobody saw that it went"
     assert home.keep(old)
     assert home.let_go(old), "of the former one nothing is left to do"
-    home.gone(old)
-    assert phases(world, uid) == [Phase.STOPPED]
+    home.stop_deleted(old)
+    assert phases(world, uid) == [BackupPhase.STOPPED]
     assert world.deployment()["metadata"]["labels"]["offsite.dev/backup-uid"] == anew
     assert [each["backup"] for each in world.status()["backups"]] == [world.lows(anew)[0].beginning.backup]
 
@@ -274,7 +274,7 @@ def test_an_update_that_was_lost_or_not_heard_of_is_made_again(world: World, whi
     world.look(home)
 
     assert world.conditions() == {}
-    assert phases(world, uid) == [Phase.RUNNING]
+    assert phases(world, uid) == [BackupPhase.RUNNING]
 
 
 def test_looks_may_be_repeated(world: World) -> None:
@@ -282,7 +282,7 @@ def test_looks_may_be_repeated(world: World) -> None:
     for _ in range(3):
         for each in (home, world.home()):
             each.keep(world.body())
-    assert phases(world, uid) == [Phase.RUNNING]
+    assert phases(world, uid) == [BackupPhase.RUNNING]
 
 
 def test_a_status_is_written_only_when_it_changed(world: World) -> None:
@@ -335,7 +335,10 @@ def test_operators_that_share_a_state_share_its_slots(world: World) -> None:
     uid = world.make()
     home = world.home(state=str(world.root / "state"))
     world.look(home)
-    assert Slots(PosixStore(root=world.root / "state"), limit=1, namespace="shops").of(uid) is Slot.HELD
+    assert (
+        Slots(PosixStore(root=world.root / "state"), limit=1, namespace="shops").availability(uid)
+        is SlotAvailability.HELD
+    )
 
 
 def test_only_the_namespaces_that_were_named_are_looked_after(world: World) -> None:

@@ -14,19 +14,19 @@ import yaml
 from pydantic import ValidationError
 
 from offsite.operator.decide.backup import QUIET_MS
-from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import AGENTS, agent_deployment
-from offsite.operator.kubernetes.cluster import Named
+from offsite.operator.kubernetes.cluster import ResourceReference
 from offsite.operator.kubernetes.manifests import by_default, operator_manifests
 from offsite.operator.kubernetes.merge import merge_patch, strategic_merge
 from offsite.operator.resources.backup import Agents, AgentTemplate
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.history import BackupPhase
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, IMAGE, World, opened_world
 from tests.unit.operator.kubernetes.memory_cluster import merge
 from tests.unit.operator.resources.documents import POD_TEMPLATE
 
-NAMED = Named(kind="Backup", namespace="shops", name="shop", uid="u")
+NAMED = ResourceReference(kind="Backup", namespace="shops", name="shop", uid="u")
 CORE = "/api/v1/namespaces/shops"
 
 
@@ -38,10 +38,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 def made_of(template: dict[str, Any]) -> dict[str, Any]:
     """The pod template that agents get."""
-    wanted = AgentsWanted(
+    wanted = DesiredAgents(
         replicas=1,
         template=AgentTemplate.model_validate(template),
-        place=Place(account="main", repository="s3://bucket/kafka"),
+        place=RepositoryPlace(account="main", repository="s3://bucket/kafka"),
         cluster="shop",
     )
     found: dict[str, Any] = agent_deployment(NAMED, wanted, IMAGE)["spec"]["template"]
@@ -391,13 +391,13 @@ def test_pods_that_never_run_keep_nobody_else_from_a_first_copy(world: World, mo
     go_round()
     other = world.make("fair")
     go_round()
-    assert [each.phase for each in world.lows(uid)] == [Phase.RUNNING]
+    assert [each.phase for each in world.lows(uid)] == [BackupPhase.RUNNING]
     assert world.lows(other) == ()
 
     later_ms[0] = QUIET_MS + 60_000
     go_round()
-    assert [each.phase for each in world.lows(uid)] == [Phase.PAUSED]
-    assert [each.phase for each in world.lows(other)] == [Phase.RUNNING]
+    assert [each.phase for each in world.lows(uid)] == [BackupPhase.PAUSED]
+    assert [each.phase for each in world.lows(other)] == [BackupPhase.RUNNING]
     assert world.conditions()["IncorrectBackupState"].endswith("it waits for the initial copy of others")
     assert "describe pods" in world.conditions()["DeploymentRollingOut"]
 
@@ -405,7 +405,7 @@ def test_pods_that_never_run_keep_nobody_else_from_a_first_copy(world: World, mo
     go_round()
     assert world.conditions()["IncorrectBackupState"].endswith("none of its agents runs")
     world.look(home)
-    assert [each.phase for each in world.lows(uid)] == [Phase.RUNNING]
+    assert [each.phase for each in world.lows(uid)] == [BackupPhase.RUNNING]
 
 
 def test_a_deletion_that_waits_for_a_pod_says_so(world: World) -> None:

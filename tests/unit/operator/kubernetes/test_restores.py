@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from offsite.operator.folder import restores
-from offsite.operator.kubernetes.cluster import Named
+from offsite.operator.kubernetes.cluster import ResourceReference
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.jobs.layout import JobLayout
@@ -48,7 +48,7 @@ def begun(world: World) -> tuple[KubernetesHome, str]:
 
 def process_of_another_pod() -> ProcessIdentity:
     """With the very process id that this one has."""
-    return replace(ProcessIdentity.mine(), host="pod-1", namespace="pid:[1]")
+    return replace(ProcessIdentity.current(), host="pod-1", namespace="pid:[1]")
 
 
 def test_a_restore_is_begun_with_the_credentials_of_its_account_alone_and_told_as_it_is(world: World) -> None:
@@ -71,7 +71,7 @@ def test_its_limits_reach_its_command_and_one_that_the_command_would_refuse_is_t
     world.look(home, times=2)
     assert "spec.writeLimit: '1kB' is below the least" in world.conditions(*BACK)["MisconfiguredRestore"]
     assert not world.jobs.begun
-    world.cluster.patch(Named.of(world.body(*BACK)).path, {"spec": {"writeLimit": "20MB"}})
+    world.cluster.patch(ResourceReference.of(world.body(*BACK)).path, {"spec": {"writeLimit": "20MB"}})
     world.look(home, times=2)
     ((arguments, _),) = world.jobs.begun.values()
     assert {"--repartition=orders=12", "--batch-bytes=64kB", "--write-limit=20MB"} < {*arguments}
@@ -79,12 +79,12 @@ def test_its_limits_reach_its_command_and_one_that_the_command_would_refuse_is_t
 
 def test_one_that_completed_is_reconciled_needs_no_finalizer_and_is_never_run_again(world: World) -> None:
     home, job = begun(world)
-    world.jobs.ends(store(world), job, world.jobs.works(store(world), job, ProcessIdentity.mine()))
+    world.jobs.ends(store(world), job, world.jobs.works(store(world), job, ProcessIdentity.current()))
     world.look(home)
     assert (world.status(*BACK)["phase"], world.status(*BACK)["reconciled"]) == ("Completed", True)
     assert not wants_finalizer(world.body(*BACK))
 
-    world.cluster.objects[Named.of(world.body(*BACK)).path]["status"] = {}
+    world.cluster.objects[ResourceReference.of(world.body(*BACK)).path]["status"] = {}
     assert wants_finalizer(world.body(*BACK))
     world.look(world.home())
     assert world.status(*BACK)["phase"] == "Completed", "its log tells, where the status was lost"
@@ -93,7 +93,7 @@ def test_one_that_completed_is_reconciled_needs_no_finalizer_and_is_never_run_ag
 
 def test_one_that_failed_is_looked_at_seldom(world: World) -> None:
     home, job = begun(world)
-    claim = world.jobs.works(store(world), job, ProcessIdentity.mine())
+    claim = world.jobs.works(store(world), job, ProcessIdentity.current())
     world.jobs.ends(store(world), job, claim, exit_code=13)
     world.look(home)
     assert world.status(*BACK)["phase"] == "Failed"
@@ -106,7 +106,7 @@ def test_one_that_failed_is_looked_at_seldom(world: World) -> None:
 
 def test_nothing_begins_before_the_finalizer_is_there(world: World) -> None:
     declare(world)
-    world.cluster.objects[Named.of(world.body(*BACK)).path]["metadata"]["finalizers"] = []
+    world.cluster.objects[ResourceReference.of(world.body(*BACK)).path]["metadata"]["finalizers"] = []
     home = world.home()
     world.look(home)
     assert world.jobs.begun == {}
@@ -144,7 +144,7 @@ def test_two_pods_at_once_begin_it_once(world: World) -> None:
 
 def test_deleted_its_job_is_told_to_stop_and_waited_for(world: World) -> None:
     home, job = begun(world)
-    claim = world.jobs.works(store(world), job, ProcessIdentity.mine())
+    claim = world.jobs.works(store(world), job, ProcessIdentity.current())
     body = world.delete(*BACK)
     assert not home.let_go(body)
     assert JobRecords(store=store(world), layout=JobLayout(job=job)).is_cancelled()
@@ -177,7 +177,7 @@ def test_one_that_never_began_goes_at_once_whatever_is_wrong_with_it(world: Worl
 
 def test_where_it_runs_is_known_though_its_account_cannot_be_told_from_the_spec(world: World) -> None:
     home, job = begun(world)
-    claim = world.jobs.works(store(world), job, ProcessIdentity.mine())
+    claim = world.jobs.works(store(world), job, ProcessIdentity.current())
     accounts = (world.root / "accounts.yaml").read_text()
     (world.root / "accounts.yaml").write_text(accounts.replace("name: backups", "name: renamed"))
     body = world.delete(*BACK)
@@ -192,10 +192,10 @@ def test_where_it_runs_is_known_though_its_account_cannot_be_told_from_the_spec(
 
 def test_one_whose_finalizer_somebody_took_away_is_stopped_all_the_same(world: World) -> None:
     home, job = begun(world)
-    world.jobs.works(store(world), job, ProcessIdentity.mine())
+    world.jobs.works(store(world), job, ProcessIdentity.current())
     body = world.body(*BACK)
-    del world.cluster.objects[Named.of(body).path]
-    home.gone({**body, "metadata": {**body["metadata"], "finalizers": []}})
+    del world.cluster.objects[ResourceReference.of(body).path]
+    home.stop_deleted({**body, "metadata": {**body["metadata"], "finalizers": []}})
     assert JobRecords(store=store(world), layout=JobLayout(job=job)).is_cancelled()
 
 
@@ -218,7 +218,7 @@ def test_one_of_a_tag_waits_for_the_other(world: World) -> None:
     world.look(home)
     assert world.status("second", "Restore")["phase"] == "Waiting"
 
-    world.jobs.ends(store(world), job, world.jobs.works(store(world), job, ProcessIdentity.mine()))
+    world.jobs.ends(store(world), job, world.jobs.works(store(world), job, ProcessIdentity.current()))
     world.look(home)
     assert len(world.jobs.begun) == 2
     assert world.status("second", "Restore")["phase"] == "Running"

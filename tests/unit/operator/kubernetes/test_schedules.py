@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.operator.kubernetes.cluster import Named
+from offsite.operator.kubernetes.cluster import ResourceReference
 from offsite.operator.kubernetes.home import wants_finalizer
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
@@ -38,7 +38,7 @@ def test_a_time_that_is_due_is_a_job_once_whichever_operator_looks(world: World)
     assert arguments == ("checkpoint", "take", f"--backup={world.lows(uid)[0].beginning.backup}", "--wait")
     assert environment["OFFSITE_KAFKA_CONFIG"] == str(world.root / "shop.properties")
     store = PosixStore(root=world.root / "backups")
-    world.jobs.ends(store, job, world.jobs.works(store, job, ProcessIdentity.mine()))
+    world.jobs.ends(store, job, world.jobs.works(store, job, ProcessIdentity.current()))
     world.look(home)
     runs = world.status(*NIGHTLY)["runs"]
     assert (runs[0]["phase"], runs[0]["job"]) == ("succeeded", job)
@@ -54,7 +54,7 @@ def test_a_run_that_failed_is_a_condition_until_one_succeeds(world: World) -> No
     (job,) = world.jobs.begun
     assert (world.status(*NIGHTLY)["state"], world.conditions(*NIGHTLY)) == ("running", {})
     store = PosixStore(root=world.root / "backups")
-    world.jobs.ends(store, job, world.jobs.works(store, job, ProcessIdentity.mine()), exit_code=13)
+    world.jobs.ends(store, job, world.jobs.works(store, job, ProcessIdentity.current()), exit_code=13)
     world.look(home)
     assert world.status(*NIGHTLY)["reconciled"] is False
     assert job in world.conditions(*NIGHTLY)["LastRunFailed"]
@@ -65,7 +65,7 @@ def test_one_of_no_backup_says_so_until_there_is_one(world: World) -> None:
     home, _ = world.running()
     assert "no backup" in world.conditions(*NIGHTLY)["MisconfiguredSchedule"]
 
-    world.cluster.patch(Named.of(world.body(*NIGHTLY)).path, {"spec": {"backup": "shop"}})
+    world.cluster.patch(ResourceReference.of(world.body(*NIGHTLY)).path, {"spec": {"backup": "shop"}})
     world.look(home)
     assert world.conditions(*NIGHTLY) == {}
 
@@ -100,6 +100,6 @@ def test_it_goes_at_once(world: World) -> None:
     assert not wants_finalizer(world.body(*NIGHTLY))
     home = world.home()
     world.look(home)
-    home.gone(world.delete(*NIGHTLY))
+    home.stop_deleted(world.delete(*NIGHTLY))
     world.look(home)
     assert world.left() == []

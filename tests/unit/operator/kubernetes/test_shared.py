@@ -15,11 +15,11 @@ import pytest
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.operator.folder import backups
 from offsite.operator.kubernetes.home import KubernetesHome
-from offsite.repository.declared.entry import Kind, Membership, decode_entry
-from offsite.repository.declared.history import History, Phase
+from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement, decode_entry
+from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.declared.members import in_force
+from offsite.repository.declared.members import member_in_force
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.folder.home import end_processes
 from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, SHOP, World, opened_world, write_configuration
@@ -46,18 +46,18 @@ def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Wo
         end_processes("FAKE_HOME", str(one.root))
 
 
-def history(world: World, ledger: str = IDENTITY) -> History:
+def history(world: World, ledger: str = IDENTITY) -> DeclaredHistory:
     store = PosixStore(root=world.root.parent / "one" / "backups")
     return DeclaredLedger(store=store, layout=DeclaredLayout(uid=ledger)).read()
 
 
-def kinds(world: World) -> list[Kind]:
+def kinds(world: World) -> list[DeclaredEntryKind]:
     store = PosixStore(root=world.root.parent / "one" / "backups")
     found = store.list(DeclaredLayout(uid=IDENTITY).ledger_prefix)
     return [decode_entry(store.get(info.key) or b"", key=info.key).kind for info in found]
 
 
-def phases(world: World) -> list[Phase]:
+def phases(world: World) -> list[BackupPhase]:
     return [low.phase for low in history(world).backups]
 
 
@@ -83,8 +83,8 @@ def rounds(worlds: tuple[World, World], homes: tuple[KubernetesHome, KubernetesH
 def test_they_are_one_backup_with_agents_in_both(worlds: tuple[World, World]) -> None:
     both(worlds)
 
-    assert phases(worlds[0]) == [Phase.RUNNING]
-    assert kinds(worlds[0]) == [Kind.JOINED, Kind.JOINED, Kind.STARTED]
+    assert phases(worlds[0]) == [BackupPhase.RUNNING]
+    assert kinds(worlds[0]) == [DeclaredEntryKind.JOINED, DeclaredEntryKind.JOINED, DeclaredEntryKind.STARTED]
     for world in worlds:
         (container,) = world.deployment()["spec"]["template"]["spec"]["containers"]
         assert container["command"][-2:] == ["--uid", IDENTITY]
@@ -108,18 +108,21 @@ def test_without_an_identity_two_resources_are_two_backups(worlds: tuple[World, 
     uids = [world.make(f"shop-{number}") for number, world in enumerate(worlds)]
     rounds(worlds, homes)
 
-    assert [[low.phase for low in worlds[0].lows(uid)] for uid in uids] == [[Phase.RUNNING], [Phase.RUNNING]]
+    assert [[low.phase for low in worlds[0].lows(uid)] for uid in uids] == [
+        [BackupPhase.RUNNING],
+        [BackupPhase.RUNNING],
+    ]
 
 
 def test_one_goes_on_when_the_other_one_is_never_heard_of_again(worlds: tuple[World, World]) -> None:
     _, home = both(worlds)
     worlds[1].change(state="paused")
     worlds[1].look(home)
-    assert phases(worlds[1]) == [Phase.PAUSED]
+    assert phases(worlds[1]) == [BackupPhase.PAUSED]
 
     worlds[1].change(state="running")
     worlds[1].look(home)
-    assert phases(worlds[1]) == [Phase.RUNNING]
+    assert phases(worlds[1]) == [BackupPhase.RUNNING]
     assert "no old data goes" not in str(worlds[1].conditions())
 
 
@@ -128,7 +131,7 @@ def test_what_is_changed_last_counts_and_the_other_one_stands_by_and_says_so(wor
     worlds[0].change(state="paused", topics=["orders"])
     rounds(worlds, homes)
 
-    assert phases(worlds[0]) == [Phase.PAUSED]
+    assert phases(worlds[0]) == [BackupPhase.PAUSED]
     told = worlds[1].conditions()["DeclaredOtherwise"]
     assert "state, topics" in told
     assert "shops/shop" in told
@@ -141,7 +144,7 @@ def test_what_is_changed_last_counts_and_the_other_one_stands_by_and_says_so(wor
 
     worlds[1].change(topics=["payments"])
     rounds(worlds, homes)
-    assert phases(worlds[0]) == [Phase.RUNNING]
+    assert phases(worlds[0]) == [BackupPhase.RUNNING]
     assert history(worlds[0]).backups[0].beginning.topics == ("payments",)
     assert "state, topics" in worlds[0].conditions()["DeclaredOtherwise"]
 
@@ -160,7 +163,7 @@ def test_who_only_joins_changes_nothing(worlds: tuple[World, World]) -> None:
     two.make(identity=IDENTITY, state="stopped", tag="other", expiry={"maximumRetention": "1d"})
     rounds(worlds, homes)
 
-    assert phases(one) == [Phase.RUNNING]
+    assert phases(one) == [BackupPhase.RUNNING]
     assert "expiry.maximumRetention, state, tag" in two.conditions()["DeclaredOtherwise"]
     assert history(one).backups[0].beginning.tag == "default"
 
@@ -206,7 +209,7 @@ def test_the_deletion_of_one_deletes_nothing_while_the_other_one_is_there(worlds
 
     assert worlds[0].left() == []
     assert worlds[0].begun() == [], "no job"
-    assert phases(worlds[0]) == [Phase.RUNNING]
+    assert phases(worlds[0]) == [BackupPhase.RUNNING]
     rounds(worlds, homes)
     assert worlds[1].conditions() == {}
 
@@ -214,7 +217,7 @@ def test_the_deletion_of_one_deletes_nothing_while_the_other_one_is_there(worlds
     worlds[1].let_go(homes[1], body)
     (job,) = worlds[0].begun()
     assert f"--delete --member {body['metadata']['uid']}" in job
-    assert phases(worlds[0]) == [Phase.STOPPED], "the script deletes nothing"
+    assert phases(worlds[0]) == [BackupPhase.STOPPED], "the script deletes nothing"
 
 
 def test_who_is_not_heard_of_keeps_the_backup(worlds: tuple[World, World]) -> None:
@@ -225,7 +228,7 @@ def test_who_is_not_heard_of_keeps_the_backup(worlds: tuple[World, World]) -> No
     worlds[1].let_go(homes[1], worlds[1].delete())
 
     assert worlds[1].begun() == []
-    assert phases(worlds[1]) == [Phase.RUNNING]
+    assert phases(worlds[1]) == [BackupPhase.RUNNING]
 
 
 def test_one_that_leaves_takes_its_word_with_it(worlds: tuple[World, World]) -> None:
@@ -235,7 +238,7 @@ def test_one_that_leaves_takes_its_word_with_it(worlds: tuple[World, World]) -> 
     worlds[0].let_go(homes[0], worlds[0].delete())
     rounds(worlds, homes)
 
-    assert phases(worlds[1]) == [Phase.RUNNING]
+    assert phases(worlds[1]) == [BackupPhase.RUNNING]
     assert worlds[1].conditions() == {}
 
 
@@ -257,7 +260,7 @@ def test_one_that_joins_while_the_last_one_goes_keeps_it(worlds: tuple[World, Wo
     one.let_go(homes[0], body)
 
     assert one.left() == []
-    assert Phase.RUNNING in phases(two)
+    assert BackupPhase.RUNNING in phases(two)
     assert two.status()["backups"][0]["phase"] == "stopped"
 
 
@@ -303,7 +306,7 @@ def test_an_identity_that_is_listed_and_was_never_joined_gives_no_right_to_delet
     assert "shares its backup with nobody" in str(two.conditions())
     two.let_go(theirs, two.delete())
     one.look(home)
-    assert [low.phase for low in one.lows(uid)] == [Phase.RUNNING]
+    assert [low.phase for low in one.lows(uid)] == [BackupPhase.RUNNING]
     assert two.begun() == []
 
 
@@ -313,7 +316,7 @@ def test_another_repository_is_refused_and_what_runs_goes_on(worlds: tuple[World
     rounds(worlds, homes)
 
     assert "stays where it is" in worlds[0].conditions()["MisconfiguredBackup"]
-    assert phases(worlds[0]) == [Phase.RUNNING]
+    assert phases(worlds[0]) == [BackupPhase.RUNNING]
     worlds[0].change(destination={"account": "backups"})
     rounds(worlds, homes)
     assert worlds[0].conditions() == {}
@@ -333,11 +336,11 @@ def test_another_source_has_no_part_in_it_while_something_of_it_is_left(worlds: 
     assert two.cluster.get(DEPLOYMENT) is None
 
     body = one.delete()
-    homes[0].hear_gone(body)
+    homes[0].note_deletion(body)
     rounds(worlds, homes)
-    assert phases(one) == [Phase.STOPPED]
+    assert phases(one) == [BackupPhase.STOPPED]
     two.let_go(homes[1], two.delete())
-    assert phases(one) == [Phase.STOPPED]
+    assert phases(one) == [BackupPhase.STOPPED]
     assert one.begun() == two.begun() == []
 
 
@@ -350,7 +353,7 @@ def test_two_sources_do_not_begin_one_backup(worlds: tuple[World, World]) -> Non
     two.make(identity=IDENTITY, cluster="fair")
     rounds(worlds, homes)
     assert "says that it is of another cluster than fair" in two.conditions()["IncorrectBackupState"]
-    assert kinds(one) == [Kind.JOINED]
+    assert kinds(one) == [DeclaredEntryKind.JOINED]
 
 
 def test_no_agents_in_one_cluster_rest_nothing_in_the_other(worlds: tuple[World, World]) -> None:
@@ -361,7 +364,7 @@ def test_no_agents_in_one_cluster_rest_nothing_in_the_other(worlds: tuple[World,
     rounds(worlds, homes)
     two.make(identity=IDENTITY, agents={"replicas": 0})
     rounds(worlds, homes)
-    assert phases(one) == [Phase.RUNNING]
+    assert phases(one) == [BackupPhase.RUNNING]
 
     two.make("other")
     two.look(homes[1])
@@ -378,14 +381,14 @@ def test_a_cluster_whose_slots_are_taken_rests_nothing_in_the_other(worlds: tupl
     two.make(identity=IDENTITY)
     rounds(worlds, homes)
 
-    assert phases(one) == [Phase.RUNNING]
+    assert phases(one) == [BackupPhase.RUNNING]
     assert two.cluster.get(DEPLOYMENT) is None, "its agents wait for a slot of their own cluster"
     one.copy(IDENTITY)
     rounds(worlds, homes)
     assert two.deployment()["spec"]["replicas"] == 1
 
 
-def strange(world: World, kind: Kind, **parts: Any) -> None:
+def strange(world: World, kind: DeclaredEntryKind, **parts: Any) -> None:
     """As whoever may create objects in the repository writes it."""
     store = PosixStore(root=world.root.parent / "one" / "backups")
     Declared(store, uid=IDENTITY).decide(kind, **{"generation": history(world).generation + 1, **parts})
@@ -393,9 +396,9 @@ def strange(world: World, kind: Kind, **parts: Any) -> None:
 
 def test_a_stranger_who_joins_and_declares_ends_no_agents(worlds: tuple[World, World]) -> None:
     homes = both(worlds)
-    for kind in (Kind.JOINED, Kind.DECLARED):
+    for kind in (DeclaredEntryKind.JOINED, DeclaredEntryKind.DECLARED):
         fields = {"cluster": "x", "state": kind.value}
-        word = Membership(id="0" * 32, name="shops/shop", generation=len(kind), fields=tuple(fields.items()))
+        word = MemberStatement(id="0" * 32, name="shops/shop", generation=len(kind), fields=tuple(fields.items()))
         strange(worlds[0], kind, member=word, by="process 1 of root on pod")
     rounds(worlds, homes)
 
@@ -403,7 +406,7 @@ def test_a_stranger_who_joins_and_declares_ends_no_agents(worlds: tuple[World, W
         told = world.conditions()["DeclaredOtherwise"]
         assert f"offsite operator members {IDENTITY} --gone {'0' * 32}" in told
         assert world.deployment()["spec"]["replicas"] == 1
-    assert phases(worlds[0]) == [Phase.RUNNING]
+    assert phases(worlds[0]) == [BackupPhase.RUNNING]
     worlds[0].change(tag="mine")
     rounds(worlds, homes)
     assert history(worlds[0]).live.beginning.tag == "mine"  # type: ignore[union-attr]
@@ -413,10 +416,10 @@ def test_a_stranger_who_speaks_in_the_name_of_a_resource_silences_it_until_it_is
     worlds: tuple[World, World],
 ) -> None:
     homes = both(worlds)
-    mine = in_force(history(worlds[0]).members)
+    mine = member_in_force(history(worlds[0]).members)
     assert mine is not None
-    word = Membership(id=mine.id, generation=MAX_OFFSET, fields=(("state", "made up"), ("tag", "made up")))
-    strange(worlds[0], Kind.DECLARED, member=word, by="who")
+    word = MemberStatement(id=mine.id, generation=MAX_OFFSET, fields=(("state", "made up"), ("tag", "made up")))
+    strange(worlds[0], DeclaredEntryKind.DECLARED, member=word, by="who")
     rounds(worlds, homes)
     assert "somebody else spoke for it" in worlds[0].conditions()["DeclaredOtherwise"]
     worlds[0].change(tag="mine")
@@ -455,7 +458,7 @@ def test_one_that_is_deleted_while_its_operator_sleeps_does_not_join(
     path = f"{SHOP.removesuffix('shop')}again"
     speaks, slept = backups.speak, list[bool]()
 
-    def sleeps(*given: Any) -> History:
+    def sleeps(*given: Any) -> DeclaredHistory:
         body = two.body("again")
         if body["metadata"]["name"] == "again" and not slept:
             slept.append(True)
@@ -466,7 +469,7 @@ def test_one_that_is_deleted_while_its_operator_sleeps_does_not_join(
     monkeypatch.setattr(backups, "speak", sleeps)
     new.keep(two.body("again"))
     assert slept
-    assert kinds(one) == [Kind.JOINED, Kind.JOINED, Kind.STARTED]
+    assert kinds(one) == [DeclaredEntryKind.JOINED, DeclaredEntryKind.JOINED, DeclaredEntryKind.STARTED]
 
 
 def test_who_let_go_and_is_there_again_is_told_how_to_go_on(worlds: tuple[World, World]) -> None:
@@ -480,13 +483,13 @@ def test_who_let_go_and_is_there_again_is_told_how_to_go_on(worlds: tuple[World,
     told = one.conditions()["IncorrectBackupState"]
     assert "declare it anew under another name, and once that shares the backup delete this one" in told
     one.let_go(homes[0], one.delete())
-    assert phases(one) == [Phase.RUNNING]
+    assert phases(one) == [BackupPhase.RUNNING]
 
 
 def test_a_state_by_a_lock_that_nobody_held_is_told(worlds: tuple[World, World]) -> None:
     """Nothing can follow it: all would wait for ever, and not know why."""
     homes = both(worlds)
-    strange(worlds[0], Kind.PAUSED, generation=0, fence=MAX_OFFSET)
+    strange(worlds[0], DeclaredEntryKind.PAUSED, generation=0, fence=MAX_OFFSET)
     rounds(worlds, homes)
     assert "which nobody has held" in worlds[0].conditions()["MisconfiguredBackup"]
     worlds[1].change(state="stopped")

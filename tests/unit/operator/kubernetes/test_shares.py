@@ -10,18 +10,18 @@ from typing import Any, NoReturn
 import pytest
 
 from offsite.model.errors import StoreUnreachable
-from offsite.operator.decide.wanted import Account, Place
+from offsite.operator.decide.wanted import Account, RepositoryPlace
 from offsite.operator.folder import accounts
 from offsite.operator.folder.accounts import Accounts
-from offsite.operator.folder.keeper import Kept
-from offsite.operator.folder.records import Record
+from offsite.operator.folder.keeper import Reconciled
+from offsite.operator.folder.records import ResourceRecord
 from offsite.operator.kubernetes import home as homes
 from offsite.operator.kubernetes import status
-from offsite.operator.kubernetes.cluster import Body, Named
-from offsite.operator.kubernetes.home import ROUND_MAX_S, WENT_MAX, KubernetesHome
+from offsite.operator.kubernetes.cluster import Body, ResourceReference
+from offsite.operator.kubernetes.home import DELETED_MAX, ROUND_MAX_S, KubernetesHome
 from offsite.operator.kubernetes.pod import LOOK_MAX_S
 from offsite.operator.world import look
-from offsite.operator.world.monitor import SILENT_MAX_S, HomeShown
+from offsite.operator.world.monitor import SILENT_MAX_S, HomeMonitor
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
@@ -40,10 +40,10 @@ def slow_home(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Kubernetes
     """A home that takes long for each resource whose name begins with `slow`, and how often it looked at each."""
     home, looks = world.home(namespaces=["evil", "shops"]), Counter[str]()
 
-    def look_slowly(record: Record) -> Kept:
+    def look_slowly(record: ResourceRecord) -> Reconciled:
         looks[record.name] += 1
         world.clock.sleep(LOOK_S if record.name.startswith("slow") else 0.1)
-        return Kept(told=[])
+        return Reconciled(conditions=[])
 
     monkeypatch.setattr(home._keepers, "look", look_slowly)
     return home, looks
@@ -63,7 +63,7 @@ def test_a_namespace_of_many_slow_resources_keeps_no_other_from_a_look_and_no_ro
         assert world.clock.monotonic_s() - began_s <= ROUND_MAX_S + LOOK_S, "or probes end the operator"
         assert all(looks[name] == number for name in ("one", "two", "three"))
         world.clock.sleep(31)
-    assert HomeShown(home=home, clock=world.clock).health().ok
+    assert HomeMonitor(home=home, clock=world.clock).health().ok
     for _ in range(40):
         home.round()
         world.clock.sleep(2)
@@ -79,7 +79,7 @@ def test_events_of_a_resource_are_looked_at_in_the_next_round(world: World, monk
     world.make("one")
     home.round()
     for _ in range(5):
-        home.hear(world.body("one"))
+        home.note_change(world.body("one"))
     assert looks["one"] == 1
     home.round()
     assert looks["one"] == 2, "though it was as declared"
@@ -113,14 +113,14 @@ def test_what_went_without_its_finalizer_is_looked_at_in_the_next_round(
     world.make("two")
     home.round()
     body = world.delete("one")
-    world.cluster.objects.pop(Named.of(body).path, None)
-    for number in range(WENT_MAX + 5):
-        home.hear_gone(
+    world.cluster.objects.pop(ResourceReference.of(body).path, None)
+    for number in range(DELETED_MAX + 5):
+        home.note_deletion(
             {**body, "metadata": {**body["metadata"], "uid": f"{number:08d}"} if number else body["metadata"]}
         )
     assert looks["one"] == 1
     home.round()
-    assert looks["one"] == 1 + WENT_MAX, "many that go at once are not all remembered"
+    assert looks["one"] == 1 + DELETED_MAX, "many that go at once are not all remembered"
     assert uid not in home._went
 
 
@@ -138,7 +138,7 @@ def test_a_store_that_answers_slowly_for_ever_ends_a_look(world: World, monkeypa
             store.get("declared/entry")
 
     monkeypatch.setattr(PosixStore, "get", slow)
-    monkeypatch.setattr(look, "history_of", endless)
+    monkeypatch.setattr(look, "read_history", endless)
     world.clock.sleep(31)
     began_s = world.clock.monotonic_s()
     home.keep(world.body())
@@ -148,7 +148,7 @@ def test_a_store_that_answers_slowly_for_ever_ends_a_look(world: World, monkeypa
 
 def test_an_operator_waits_for_no_answer_of_a_store_as_a_copy_does() -> None:
     account = Account(name="main", endpoint="s3://bucket/kafka?region=x", environment=(("AWS_ACCESS_KEY_ID", "k"),))
-    place = Place(account="main", repository=account.endpoint)
+    place = RepositoryPlace(account="main", repository=account.endpoint)
     waited = list[float]()
 
     def opened(store: CloudStore) -> None:
@@ -158,7 +158,7 @@ def test_an_operator_waits_for_no_answer_of_a_store_as_a_copy_does() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accounts.Repository, "open", opened)
         with pytest.raises(StoreUnreachable):
-            Accounts(known=(account,)).open_store(place)
+            Accounts(listed=(account,)).open_store(place)
     assert waited == [15.0]
 
 
@@ -178,14 +178,14 @@ def test_a_bug_that_one_resource_meets_stops_no_other(world: World, monkeypatch:
     home = world.home(initial_copies=2)
     world.make("aaa", cluster="shop")
     uid = world.make()
-    told = status.status_told
+    told = status.build_kubernetes_status
 
     def fails(body: Body, *parts: Any) -> dict[str, Any]:
         if body["metadata"]["name"] == "aaa":
             raise KeyError("a bug")
         return told(body, *parts)
 
-    monkeypatch.setattr(homes, "status_told", fails)
+    monkeypatch.setattr(homes, "build_kubernetes_status", fails)
     world.look(home)
     assert len(world.lows(uid)) == 1
     assert home.rounds.resources == {"Backup": 2}
@@ -194,10 +194,10 @@ def test_a_bug_that_one_resource_meets_stops_no_other(world: World, monkeypatch:
 def test_what_is_kept_of_resources_that_are_gone_has_an_end(world: World) -> None:
     home, _ = world.running()
     keepers = home._keepers
-    assert keepers._backups._calm
-    assert keepers._telling._said
+    assert keepers._backups._unchanged
+    assert keepers._notes._written
     world.let_go(home, world.delete())
     world.clock.sleep(601)
     world.look(home, times=2)
-    assert not keepers._backups._calm
-    assert not keepers._telling._said
+    assert not keepers._backups._unchanged
+    assert not keepers._notes._written

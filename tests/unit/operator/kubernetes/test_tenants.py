@@ -13,10 +13,10 @@ import yaml
 
 from offsite.model.errors import KubernetesDenied
 from offsite.operator.folder.backups import STUCK_MS
-from offsite.operator.kubernetes.cluster import Named, resources_path
+from offsite.operator.kubernetes.cluster import ResourceReference, resources_path
 from offsite.operator.kubernetes.record import PLACE
 from offsite.operator.resources.backup import FINALIZER
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.history import BackupPhase
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
@@ -193,10 +193,10 @@ def test_what_was_accepted_once_and_is_refused_now_goes_on_and_can_be_deleted(wo
     world.change(destination={"endpoint": "s3://bucket/kafka?endpoint=http://127.0.0.1:1"})
     world.look(home)
     assert "what follows ? belongs to the account" in world.conditions()["MisconfiguredBackup"]
-    assert [low.phase for low in world.lows(uid)] == [Phase.RUNNING]
+    assert [low.phase for low in world.lows(uid)] == [BackupPhase.RUNNING]
 
     world.let_go(home, world.delete())
-    assert [low.phase for low in world.lows(uid)] == [Phase.STOPPED]
+    assert [low.phase for low in world.lows(uid)] == [BackupPhase.STOPPED]
 
 
 def image_of(world: World) -> str:
@@ -275,10 +275,10 @@ def test_a_backup_without_the_label_can_be_paused_and_deleted(world: World) -> N
     world.cluster.objects[f"{SECRETS}/offsite-cluster-shop"]["metadata"]["labels"] = {}
     world.change(state="paused")
     world.look(home)
-    assert [low.phase for low in world.lows(uid)] == [Phase.PAUSED]
+    assert [low.phase for low in world.lows(uid)] == [BackupPhase.PAUSED]
 
     world.let_go(home, world.delete())
-    assert [low.phase for low in world.lows(uid)] == [Phase.STOPPED]
+    assert [low.phase for low in world.lows(uid)] == [BackupPhase.STOPPED]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"x"', "{}", '{"repository": 1}', "null"])
@@ -377,7 +377,7 @@ def test_restores_of_one_namespace_make_another_one_wait_for_one_of_them_only(wo
     def end_one() -> None:
         (job,) = world.jobs.begun.keys() - world.jobs.ended
         store = PosixStore(root=world.root / "backups")
-        world.jobs.ends(store, job, world.jobs.works(store, job, ProcessIdentity.mine()))
+        world.jobs.ends(store, job, world.jobs.works(store, job, ProcessIdentity.current()))
 
     for number in range(5):
         name, url = f"many-{number}", f"{world.root / 'backups'}#shop"
@@ -397,11 +397,11 @@ def test_restores_of_one_namespace_make_another_one_wait_for_one_of_them_only(wo
 
 def test_the_expiry_queue_knows_whose_jobs_are_whose(world: World) -> None:
     home, uid = world.running(expiry={"maximumRetention": "30d"})
-    assert home._keepers.asked[uid].namespace == "shops"
+    assert home._keepers.expiry_requests[uid].namespace == "shops"
     body = world.delete()
-    while not home._keepers.asked.get(uid) or not home._keepers.asked[uid].is_deletion:
+    while not home._keepers.expiry_requests.get(uid) or not home._keepers.expiry_requests[uid].is_deletion:
         home.let_go(body)
-    assert home._keepers.asked[uid].namespace == "shops"
+    assert home._keepers.expiry_requests[uid].namespace == "shops"
 
 
 def test_who_copies_for_the_first_time_for_ever_keeps_nobody_else_s_namespace_from_it(world: World) -> None:
@@ -418,7 +418,9 @@ def test_who_copies_for_the_first_time_for_ever_keeps_nobody_else_s_namespace_fr
     assert waits == world.conditions("second", namespace="others")["IncorrectBackupState"]
 
     body = world.delete("endless", namespace="others")
-    world.cluster.objects.pop(Named.of(body).path)  # as with its finalizer taken away, while no operator was there
+    world.cluster.objects.pop(
+        ResourceReference.of(body).path
+    )  # as with its finalizer taken away, while no operator was there
     world.look(world.home(namespaces=["others", "shops"]))
     assert waits not in str(world.conditions("second", namespace="others")), "what is gone holds none"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from offsite.model.errors import BadResource
-from offsite.operator.resources.backup import Backup, BackupState
+from offsite.operator.resources.backup import Backup, DesiredBackupState
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.restore import Restore
 from offsite.operator.resources.schedule import Schedule
@@ -21,7 +21,7 @@ def test_a_backup_needs_a_name_and_nothing_else() -> None:
     found = parse_resource({**document(), "spec": {}}, source="a.yaml")
     assert isinstance(found, Backup)
     spec = found.spec
-    assert (spec.state, spec.cluster, spec.tag, spec.topics) == (BackupState.RUNNING, "", "default", ("*",))
+    assert (spec.state, spec.cluster, spec.tag, spec.topics) == (DesiredBackupState.RUNNING, "", "default", ("*",))
     assert (spec.destination.account, spec.destination.endpoint, spec.destination.path) == ("", "", "")
     assert spec.destination.timestamp_format == "-2006-01-02T15:04:05Z-07:00"
     assert (spec.snapshot_duration, spec.agents.replicas) == ("7d", 3)

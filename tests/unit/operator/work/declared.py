@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offsite.repository.declared.entry import Beginning, Entry, Kind, Origin, Settings
-from offsite.repository.declared.history import History
+from offsite.repository.declared.entry import BackupSettings, BackupStart, DeclaredEntry, DeclaredEntryKind, Origin
+from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name
 from offsite.stores.store import Store
 
 UID = "0123abcd-0001"
-BEGINNING = Beginning(backup="b", path="b", tag="default", cluster="shop", topics=("*",))
-SETTINGS = Settings(snapshot_duration="7d")
+BEGINNING = BackupStart(backup="b", path="b", tag="default", cluster="shop", topics=("*",))
+SETTINGS = BackupSettings(snapshot_duration="7d")
 
 
 @dataclass
@@ -30,13 +30,15 @@ class Declared:
         return DeclaredLedger(store=self.store, layout=self.layout)
 
     @property
-    def history(self) -> History:
+    def history(self) -> DeclaredHistory:
         return self.ledger.read()
 
-    def decide(self, kind: Kind, *, number: int = 0, fence: int = 1, generation: int = 1, **parts: object) -> None:
+    def decide(
+        self, kind: DeclaredEntryKind, *, number: int = 0, fence: int = 1, generation: int = 1, **parts: object
+    ) -> None:
         """Enter something, of the newest backup unless it is said otherwise."""
         now = self.history
-        entry = Entry(
+        entry = DeclaredEntry(
             seq=now.seq + 1,
             previous=now.head,
             kind=kind,
@@ -53,4 +55,4 @@ class Declared:
         claim_name(self.store, name, self.uid)
         number = len(self.history.backups) + 1
         beginning = replace(BEGINNING, backup=name, topics=topics)
-        self.decide(Kind.STARTED, number=number, beginning=beginning, settings=SETTINGS, origin=origin)
+        self.decide(DeclaredEntryKind.STARTED, number=number, beginning=beginning, settings=SETTINGS, origin=origin)

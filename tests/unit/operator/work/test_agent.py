@@ -10,11 +10,11 @@ import pytest
 
 from offsite.model.clock import MOST_APART_MS
 from offsite.model.errors import KafkaUnreachable, OffsiteError, OtherCluster, StoreUnreachable
-from offsite.operator.work.agent import Agent, AgentParts, Guard
-from offsite.operator.work.voice import Voice
-from offsite.repository.declared.agent_word import WHY_MAX, AgentWord, get_agent_word, put_agent_word
-from offsite.repository.declared.entry import Kind, Settings
-from offsite.repository.declared.history import LowLevel
+from offsite.operator.work.agent import Agent, AgentContext, Guard
+from offsite.operator.work.voice import Heartbeat
+from offsite.repository.declared.agent_word import WHY_MAX, AgentReport, get_agent_report, put_agent_report
+from offsite.repository.declared.entry import BackupSettings, DeclaredEntryKind
+from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.restores.lease import TTL_S, LeaseTerms
 from offsite.services.outages import Outages
 from tests.retained import StoreClock
@@ -67,19 +67,19 @@ class World:
         self.declared = Declared(self.store)  # type: ignore[arg-type]
 
     @contextmanager
-    def open_follower(self, low: LowLevel, guard: Guard, voice: Voice) -> Iterator[FakeFollower]:
+    def open_follower(self, low: LowLevelBackup, guard: Guard, voice: Heartbeat) -> Iterator[FakeFollower]:
         self.opened.append(low.beginning.backup)
         self.voice = voice
         yield FakeFollower(guard, self)
 
-    def check_source(self, low: LowLevel) -> None:
+    def check_source(self, low: LowLevelBackup) -> None:
         self.checked.append(low.number)
         if self.source_error is not None:
             raise self.source_error
 
     def agent(self, name: str = "one") -> Agent:
         return Agent(
-            AgentParts(
+            AgentContext(
                 store=self.store,  # type: ignore[arg-type]
                 uid=UID,
                 open_follower=self.open_follower,  # type: ignore[arg-type]
@@ -92,8 +92,8 @@ class World:
         )
 
     @property
-    def word(self) -> AgentWord | None:
-        return get_agent_word(self.store, self.declared.layout)  # type: ignore[arg-type]
+    def word(self) -> AgentReport | None:
+        return get_agent_report(self.store, self.declared.layout)  # type: ignore[arg-type]
 
     @property
     def terms(self) -> LeaseTerms:
@@ -109,13 +109,13 @@ def test_nothing_is_copied_before_it_is_decided(world: World) -> None:
     world.agent().step()
     assert world.opened == []
     world.declared.start()
-    world.declared.decide(Kind.PAUSED)
+    world.declared.decide(DeclaredEntryKind.PAUSED)
     world.agent().step()
     assert world.opened == []
 
 
-@pytest.mark.parametrize("kind", [Kind.STOPPED, Kind.PAUSED])
-def test_a_round_that_is_told_to_stop_commits_nothing_more(world: World, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [DeclaredEntryKind.STOPPED, DeclaredEntryKind.PAUSED])
+def test_a_round_that_is_told_to_stop_commits_nothing_more(world: World, kind: DeclaredEntryKind) -> None:
     world.declared.start()
     world.during[2] = lambda: world.declared.decide(kind)
     world.agent().step()
@@ -133,7 +133,7 @@ def test_a_stop_between_two_rounds_is_heard_within_a_second(world: World) -> Non
         world.store._now_ms += int(duration_s * 1000)
         seen.append(duration_s)
         if len(seen) == 3:
-            world.declared.decide(Kind.STOPPED)
+            world.declared.decide(DeclaredEntryKind.STOPPED)
 
     world.clock.sleep = stop_in_the_pause  # type: ignore[method-assign]
     world.agent().step()
@@ -143,8 +143,10 @@ def test_a_stop_between_two_rounds_is_heard_within_a_second(world: World) -> Non
 
 def test_other_settings_begin_the_work_anew(world: World) -> None:
     world.declared.start()
-    world.during[1] = lambda: world.declared.decide(Kind.MODIFIED, settings=Settings(snapshot_duration="1d"))
-    world.during[2] = lambda: world.declared.decide(Kind.STOPPED)
+    world.during[1] = lambda: world.declared.decide(
+        DeclaredEntryKind.MODIFIED, settings=BackupSettings(snapshot_duration="1d")
+    )
+    world.during[2] = lambda: world.declared.decide(DeclaredEntryKind.STOPPED)
     agent = world.agent()
     agent.step()
     agent.step()
@@ -158,7 +160,7 @@ def test_an_agent_stands_by_until_the_other_one_is_silent(world: World) -> None:
     agent.step()
     assert world.opened == []
     world.store._now_ms += int(TTL_S * 1000) + 1
-    world.during[0] = lambda: world.declared.decide(Kind.STOPPED)
+    world.during[0] = lambda: world.declared.decide(DeclaredEntryKind.STOPPED)
     agent.step()
     assert world.opened == ["b"]
     with pytest.raises(Exception, match="taken over"):
@@ -172,14 +174,14 @@ def test_what_does_not_answer_is_waited_out(world: World) -> None:
         raise StoreUnreachable("away")
 
     world.during[1] = fail
-    world.during[2] = lambda: world.declared.decide(Kind.STOPPED)
+    world.during[2] = lambda: world.declared.decide(DeclaredEntryKind.STOPPED)
     world.agent().step()
     assert (world.rounds, world.forgotten) == ([0, 1], 1)
 
 
 def test_an_agent_says_when_it_went_well_last_and_what_it_waits_out(world: World) -> None:
     world.declared.start()
-    said: list[AgentWord | None] = []
+    said: list[AgentReport | None] = []
 
     def fail() -> None:
         raise KafkaUnreachable("no broker answers")
@@ -190,19 +192,19 @@ def test_an_agent_says_when_it_went_well_last_and_what_it_waits_out(world: World
     world.during |= {1: fail}
     agent = world.agent()
     began_ms = world.store.now_ms()
-    agent._parts.outages.on_worked = agent._voice.works
+    agent._parts.outages.on_worked = agent._heartbeat.report_success
     sleep = world.clock.sleep
 
     def sleep_and_hear(duration_s: float) -> None:
         sleep(duration_s)
         hear()
         if len(world.rounds) == 2:
-            world.declared.decide(Kind.STOPPED)
+            world.declared.decide(DeclaredEntryKind.STOPPED)
 
     world.clock.sleep = sleep_and_hear  # type: ignore[method-assign]
     agent.step()
-    assert said[0] == AgentWord(number=1, term=1, well_ms=began_ms)
-    assert AgentWord(number=1, term=1, well_ms=began_ms, why="OFF-1501: no broker answers") in said
+    assert said[0] == AgentReport(number=1, term=1, well_ms=began_ms)
+    assert AgentReport(number=1, term=1, well_ms=began_ms, why="OFF-1501: no broker answers") in said
     assert said[-1] is not None
     assert (said[-1].why, said[-1].well_ms > began_ms) == ("", True)
 
@@ -211,7 +213,7 @@ def test_an_agent_that_stands_by_says_nothing(world: World) -> None:
     world.declared.start()
     world.terms.claim(identity("two"), "word", take_over=False)
     agent = world.agent()
-    agent._parts.outages.on_worked = agent._voice.works
+    agent._parts.outages.on_worked = agent._heartbeat.report_success
     agent.step()
     agent._parts.outages.worked()
     assert world.word is None
@@ -220,24 +222,24 @@ def test_an_agent_that_stands_by_says_nothing(world: World) -> None:
 def test_an_agent_that_fails_at_first_says_when_it_went_well_last_under_the_one_before(world: World) -> None:
     world.declared.start()
     before_ms, now_ms = world.store.now_ms(), world.store.now_ms() + 3_600_000
-    voices = [Voice(world.store, world.declared.layout, world.clock) for _ in range(2)]  # type: ignore[arg-type]
-    voices[0].takes(1, 1)
-    voices[0].works()
+    voices = [Heartbeat(world.store, world.declared.layout, world.clock) for _ in range(2)]  # type: ignore[arg-type]
+    voices[0].take(1, 1)
+    voices[0].report_success()
     world.store._now_ms = now_ms
-    voices[1].takes(1, 2)
-    voices[1].fails(KafkaUnreachable("the leader moves"))
-    assert world.word == AgentWord(number=1, term=2, well_ms=before_ms, why="OFF-1501: the leader moves")
-    voices[1].works()
-    assert world.word == AgentWord(number=1, term=2, well_ms=now_ms)
+    voices[1].take(1, 2)
+    voices[1].report_failure(KafkaUnreachable("the leader moves"))
+    assert world.word == AgentReport(number=1, term=2, well_ms=before_ms, why="OFF-1501: the leader moves")
+    voices[1].report_success()
+    assert world.word == AgentReport(number=1, term=2, well_ms=now_ms)
 
 
 def test_an_agent_that_fails_says_no_time_that_is_in_the_future(world: World) -> None:
-    voice = Voice(world.store, world.declared.layout, world.clock)  # type: ignore[arg-type]
-    word = AgentWord(number=1, term=1, well_ms=world.store.now_ms() + MOST_APART_MS + 1)
-    put_agent_word(world.store, world.declared.layout, word)  # type: ignore[arg-type]
-    voice.takes(1, 2)
-    voice.fails(KafkaUnreachable("down for days"))
-    assert world.word == AgentWord(number=1, term=2, why="OFF-1501: down for days")
+    voice = Heartbeat(world.store, world.declared.layout, world.clock)  # type: ignore[arg-type]
+    word = AgentReport(number=1, term=1, well_ms=world.store.now_ms() + MOST_APART_MS + 1)
+    put_agent_report(world.store, world.declared.layout, word)  # type: ignore[arg-type]
+    voice.take(1, 2)
+    voice.report_failure(KafkaUnreachable("down for days"))
+    assert world.word == AgentReport(number=1, term=2, why="OFF-1501: down for days")
 
 
 def test_what_follows_a_round_is_said_to_get_on_and_a_round_is_not(world: World) -> None:
@@ -247,13 +249,13 @@ def test_what_follows_a_round_is_said_to_get_on_and_a_round_is_not(world: World)
     def work_long() -> None:
         for ends in (False, True):
             if ends:
-                world.voice.ended_round(["bills"])
+                world.voice.end_round(["bills"])
             for _ in range(3):
                 world.clock.sleep(40.0)
-                world.voice.gets_on()
+                world.voice.report_progress()
                 said.append(world.word.well_ms if world.word else 0)
 
-    world.during |= {0: work_long, 1: lambda: world.declared.decide(Kind.STOPPED)}
+    world.during |= {0: work_long, 1: lambda: world.declared.decide(DeclaredEntryKind.STOPPED)}
     began_ms = world.store.now_ms()
     world.agent().step()
     ended_ms = began_ms + 120_000
@@ -263,11 +265,11 @@ def test_what_follows_a_round_is_said_to_get_on_and_a_round_is_not(world: World)
 
 
 def test_a_topic_that_is_missing_or_no_longer_is_said_at_once(world: World) -> None:
-    voice = Voice(world.store, world.declared.layout, world.clock)  # type: ignore[arg-type]
-    voice.takes(1, 1)
+    voice = Heartbeat(world.store, world.declared.layout, world.clock)  # type: ignore[arg-type]
+    voice.take(1, 1)
     found: list[str] = []
     for missing in ([], [f"t{n}" for n in range(9)], ["t" * 249] * 5, []):
-        voice.ended_round(missing)
+        voice.end_round(missing)
         found.append(world.word.missing if world.word else "")
     assert found[:2] == ["", "t0, t1, t2, t3, t4 and 4 more"]
     assert (len(found[2]), found[3]) == (WHY_MAX, "")

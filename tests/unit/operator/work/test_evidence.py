@@ -12,8 +12,8 @@ import pytest
 from offsite.model.errors import ExpiryNotDone
 from offsite.operator.work import expire as job
 from offsite.operator.work.release import plan_release
-from offsite.repository.commit import Changes
-from offsite.repository.declared.entry import Kind, encode_owner
+from offsite.repository.commit import CommitChanges
+from offsite.repository.declared.entry import DeclaredEntryKind, encode_owner
 from offsite.repository.declared.layout import later_owner_key, owner_key
 from offsite.repository.declared.ledger import claim_name
 from offsite.repository.generations import removal
@@ -80,7 +80,7 @@ def test_a_clock_that_is_set_makes_no_backup_reach_back(
     place.copy("new", {ORDERS: ((20, 60), (20, 60)), USERS: ((0, 60),)})
     apart[0] += 366 * DAY_MS
     new = place.repository.backup("new")
-    new.commit(Changes(), base=new.state(), writer="w")
+    new.commit(CommitChanges(), base=new.state(), writer="w")
     assert "old: new may not reach back as far as its clock says: between commits 2 and 3" in why(
         run(place, minimum_ms=30 * DAY_MS)
     )
@@ -106,8 +106,8 @@ def test_what_a_ledger_names_is_not_of_the_resource(tmp_path: Path, *, is_deleti
     place.stop("new")
     new = place.declared.history.backups[-1]
     beginning = replace(new.beginning, backup="nightly")
-    place.declared.decide(Kind.STARTED, number=3, beginning=beginning, settings=new.settings)
-    place.declared.decide(Kind.STOPPED)
+    place.declared.decide(DeclaredEntryKind.STARTED, number=3, beginning=beginning, settings=new.settings)
+    place.declared.decide(DeclaredEntryKind.STOPPED)
     done = run(place, is_deletion=is_deletion, policy=parse_policy(keep_age="0s"))
     if is_deletion:
         assert done.removed == ("old", "new")

@@ -14,13 +14,13 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupExists, BackupNotFound, CommitsGone, ExpiryNotDone, RestoreRunning
-from offsite.operator.decide.wanted import Place
-from offsite.operator.work.assembly import make_expiry
-from offsite.operator.work.expire import Expired, expire
+from offsite.operator.decide.wanted import RepositoryPlace
+from offsite.operator.work.assembly import make_expiry_request
+from offsite.operator.work.expire import ExpiryResult, expire
 from offsite.operator.world.facts import RepositoryFacts
-from offsite.repository.commit import Changes
-from offsite.repository.declared.entry import Kind
-from offsite.repository.declared.history import Phase
+from offsite.repository.commit import CommitChanges
+from offsite.repository.declared.entry import DeclaredEntryKind
+from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.ledger import claim_name
 from offsite.repository.generations.removal import SETTLED_MS, begin_removal
 from offsite.repository.layout import BackupLayout
@@ -50,10 +50,10 @@ class Site:
         for _ in range(commits):
             run_once(backup)
         if not live:
-            self.declared.decide(Kind.STOPPED)
+            self.declared.decide(DeclaredEntryKind.STOPPED)
 
-    def expire(self, *, minimum_ms: int = 1, retention: str = "", delete: bool = False) -> Expired:
-        asked = make_expiry(
+    def expire(self, *, minimum_ms: int = 1, retention: str = "", delete: bool = False) -> ExpiryResult:
+        asked = make_expiry_request(
             UID, [self.repository], maximum_retention=retention, minimum_restorable="", is_deletion=delete
         )
         return expire(replace(asked, minimum_ms=minimum_ms), clock=SystemClock())
@@ -64,7 +64,7 @@ class Site:
 
     def expire_another(self) -> None:
         """A job of another resource."""
-        asked = make_expiry(
+        asked = make_expiry_request(
             "4567abcd-0002", [self.repository], maximum_retention="", minimum_restorable="", is_deletion=False
         )
         expire(asked, clock=SystemClock())
@@ -72,7 +72,7 @@ class Site:
     def left(self) -> list[str]:
         return [info.key for info in self.repository.store.list("backups/")]
 
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[BackupPhase]:
         return [each.phase for each in self.declared.history.backups]
 
     def is_there(self, name: str) -> bool:
@@ -97,9 +97,9 @@ def test_older_backups_go_once_the_last_one_is_whole(site: Site) -> None:
     run_once(site.repository.backup("c"))
     run_once(site.repository.backup("c"))
     assert site.expire().removed == ("a", "b")
-    assert site.phases() == [Phase.REMOVED, Phase.REMOVED, Phase.RUNNING]
+    assert site.phases() == [BackupPhase.REMOVED, BackupPhase.REMOVED, BackupPhase.RUNNING]
     assert (site.is_there("a"), site.is_there("b"), site.is_there("c")) == (False, False, True)
-    assert site.expire() == Expired(uid=UID)
+    assert site.expire() == ExpiryResult(uid=UID)
 
 
 def test_older_backups_stay_until_the_last_one_reaches_back_far_enough(site: Site) -> None:
@@ -121,7 +121,7 @@ def test_what_a_deleted_resource_had_goes_with_it(site: Site) -> None:
     site.begun("a")
     site.begun("b", commits=2, live=True)
     assert site.expire(delete=True).removed == ("a", "b")
-    assert site.phases() == [Phase.REMOVED, Phase.REMOVED]
+    assert site.phases() == [BackupPhase.REMOVED, BackupPhase.REMOVED]
     left = {info.key for info in site.repository.store.list("backups/")}
     assert {key.rpartition("/")[2] for key in left} == {"removed.json"}
     assert site.expire(delete=True).removed == (), "once more does nothing"
@@ -134,7 +134,7 @@ def test_nothing_goes_while_an_agent_has_it_in_hand(site: Site) -> None:
     with pytest.raises(ExpiryNotDone, match="in hand"):
         site.expire(delete=True)
     assert site.is_there("a")
-    assert site.phases() == [Phase.STOPPED], "the agent hears of it"
+    assert site.phases() == [BackupPhase.STOPPED], "the agent hears of it"
     terms.end(claim)
     assert site.expire(delete=True).removed == ("a",)
 
@@ -152,9 +152,9 @@ def test_a_job_that_died_midway_is_finished_by_the_next_one(site: Site) -> None:
     site.begun("a")
     site.begun("b", commits=2, live=True)
     assert begin_removal(site.repository.store, BackupLayout(backup="a"), is_read=lambda: False)
-    site.declared.decide(Kind.REMOVING, number=1)
+    site.declared.decide(DeclaredEntryKind.REMOVING, number=1)
     assert site.expire().removed == ("a",)
-    assert site.phases()[0] is Phase.REMOVED
+    assert site.phases()[0] is BackupPhase.REMOVED
 
 
 def test_nothing_expires_in_a_store_that_was_put_back(site: Site) -> None:
@@ -171,7 +171,7 @@ def test_nothing_expires_in_a_store_that_was_put_back(site: Site) -> None:
 def test_a_ledger_alone_removes_no_backup(site: Site) -> None:
     """Whoever may create objects can write that it was stopped and goes, its mark, and another one as the last."""
     site.begun("a", commits=2)
-    site.declared.decide(Kind.REMOVING)
+    site.declared.decide(DeclaredEntryKind.REMOVING)
     assert begin_removal(site.repository.store, BackupLayout(backup="a"), is_read=lambda: False)
     site.begun("b", commits=0, live=True)
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_a_ledger_alone_removes_no_backup(site: Site) -> None:
 def test_of_the_last_backup_goes_what_is_older_than_the_retention_and_nothing_younger(site: Site) -> None:
     site.begun("a", commits=3, live=True)
     for younger in ("", "1h"):
-        assert site.expire(retention=younger) == Expired(uid=UID)
+        assert site.expire(retention=younger) == ExpiryResult(uid=UID)
     assert len(site.repository.backup("a").sound_state().history) == 3
     assert site.expire(retention="0s").points == 2
 
@@ -197,7 +197,7 @@ def test_a_backup_that_was_stopped_in_front_of_its_first_commit_takes_no_place(s
     site.begun("a", commits=2)
     site.begun("b", commits=0)
     seal_backup(site.repository.backup("b"))
-    assert not RepositoryFacts().of(Place(account="", repository=""), site.repository.store, "b").is_whole
+    assert not RepositoryFacts().read(RepositoryPlace(account="", repository=""), site.repository.store, "b").is_whole
     assert site.kept()[0] == "a: b has not copied everything once since it began"
     assert site.is_there("a")
 
@@ -206,13 +206,13 @@ def test_what_began_again_under_its_name_loses_nothing(site: Site) -> None:
     site.begun("shop", commits=2)
     site.declared.start("shop")
     run_once(site.repository.backup("shop"))
-    assert site.expire() == Expired(uid=UID)
-    assert site.phases() == [Phase.REMOVED, Phase.RUNNING]
+    assert site.expire() == ExpiryResult(uid=UID)
+    assert site.phases() == [BackupPhase.REMOVED, BackupPhase.RUNNING]
     assert len(site.repository.backup("shop").sound_state().history) == 3
-    site.declared.decide(Kind.STOPPED)
+    site.declared.decide(DeclaredEntryKind.STOPPED)
     site.declared.start("shop")
     assert site.expire(delete=True).removed == ("shop", "shop")
-    assert site.phases() == [Phase.REMOVED] * 3
+    assert site.phases() == [BackupPhase.REMOVED] * 3
     assert not site.is_there("shop")
 
 
@@ -220,7 +220,7 @@ def test_what_is_live_is_the_last_one_whatever_clocks_say(site: Site, tmp_path: 
     other = Site(tmp_path / "other")
     site.begun("new", commits=0, live=True)
     other.begun("old")  # its store's clock is ahead
-    asked = make_expiry(
+    asked = make_expiry_request(
         UID,
         [site.repository, other.repository],
         maximum_retention="",
@@ -229,7 +229,7 @@ def test_what_is_live_is_the_last_one_whatever_clocks_say(site: Site, tmp_path: 
     )
     (kept,) = expire(asked, clock=SystemClock()).kept
     assert str(kept) == "old: no ledger tells whether it is older than new"
-    assert (site.phases(), site.is_there("new"), other.is_there("old")) == ([Phase.RUNNING], True, True)
+    assert (site.phases(), site.is_there("new"), other.is_there("old")) == ([BackupPhase.RUNNING], True, True)
 
 
 def test_a_pinned_backup_stays(site: Site) -> None:
@@ -245,7 +245,7 @@ def test_a_backup_that_holds_nothing_takes_no_place(site: Site) -> None:
     site.begun("b", commits=0, live=True)
     backup = site.repository.backup("b")
     for _ in range(2):
-        backup.commit(Changes(), base=backup.state(), writer="w")
+        backup.commit(CommitChanges(), base=backup.state(), writer="w")
     (kept,) = site.kept()
     assert kept.startswith("a: b holds no topic")
     assert site.is_there("a")
@@ -304,7 +304,7 @@ def test_what_goes_on_under_the_name_of_a_removed_backup_is_not_swept(site: Site
     site.begun("shop", commits=2)
     site.declared.start("shop")
     site.expire()
-    assert site.phases() == [Phase.REMOVED, Phase.RUNNING]
+    assert site.phases() == [BackupPhase.REMOVED, BackupPhase.RUNNING]
     site.expire()
     assert len(site.repository.backup("shop").sound_state().history) == 2
 
@@ -340,7 +340,7 @@ def test_what_was_brought_back_stays_wherever_its_removal_was_broken_off(tmp_pat
         broken = Repository(
             store=FaultyStore(site.repository.store, fails_at=fails_at), descriptor=site.repository.descriptor
         )
-        asked = make_expiry(UID, [broken], maximum_retention="", minimum_restorable="", is_deletion=True)
+        asked = make_expiry_request(UID, [broken], maximum_retention="", minimum_restorable="", is_deletion=True)
         try:
             expire(asked, clock=SystemClock())
         except Crash:
@@ -376,12 +376,12 @@ def forged(site: Site, name: str) -> None:
     """A ledger that a stranger has put who may create objects: of a backup that was never of this resource."""
     stranger = Declared(site.repository.store, uid="dead0000-0001")
     stranger.decide(
-        Kind.STARTED,
+        DeclaredEntryKind.STARTED,
         number=len(stranger.history.backups) + 1,
         beginning=replace(BEGINNING, backup=name),
         settings=SETTINGS,
     )
-    for kind in (Kind.STOPPED, Kind.REMOVING, Kind.REMOVED):
+    for kind in (DeclaredEntryKind.STOPPED, DeclaredEntryKind.REMOVING, DeclaredEntryKind.REMOVED):
         stranger.decide(kind)
 
 
@@ -462,5 +462,5 @@ def test_what_was_begun_between_the_look_and_the_lock_is_not_swept(site: Site, m
 
     monkeypatch.setattr(RETURNED + "._is_due", due)
     site.expire_another()
-    assert site.phases() == [Phase.REMOVED, Phase.RUNNING]
+    assert site.phases() == [BackupPhase.REMOVED, BackupPhase.RUNNING]
     assert site.repository.store.get(key) is not None

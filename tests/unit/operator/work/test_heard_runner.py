@@ -12,7 +12,7 @@ import pytest
 from offsite.model.clock import SystemClock
 from offsite.operator.work import assembly
 from offsite.operator.work.assembly import AgentTools, make_agent
-from offsite.operator.work.heard_runner import HeardRunner
+from offsite.operator.work.heard_runner import ProgressRunner
 from offsite.repository.repository import Repository
 from offsite.services.outages import Outages
 from offsite.spark.runner import OnProgress, RunProgress
@@ -56,7 +56,7 @@ def test_tasks_that_only_run_are_not_heard() -> None:
     heard: list[str] = []
     shown: list[RunProgress] = []
     steps = [progress(0), progress(0), progress(0, 5), progress(0, 5), progress(1, 5)]
-    HeardRunner(telling(*steps), lambda: heard.append("on")).run([], print, on_progress=shown.append)
+    ProgressRunner(telling(*steps), lambda: heard.append("on")).run([], print, on_progress=shown.append)
     assert (heard, shown) == (["on", "on"], steps)
 
 
@@ -82,7 +82,7 @@ def test_a_follower_of_an_agent_tells_its_voice_of_rounds_and_of_what_follows(mo
         clock=SystemClock(),
         on_round=lambda _: said.append("shown"),
     )
-    voice = SimpleNamespace(ended_round=said.append, gets_on=lambda: said.append("on"))
+    voice = SimpleNamespace(end_round=said.append, report_progress=lambda: said.append("on"))
     agent = make_agent(UID, tools)
     with agent._parts.open_follower(declared.history.backups[0], lambda: None, voice):  # type: ignore[arg-type]
         (follow, on_round), *_ = made

@@ -13,20 +13,20 @@ import pytest
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupGoing, BadOption, ExpiryNotDone, PlanChanged, ResourceConflict
 from offsite.operator.decide import wanted as operator
-from offsite.operator.decide.seen import AgentsSeen
+from offsite.operator.decide.seen import ObservedAgents
 from offsite.operator.work import expire as job
-from offsite.operator.work.expire import Expired, Expiry, expire
+from offsite.operator.work.expire import ExpiryRequest, ExpiryResult, expire
 from offsite.operator.work.release import plan_release, refuse_release, release
 from offsite.operator.world.act import last_commit
-from offsite.operator.world.entering import Said, enter
+from offsite.operator.world.entering import ProposedEntry, enter
 from offsite.operator.world.facts import RepositoryFacts
-from offsite.operator.world.look import Eyes, look
+from offsite.operator.world.look import Observer, observe_backup
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import LIVE, Changes, ExpiredRange, Position, TopicShape
-from offsite.repository.declared.entry import Kind, LastCommit, Origin, Predecessor, Release
-from offsite.repository.declared.history import Phase
-from offsite.repository.declared.kept import get_kept
+from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange, Position, TopicShape
+from offsite.repository.declared.entry import DeclaredEntryKind, LastCommit, Origin, Predecessor, Release
+from offsite.repository.declared.history import BackupPhase
+from offsite.repository.declared.kept import get_kept_backups
 from offsite.repository.generations import removal
 from offsite.repository.generations.removal import begin_removal
 from offsite.repository.layout import BackupLayout
@@ -37,7 +37,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.services import releases
 from offsite.services.let_go_memory import LetGoMemory
-from offsite.services.restore.lease import held_restore
+from offsite.services.restore.lease import hold_restore_lease
 from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.seal import seal_backup
@@ -92,14 +92,14 @@ class Place:
                     if not number and start < end:
                         segments.append(write_segment(backup.store, backup, partition, start, end))
                     positions.append(Position(partition_id=partition, log_start=start, end=end))
-            changes = Changes(segments=tuple(segments), positions=tuple(positions), topics=tuple(ranges))
+            changes = CommitChanges(segments=tuple(segments), positions=tuple(positions), topics=tuple(ranges))
             backup.commit(changes, base=state, writer=f"w{number}")
 
     def stop(self, name: str) -> None:
-        self.declared.decide(Kind.STOPPED)
+        self.declared.decide(DeclaredEntryKind.STOPPED)
         if self.is_there(name):
             seal_backup(self.repository.backup(name))
-        self.declared.decide(Kind.SEALED)
+        self.declared.decide(DeclaredEntryKind.SEALED)
 
     def is_there(self, name: str) -> bool:
         return (self.folder / "backups" / name / "backup.json").exists()
@@ -107,13 +107,15 @@ class Place:
 
 def run(
     *places: Place, minimum_ms: int = 1, is_deletion: bool = False, policy: RetentionPolicy | None = None
-) -> Expired:
+) -> ExpiryResult:
     repositories = [place.repository for place in places]
-    asked = Expiry(uid=UID, repositories=repositories, policy=policy, minimum_ms=minimum_ms, is_deletion=is_deletion)
+    asked = ExpiryRequest(
+        uid=UID, repositories=repositories, policy=policy, minimum_ms=minimum_ms, is_deletion=is_deletion
+    )
     return expire(asked, clock=SystemClock())
 
 
-def why(done: Expired) -> str:
+def why(done: ExpiryResult) -> str:
     (kept,) = done.kept
     return str(kept)
 
@@ -167,12 +169,12 @@ def test_what_lay_in_its_place_before_makes_no_backup_whole(one: Place) -> None:
     one.stop("shop")
     one.begin("shop", (one, "shop"))
     store = one.repository.store
-    agents = SimpleNamespace(seen=lambda _: AgentsSeen())
-    eyes = Eyes(open_store=lambda _: store, facts=RepositoryFacts(), agents=agents, identity=identity("x"))  # type: ignore[arg-type]
-    place = operator.Place(account="main", repository=store.url)
-    assert [each.is_whole for each in look(eyes, UID, [place]).backups] == [True, False]
+    agents = SimpleNamespace(observe=lambda _: ObservedAgents())
+    eyes = Observer(open_store=lambda _: store, facts=RepositoryFacts(), agents=agents, identity=identity("x"))  # type: ignore[arg-type]
+    place = operator.RepositoryPlace(account="main", repository=store.url)
+    assert [each.is_whole for each in observe_backup(eyes, UID, [place]).backups] == [True, False]
     one.copy("shop", {ORDERS: ((40, 60), (40, 60))})
-    assert [each.is_whole for each in look(eyes, UID, [place]).backups] == [True, True]
+    assert [each.is_whole for each in observe_backup(eyes, UID, [place]).backups] == [True, True]
 
 
 def test_a_stale_copy_of_a_repository_takes_no_place(one: Place, tmp_path: Path) -> None:
@@ -183,9 +185,9 @@ def test_a_stale_copy_of_a_repository_takes_no_place(one: Place, tmp_path: Path)
     backup = one.repository.backup("shop")
     partition = next(ORDERS.partition_ids)
     segment = write_segment(backup.store, backup, partition, 40, 90)
-    moved_on = Changes(segments=(segment,), positions=(Position(partition_id=partition, log_start=0, end=90),))
+    moved_on = CommitChanges(segments=(segment,), positions=(Position(partition_id=partition, log_start=0, end=90),))
     backup.commit(moved_on, base=backup.state(), writer="w")
-    one.declared.decide(Kind.STOPPED)
+    one.declared.decide(DeclaredEntryKind.STOPPED)
     assert why(run(one, copy)) == "shop: no ledger tells whether it is older than shop"
     assert one.is_there("shop")
 
@@ -302,7 +304,7 @@ def test_a_restore_that_was_killed_can_go_on(moved: tuple[Place, Place], *, is_d
     else:
         assert why(run(one, other)) == f"old: {told}"
     assert one.is_there("old"), "its descriptor, too"
-    assert one.declared.history.backups[0].phase is Phase.STOPPED
+    assert one.declared.history.backups[0].phase is BackupPhase.STOPPED
 
 
 def test_a_made_up_restore_of_the_same_request_ends_none_that_can_go_on(
@@ -329,7 +331,7 @@ def test_no_restore_begins_while_it_is_asked_whether_one_reads(moved: tuple[Plac
 
     def is_read() -> bool:
         record = begun_restore(one, "elsewhere")
-        with pytest.raises(BackupGoing), held_restore(backup, record, take_over=False):
+        with pytest.raises(BackupGoing), hold_restore_lease(backup, record, take_over=False):
             refused.append("entered")
         return True
 
@@ -337,7 +339,7 @@ def test_no_restore_begins_while_it_is_asked_whether_one_reads(moved: tuple[Plac
     assert not refused
     assert one.repository.store.head(layout.removing_key) is None, "it may be restored from again"
     again = begun_restore(one, "elsewhere")
-    with held_restore(backup, again, take_over=False):
+    with hold_restore_lease(backup, again, take_over=False):
         pass
 
 
@@ -389,7 +391,7 @@ def test_what_was_brought_back_while_it_was_removed_is_left_alone(
         patched.setattr("offsite.repository.generations.removal._history", killed)
         with pytest.raises(KeyboardInterrupt):
             run(one, other)
-    assert one.declared.history.backups[0].phase is Phase.REMOVING
+    assert one.declared.history.backups[0].phase is BackupPhase.REMOVING
     if not has_rest:
         shutil.rmtree(place)
     shutil.copytree(tmp_path / "mine", place, dirs_exist_ok=True)
@@ -446,7 +448,10 @@ def test_what_runs_is_not_released(moved: tuple[Place, Place]) -> None:
 
 def test_what_was_kept_is_told_in_the_repositories(moved: tuple[Place, Place]) -> None:
     done = run(*moved, minimum_ms=0)
-    assert [get_kept(place.repository.store, place.declared.layout) for place in moved] == [done.kept, done.kept]
+    assert [get_kept_backups(place.repository.store, place.declared.layout) for place in moved] == [
+        done.kept,
+        done.kept,
+    ]
 
 
 # a stranger's word ----------------------------------------------------------------------------------------------------
@@ -456,8 +461,8 @@ def forge_release(place: Place, name: str) -> None:
     """As whoever may create objects can: the entry of a release, in the name of a person."""
     low = next(low for low in place.declared.history.backups if low.beginning.backup == name)
     last = last_commit(place.repository.store, name)
-    said = Said(kind=Kind.RELEASED, number=low.number, release=Release(last=last, reason="old"))
-    enter(place.repository.store, UID, lambda _: said, by=ProcessIdentity.mine())
+    said = ProposedEntry(kind=DeclaredEntryKind.RELEASED, number=low.number, release=Release(last=last, reason="old"))
+    enter(place.repository.store, UID, lambda _: said, by=ProcessIdentity.current())
 
 
 @pytest.fixture
@@ -533,7 +538,7 @@ def let_all_go(backup: Backup, *, unpinned: tuple[int, ...] = ()) -> None:
         for known, listed in base.segments.items()
         if not unpinned
     )
-    backup.commit(Changes(expired=expired, unpinned=unpinned), base=base, writer="forged")
+    backup.commit(CommitChanges(expired=expired, unpinned=unpinned), base=base, writer="forged")
 
 
 @pytest.fixture
@@ -583,7 +588,7 @@ def test_a_catalog_that_leaves_all_out_does_not_make_a_backup_empty(
     base = backup.state()
     monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
     forged = replace(base, segments={}, positions={}, topics={}, loose_commits=1)
-    backup.commit(Changes(seal=True), base=forged, writer="forged")
+    backup.commit(CommitChanges(seal=True), base=forged, writer="forged")
     assert not backup.state().positions
     assert "does not say what the commits say" in why(run(*apart))
     assert apart[0].is_there("old")

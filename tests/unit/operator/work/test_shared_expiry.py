@@ -11,11 +11,11 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, ExpiryNotDone
 from offsite.operator.decide.wanted import expiry_fields
 from offsite.operator.work import expire as expiry
-from offsite.operator.work.assembly import make_expiry
+from offsite.operator.work.assembly import make_expiry_request
 from offsite.operator.work.expire import expire
 from offsite.operator.world.membership import dismiss, list_members
-from offsite.repository.declared.entry import Kind, Membership
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement
+from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.members import member_id
 from offsite.repository.repository import Repository
 from offsite.services import releases
@@ -33,21 +33,21 @@ class Shared:
     def __init__(self, folder: Path) -> None:
         self.repository = Repository.init(open_folder(folder))
         self.declared = Declared(self.repository.store, uid=LEDGER)
-        self.says(Kind.JOINED, ONE)
+        self.says(DeclaredEntryKind.JOINED, ONE)
         self.declared.start("b")
         run_once(self.repository.create_backup("b", cluster_id="cluster", selection=SELECTION, declared_by=LEDGER))
-        self.says(Kind.JOINED, TWO, generation=1, fields=expiry_fields("30d", "7d"))
+        self.says(DeclaredEntryKind.JOINED, TWO, generation=1, fields=expiry_fields("30d", "7d"))
 
-    def says(self, kind: Kind, uid: str, **more: Any) -> None:
+    def says(self, kind: DeclaredEntryKind, uid: str, **more: Any) -> None:
         generation = self.declared.history.generation + 1
-        word = Membership(id=member_id(LEDGER, uid), name=f"shops/{uid[:1]}", **more)
+        word = MemberStatement(id=member_id(LEDGER, uid), name=f"shops/{uid[:1]}", **more)
         self.declared.decide(kind, generation=generation, member=word, by="an operator")
 
     def leaves(self, uid: str) -> None:
-        self.says(Kind.LEFT, uid, proof=uid)
+        self.says(DeclaredEntryKind.LEFT, uid, proof=uid)
 
     def delete(self, member: str) -> tuple[str, ...]:
-        asked = make_expiry(
+        asked = make_expiry_request(
             LEDGER,
             [self.repository],
             maximum_retention=None,
@@ -58,7 +58,7 @@ class Shared:
         return expire(asked, clock=SystemClock()).removed
 
     @property
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[BackupPhase]:
         return [low.phase for low in self.declared.history.backups]
 
 
@@ -71,10 +71,10 @@ def test_all_goes_with_the_last_one(shared: Shared) -> None:
     shared.leaves(ONE)
     with pytest.raises(ExpiryNotDone, match="others share shop-everywhere, as shops/2"):
         shared.delete(ONE)
-    assert shared.phases == [Phase.RUNNING]
+    assert shared.phases == [BackupPhase.RUNNING]
     shared.leaves(TWO)
     assert shared.delete(TWO) == ("b",)
-    assert shared.phases == [Phase.REMOVED]
+    assert shared.phases == [BackupPhase.REMOVED]
 
 
 def test_who_has_not_let_go_itself_or_never_joined_deletes_nothing(shared: Shared) -> None:
@@ -82,7 +82,7 @@ def test_who_has_not_let_go_itself_or_never_joined_deletes_nothing(shared: Share
     for member in (TWO, "33333333-cccc"):
         with pytest.raises(ExpiryNotDone, match="is not let go by this resource"):
             shared.delete(member)
-    assert shared.phases == [Phase.RUNNING]
+    assert shared.phases == [BackupPhase.RUNNING]
 
 
 def test_one_that_joins_in_the_middle_ends_the_deletion(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +91,13 @@ def test_one_that_joins_in_the_middle_ends_the_deletion(shared: Shared, monkeypa
     begin = expiry.begin_removal
 
     def joins(*args: object, **more: object) -> bool:
-        shared.says(Kind.JOINED, "33333333-cccc")
+        shared.says(DeclaredEntryKind.JOINED, "33333333-cccc")
         return begin(*args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(expiry, "begin_removal", joins)
     with pytest.raises(ExpiryNotDone, match="others share"):
         shared.delete(TWO)
-    assert shared.phases == [Phase.STOPPED]
+    assert shared.phases == [BackupPhase.STOPPED]
     assert shared.repository.backup("b").state().seq
 
 
@@ -105,7 +105,7 @@ def test_that_the_other_one_is_gone_is_believed_of_itself_alone(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may create objects can write that a resource let go; not with its uid, which he does not know."""
-    shared.says(Kind.LEFT, TWO, proof="")
+    shared.says(DeclaredEntryKind.LEFT, TWO, proof="")
     shared.leaves(ONE)
     with pytest.raises(ExpiryNotDone, match="others share"):
         shared.delete(ONE)
@@ -135,7 +135,7 @@ def test_a_person_refuses_what_somebody_said_in_the_name_of_another(
     store, theirs = shared.repository.store, member_id(LEDGER, TWO)
     with pytest.raises(BadOption, match="nobody said"):
         dismiss(store, LEDGER, theirs, reason="", refuse=True)
-    shared.says(Kind.LEFT, TWO, proof="")
+    shared.says(DeclaredEntryKind.LEFT, TWO, proof="")
     dismiss(store, LEDGER, theirs, reason="", refuse=True)
     shared.leaves(ONE)
     monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
@@ -146,10 +146,10 @@ def test_a_person_refuses_what_somebody_said_in_the_name_of_another(
 @pytest.mark.parametrize("told", ["1d", "", "30d"])
 def test_a_job_goes_by_what_all_declare_by_now(shared: Shared, told: str) -> None:
     """Its operator may sleep, or be dead, when somebody changes that."""
-    asked = make_expiry(
+    asked = make_expiry_request(
         LEDGER, [shared.repository], maximum_retention="30d", minimum_restorable=None, is_deletion=False
     )
-    shared.says(Kind.DECLARED, TWO, generation=2, fields=expiry_fields(told, ""))
+    shared.says(DeclaredEntryKind.DECLARED, TWO, generation=2, fields=expiry_fields(told, ""))
     if told == "30d":
         assert expire(asked, clock=SystemClock()).removed == ()
         return
@@ -158,12 +158,12 @@ def test_a_job_goes_by_what_all_declare_by_now(shared: Shared, told: str) -> Non
 
 
 def test_a_job_that_is_told_of_another_expiry_deletes_no_older_backup(shared: Shared) -> None:
-    asked = make_expiry(
+    asked = make_expiry_request(
         LEDGER, [shared.repository], maximum_retention="30d", minimum_restorable="7d", is_deletion=False
     )
     (low,) = expiry._lows(asked)
-    shared.declared.decide(Kind.STOPPED)
-    shared.says(Kind.DECLARED, TWO, generation=2, fields=expiry_fields("30d", "30d"))
+    shared.declared.decide(DeclaredEntryKind.STOPPED)
+    shared.says(DeclaredEntryKind.DECLARED, TWO, generation=2, fields=expiry_fields("30d", "30d"))
     with pytest.raises(ExpiryNotDone, match="another expiry"):
-        expiry._decide(asked, low, Kind.REMOVING)
-    assert shared.phases == [Phase.STOPPED]
+        expiry._decide(asked, low, DeclaredEntryKind.REMOVING)
+    assert shared.phases == [BackupPhase.STOPPED]

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from offsite.operator.work.signs import EVERY_S, Signs
+from offsite.operator.work.signs import EVERY_S, ProgressLog
 from offsite.stores.timed_store import FAILED, OK
 from tests.unit.operator.folder.home import HandClock
 
 
 def test_a_job_says_once_a_minute_that_its_requests_are_answered_and_nothing_while_they_are_not() -> None:
     clock, said = HandClock(), list[str]()
-    signs = Signs(clock=clock, say=said.append)
+    signs = ProgressLog(clock=clock, say=said.append)
     for _ in range(120):
         clock.sleep(1.0)
         signs.note("get", OK, 0.1)

@@ -26,20 +26,20 @@ from offsite.log.range import LogRange
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupGoing, OffsiteError
 from offsite.model.selections.selection import parse_selection
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place, Wanted, wanted_of
-from offsite.operator.work.expire import Expiry, expire
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
+from offsite.operator.work.expire import ExpiryRequest, expire
 from offsite.operator.work.release import plan_release, release
-from offsite.operator.world.act import Hands, seal
+from offsite.operator.world.act import BackupExecutor, seal
 from offsite.operator.world.facts import RepositoryFacts
-from offsite.operator.world.look import Eyes, history_of
+from offsite.operator.world.look import Observer, read_history
 from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.reconcile import reconcile
 from offsite.operator.world.slots import Slots
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (
-    Changes,
-    LeftBehind,
+    CommitChanges,
+    LeftBehindPartition,
     PartitionId,
     Position,
     RecordedHole,
@@ -47,7 +47,7 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
@@ -205,14 +205,14 @@ class ExpiryWorld:
         self.topics = {name: Topic(making=f"{name}-1") for name in TOPICS}
         self.down: set[tuple[str, int]] = set()
         self.begins = self.makings = self.restores = 0
-        self.configured: AgentsWanted | None = None
+        self.configured: DesiredAgents | None = None
         self.minimum_ms = self.usual_minimum_ms = self.rng.choice([0, *[MINIMUM_MS] * 5])
         self.told: list[str] = []
         self.numbers: dict[str, int] = {}
         self.generation = 0
         self.has_time = self.rng.random() < 0.6
         self.spec: dict[str, object] = {}
-        self.places: list[Place] = []
+        self.places: list[RepositoryPlace] = []
         for store in self.stores.values():
             Repository.init(store)
         self.declare()
@@ -360,20 +360,20 @@ class ExpiryWorld:
     # -- operator and agent --------------------------------------------------------------------------------------------
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> DesiredBackup:
         accounts = tuple(Account(name=name, endpoint=url) for name, url in self.accounts.items())
-        return wanted_of(self.backup, accounts)
+        return resolve_backup(self.backup, accounts)
 
     def operate(self, *, fails_at: int = -1) -> None:
         stores = {url: FaultyStore(store, fails_at=fails_at) for url, store in self.stores.items()}
-        eyes = Eyes(
+        eyes = Observer(
             open_store=lambda place: stores[place.repository], facts=self, agents=self, identity=identity("operator")
         )
         wanted = self.wanted
         if wanted.place not in self.places:
             self.places.append(wanted.place)
         with suppress(Crash):
-            hands = Hands(eyes=eyes, slots=Slots(self.home, limit=1), seal=seal)
+            hands = BackupExecutor(observer=eyes, slots=Slots(self.home, limit=1), seal=seal)
             self.told += [each.message for each in reconcile(hands, wanted, self.places).conditions]
         self.note_beginnings()
 
@@ -384,17 +384,17 @@ class ExpiryWorld:
                 self.begins += 1
                 self.numbers[low.word] = self.begins
 
-    def lows(self) -> Iterator[tuple[str, LowLevel]]:
+    def lows(self) -> Iterator[tuple[str, LowLevelBackup]]:
         for url, store in self.stores.items():
-            yield from ((url, low) for low in history_of(store, UID).backups)
+            yield from ((url, low) for low in read_history(store, UID).backups)
 
-    def live(self) -> tuple[str, LowLevel] | None:
+    def live(self) -> tuple[str, LowLevelBackup] | None:
         place = self.configured.place if self.configured is not None else None
         if place is None or place.repository not in self.stores:
             return None
-        history = history_of(self.stores[place.repository], UID)
+        history = read_history(self.stores[place.repository], UID)
         low = history.backups[-1] if history.backups else None
-        return (place.repository, low) if low is not None and low.phase is Phase.RUNNING else None
+        return (place.repository, low) if low is not None and low.phase is BackupPhase.RUNNING else None
 
     def copy(self) -> None:
         """The agent makes a pass, or a part of one."""
@@ -407,7 +407,7 @@ class ExpiryWorld:
             backup = repository.create_backup(name, cluster_id="c", selection=SELECTION, declared_by=UID)
             self.commit_pass(url, backup, low)
 
-    def commit_pass(self, url: str, backup: Backup, low: LowLevel) -> None:
+    def commit_pass(self, url: str, backup: Backup, low: LowLevelBackup) -> None:
         state, is_broken_off = backup.state(), self.rng.random() < 0.15
         truth = self.truths[url].get(low.beginning.backup) or Truth(begun=0)
         made = _Made(world=self, backup=backup, state=state, truth=truth)
@@ -424,7 +424,7 @@ class ExpiryWorld:
             if is_asked and (now is None or self.id_of(now) != incarnation.topic_id):
                 made.shapes.append(replace(shape, deleted_ms=1))
                 over |= {(log[0], log[1]) for log in truth.held if log[0] == incarnation.topic and self._is_gone(log)}
-        changes = Changes(
+        changes = CommitChanges(
             segments=tuple(made.segments),
             positions=tuple(made.positions),
             topics=tuple(made.shapes),
@@ -483,7 +483,7 @@ class ExpiryWorld:
         )
         layout = RestoreLayout(backup=backup.layout, restore=record.restore)
         with suppress(BackupGoing):
-            lease._record_alone(backup, record, layout, ProcessIdentity.mine())  # without its thread
+            lease._record_alone(backup, record, layout, ProcessIdentity.current())  # without its thread
             truth.readers.add(record.restore)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -495,7 +495,9 @@ class ExpiryWorld:
         }
         kept = {(url, name): self.objects_of(url, name) for url, name in there}
         repositories = [Repository.open(self.busy(url)) for url in self.urls_used()]
-        asked = Expiry(uid=UID, repositories=repositories, policy=None, minimum_ms=self.minimum_ms, is_deletion=False)
+        asked = ExpiryRequest(
+            uid=UID, repositories=repositories, policy=None, minimum_ms=self.minimum_ms, is_deletion=False
+        )
         if not repositories:
             return
         with suppress(Crash, OffsiteError):
@@ -525,7 +527,7 @@ class ExpiryWorld:
         return BusyStore(self.stores[url], at=at, act=act, fails_at=fails_at)  # type: ignore[return-value]
 
     def judge(self, kept: dict[tuple[str, str], dict[str, bytes]]) -> None:
-        removing = {(url, low.beginning.backup) for url, low in self.lows() if low.phase is Phase.REMOVING}
+        removing = {(url, low.beginning.backup) for url, low in self.lows() if low.phase is BackupPhase.REMOVING}
         for (url, name), objects in kept.items():
             if self.opened_or_none(url, name) is not None:
                 truth = self.truths[url][name]
@@ -582,13 +584,13 @@ class ExpiryWorld:
         prefix = BackupLayout(backup=name).prefix
         return {key: data for key, data in self.stores[url].objects.items() if key.startswith(prefix)}
 
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
-        return RepositoryFacts().of(place, store, backup)
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
+        return RepositoryFacts().read(place, store, backup)
 
-    def seen(self, uid: str) -> AgentsSeen:  # as `Agents`
-        return AgentsSeen(configured=self.configured, ready=1)
+    def observe(self, uid: str) -> ObservedAgents:  # as `Agents`
+        return ObservedAgents(configured=self.configured, ready=1)
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None:  # as `Agents`
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None:  # as `Agents`
         self.configured = agents
 
 
@@ -604,7 +606,7 @@ class _Made:
     positions: list[Position] = field(default_factory=list)
     shapes: list[TopicShape] = field(default_factory=list)
     holes: list[RecordedHole] = field(default_factory=list)
-    left: list[LeftBehind] = field(default_factory=list)
+    left: list[LeftBehindPartition] = field(default_factory=list)
     held: dict[Log, set[Block]] = field(default_factory=dict)
 
     def copy(self, name: str, partition: int) -> None:
@@ -615,7 +617,7 @@ class _Made:
         known = PartitionId(topic=name, topic_id=shape.topic_id, partition=partition)
         is_another = not shape.topic_id and any(log[0] == name and log[1] != topic.making for log in self.truth.held)
         if is_another or (name, partition) in self.world.down:  # an agent sees by the last batch that it is another log
-            self.left.append(LeftBehind(partition_id=known, error="OFF-1503"))
+            self.left.append(LeftBehindPartition(partition_id=known, error="OFF-1503"))
             return
         before = self.state.positions.get(known)
         start, end = topic.start[partition], topic.end[partition]

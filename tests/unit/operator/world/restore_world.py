@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from offsite.model.errors import BadResource, OffsiteError, RestoreRunning, RestoreTakenOver
-from offsite.operator.decide.restore import RestoreStatus, RestoreWanted, restore_wanted
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place
+from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.restore import Restore
-from offsite.operator.world.job_processes import Jobs
-from offsite.operator.world.look import Eyes
+from offsite.operator.world.job_processes import JobStarter
+from offsite.operator.world.look import Observer
 from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.restores import RestoreHands
+from offsite.operator.world.restores import RestoreExecutor
 from offsite.operator.world.tags import Tags
 from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.record import JobEnd
 from offsite.repository.jobs.records import JobRecords
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
 from offsite.services.jobs.forget import LEAST_S, forget_jobs
@@ -28,7 +28,10 @@ from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.unit.operator.world.world import TimedStore, identity
 
-PLACES = (Place(account="main", repository="memory:///one"), Place(account="main", repository="memory:///two"))
+PLACES = (
+    RepositoryPlace(account="main", repository="memory:///one"),
+    RepositoryPlace(account="main", repository="memory:///two"),
+)
 ACCOUNTS = (Account(name="main", endpoint="memory:///one"),)
 UIDS = ("aaaaaaaa-1", "bbbbbbbb-2", "cccccccc-3")
 _ENDS = (0, 0, 0, 3, 13)
@@ -72,8 +75,8 @@ class JobProcess:
             if self.claim is None:
                 self.claim = terms.claim(identity(f"process-{self.job}"), self.job, take_over=False)
             terms.beat(self.claim)
-            asked, claimed = records.asked(), records.claimed()
-            if asked is None or claimed is not None or records.ended(asked) is not None:
+            asked, claimed = records.read_request(), records.read_claimed_end()
+            if asked is None or claimed is not None or records.read_end(asked) is not None:
                 terms.end(self.claim)
                 return False
         except (RestoreRunning, RestoreTakenOver):
@@ -88,8 +91,8 @@ class JobProcess:
             return True
         code = 130 if is_cancelled else self.exit_code
         world.ended.add(self.uid)
-        ended = EndedJob(id=self.job, at_ms=world.now_ms, exit_code=code, result="", said="")
-        records.put_ended(ended, secret=self.secret)
+        ended = JobEnd(id=self.job, at_ms=world.now_ms, exit_code=code, result="", said="")
+        records.put_end(ended, secret=self.secret)
         assert self.claim is not None
         terms.end(self.claim)
         return False
@@ -114,7 +117,7 @@ class RestoreWorld:
         self.ended: set[str] = set()
         self.is_asleep = False
         self.is_calm = False
-        self.closed: dict[Place, OffsiteError] = {}
+        self.closed: dict[RepositoryPlace, OffsiteError] = {}
         self.clusters: frozenset[str] | None = None
         self.is_in_force = True
 
@@ -159,12 +162,12 @@ class RestoreWorld:
                 operator.known[uid] = newest
             try:
                 hands = self.hands(operator, faults=faults)
-                found[uid] = hands.reconcile(self.wanted(operator.known[uid]), known=UIDS)
+                found[uid] = hands.reconcile(self.wanted(operator.known[uid]), declared_uids=UIDS)
             except (Crash, RestoreRunning):
                 return found
         return found
 
-    def sleepy_hands(self, name: str, sleeps_at: int, sleep: Callable[[], None]) -> RestoreHands:
+    def sleepy_hands(self, name: str, sleeps_at: int, sleep: Callable[[], None]) -> RestoreExecutor:
         """Of an operator that sleeps before that effect on a repository, and is fine else."""
         store = {
             place: SleepingStore(each, fails_at=-1, after=False, sleeps_at=sleeps_at, sleep=sleep)
@@ -172,22 +175,22 @@ class RestoreWorld:
         }
         return self._hands(name, store.__getitem__, self.home)
 
-    def _hands(self, name: str, open_store: Callable[[Place], Store], home: Store) -> RestoreHands:
-        def opened(place: Place) -> Store:
+    def _hands(self, name: str, open_store: Callable[[RepositoryPlace], Store], home: Store) -> RestoreExecutor:
+        def opened(place: RepositoryPlace) -> Store:
             if place in self.closed:
                 raise self.closed[place]
             return open_store(place)
 
-        eyes = Eyes(open_store=opened, facts=self, agents=self, identity=identity(name))
-        jobs = Jobs(eyes=eyes, processes=self, environment_of=self._environment)
-        return RestoreHands(jobs=jobs, tags=Tags(home), in_force=lambda _: self.is_in_force)
+        eyes = Observer(open_store=opened, facts=self, agents=self, identity=identity(name))
+        jobs = JobStarter(observer=eyes, processes=self, environment_of=self._environment)
+        return RestoreExecutor(jobs=jobs, tags=Tags(home), in_force=lambda _: self.is_in_force)
 
-    def _environment(self, place: Place, cluster: str) -> Mapping[str, str]:
+    def _environment(self, place: RepositoryPlace, cluster: str) -> Mapping[str, str]:
         if self.clusters is not None and cluster not in self.clusters:
             raise BadResource(f"there is no cluster {cluster!r}", hint="")
         return {"OFFSITE_REPO": place.repository}
 
-    def hands(self, operator: RestoreOperator, *, faults: bool) -> RestoreHands:
+    def hands(self, operator: RestoreOperator, *, faults: bool) -> RestoreExecutor:
         fails_at = self.rng.randint(0, 9) if faults and self.rng.random() < 0.3 else -1
         sleeps_at = self.rng.randint(0, 9) if faults and self.rng.random() < 0.2 and not self.is_asleep else -1
         after = self.rng.random() < 0.5
@@ -212,8 +215,8 @@ class RestoreWorld:
             self.operate(other, faults=False)
         self.is_asleep = False
 
-    def wanted(self, restore: Restore) -> RestoreWanted:
-        return restore_wanted(restore, ACCOUNTS)
+    def wanted(self, restore: Restore) -> DesiredRestore:
+        return resolve_restore(restore, ACCOUNTS)
 
     # -- ports ---------------------------------------------------------------------------------------------------------
 
@@ -245,13 +248,13 @@ class RestoreWorld:
     def end(self, job: str) -> None:
         """It is on another machine: nobody here can end it."""
 
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
         return BackupFacts()
 
-    def seen(self, uid: str) -> AgentsSeen:
-        return AgentsSeen()
+    def observe(self, uid: str) -> ObservedAgents:
+        return ObservedAgents()
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None: ...
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None: ...
 
 
 def new_restore(uid: str, *, repository: str = PLACES[0].repository, **spec: object) -> Restore:

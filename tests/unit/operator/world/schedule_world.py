@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from offsite.model.errors import OffsiteError, RestoreRunning
-from offsite.operator.decide.schedule import ScheduleWanted, schedule_wanted
-from offsite.operator.decide.wanted import Place
+from offsite.operator.decide.schedule import DesiredSchedule, resolve_schedule
+from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.schedule import Schedule
-from offsite.operator.world.job_processes import Jobs
-from offsite.operator.world.look import Eyes
+from offsite.operator.world.job_processes import JobStarter
+from offsite.operator.world.look import Observer
 from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus
-from offsite.operator.world.timeline import NotNow, Target
+from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus
+from offsite.operator.world.timeline import RunTarget, SkipReason
 from offsite.services.jobs.workers import SECRET
 from offsite.stores.store import Store
 from tests.faulty_store import Crash
@@ -24,8 +24,8 @@ from tests.unit.operator.world.restore_world import JobProcess, SleepingStore
 from tests.unit.operator.world.world import TimedStore, identity
 
 UID = "ssssssss-1"
-PLACE = Place(account="main", repository="memory:///one")
-TARGET = Target(place=PLACE, backup="shop-1", cluster="shop")
+PLACE = RepositoryPlace(account="main", repository="memory:///one")
+TARGET = RunTarget(place=PLACE, backup="shop-1", cluster="shop")
 
 
 class ScheduleWorld:
@@ -33,8 +33,8 @@ class ScheduleWorld:
         self.rng, self.now_ms = random.Random(seed), 1_772_000_000_000
         self.store, self.home = TimedStore(self), TimedStore(self)  # type: ignore[arg-type]
         self.wanted = new_schedule(**spec)
-        self.target: Target | NotNow | None = TARGET
-        self.closed: dict[Place, OffsiteError] = {}
+        self.target: RunTarget | SkipReason | None = TARGET
+        self.closed: dict[RepositoryPlace, OffsiteError] = {}
         self.processes: list[JobProcess] = []
         self.working: list[str] = []
         self.begun: list[str] = []
@@ -52,7 +52,7 @@ class ScheduleWorld:
         except (Crash, RestoreRunning):
             return None
 
-    def hands(self, name: str, *, faults: bool = False) -> ScheduleHands:
+    def hands(self, name: str, *, faults: bool = False) -> ScheduleExecutor:
         fails_at = self.rng.randint(0, 6) if faults and self.rng.random() < 0.3 else -1
         sleeps_at = self.rng.randint(0, 6) if faults and self.rng.random() < 0.3 and not self.is_asleep else -1
         after = self.rng.random() < 0.5
@@ -64,13 +64,15 @@ class ScheduleWorld:
 
         store = faulty(self.store)
 
-        def open_store(place: Place) -> Store:
+        def open_store(place: RepositoryPlace) -> Store:
             if place in self.closed:
                 raise self.closed[place]
             return store
 
-        eyes = Eyes(open_store=open_store, facts=self, agents=self, identity=identity(name))  # type: ignore[arg-type]
-        return ScheduleHands(jobs=Jobs(eyes=eyes, processes=self, environment_of=lambda *_: {}), home=faulty(self.home))
+        eyes = Observer(open_store=open_store, facts=self, agents=self, identity=identity(name))  # type: ignore[arg-type]
+        return ScheduleExecutor(
+            jobs=JobStarter(observer=eyes, processes=self, environment_of=lambda *_: {}), home=faulty(self.home)
+        )
 
     def sleep(self, name: str) -> None:
         self.is_asleep = True
@@ -90,7 +92,7 @@ class ScheduleWorld:
         assert not self.working, "two runs of a schedule go on"
         self.working.append(process.job)
 
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
         return BackupFacts(is_whole=self.is_whole)
 
     @contextmanager
@@ -120,7 +122,7 @@ class ScheduleWorld:
         )
 
 
-def new_schedule(**spec: object) -> ScheduleWanted:
+def new_schedule(**spec: object) -> DesiredSchedule:
     found = parse_resource(
         {
             "apiVersion": "offsite.dev/v1alpha1",
@@ -137,4 +139,4 @@ def new_schedule(**spec: object) -> ScheduleWanted:
         source="world",
     )
     assert isinstance(found, Schedule)
-    return schedule_wanted(found)
+    return resolve_schedule(found)

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from offsite.operator.decide.backup import Slot, needs_restart
-from offsite.operator.decide.wanted import Wanted
-from offsite.operator.resources.backup import BackupState
+from offsite.operator.decide.backup import SlotAvailability, needs_restart
+from offsite.operator.decide.wanted import DesiredBackup
+from offsite.operator.resources.backup import DesiredBackupState
 from offsite.operator.world.slots import Slots
-from offsite.repository.declared.history import Phase
+from offsite.repository.declared.history import BackupPhase
 from tests.unit.operator.world.world import LIMIT, UIDS, World, newest
 
 SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "10000"))
@@ -76,19 +76,19 @@ def is_sealed(world: World) -> bool:
 
 def is_idle(world: World) -> bool:
     slots = Slots(world.home, limit=LIMIT)  # type: ignore[arg-type]
-    return all(slots.of(uid) is not Slot.HELD for uid in UIDS)
+    return all(slots.availability(uid) is not SlotAvailability.HELD for uid in UIDS)
 
 
-def as_declared(world: World, wanted: Wanted) -> None:
+def as_declared(world: World, wanted: DesiredBackup) -> None:
     live = [(place, low) for uid, place, low in world.lows() if uid == wanted.uid and low.phase.is_live]
-    if wanted.state is BackupState.STOPPED:
+    if wanted.state is DesiredBackupState.STOPPED:
         assert not live
         return
     if not wanted.agents.replicas:  # what began before may rest
         return
     ((place, low),) = live
     assert (place, low.settings) == (wanted.place, wanted.settings)
-    assert low.phase is (Phase.PAUSED if wanted.state is BackupState.PAUSED else Phase.RUNNING)
+    assert low.phase is (BackupPhase.PAUSED if wanted.state is DesiredBackupState.PAUSED else BackupPhase.RUNNING)
     assert (low.beginning.tag, low.beginning.topics) == (wanted.beginning.tag, wanted.beginning.topics)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from offsite.model.errors import DamagedObject, RestoreTakenOver
 from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.operator.world.entering import Said, enter
-from offsite.repository.declared.entry import Kind
-from offsite.repository.declared.history import History, Phase
+from offsite.operator.world.entering import ProposedEntry, enter
+from offsite.repository.declared.entry import DeclaredEntryKind
+from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.stores.store import PutResult
 from tests.source_events.memory_store import MemoryStore
@@ -40,34 +40,34 @@ def test_who_lost_the_lock_while_it_was_stopped_decides_nothing_and_says_who_has
     def others_decide() -> None:
         terms = LeaseTerms(store=store, lease=declared.layout.lock)  # type: ignore[arg-type]
         claim = terms.claim(OTHER, "word", take_over=True)
-        declared.decide(Kind.STOPPED, fence=claim.term)
+        declared.decide(DeclaredEntryKind.STOPPED, fence=claim.term)
         terms.end(claim)
 
     store.meanwhile = others_decide
     with pytest.raises(RestoreTakenOver, match="on other"):
-        enter(store, declared.uid, lambda _: Said(kind=Kind.PAUSED, number=1), by=MINE)  # type: ignore[arg-type]
-    assert [low.phase for low in declared.history.backups] == [Phase.STOPPED]
+        enter(store, declared.uid, lambda _: ProposedEntry(kind=DeclaredEntryKind.PAUSED, number=1), by=MINE)  # type: ignore[arg-type]
+    assert [low.phase for low in declared.history.backups] == [BackupPhase.STOPPED]
 
 
 def test_what_is_to_be_said_is_asked_again_behind_what_others_said() -> None:
     store = StoppingStore()
     declared = Declared(store)  # type: ignore[arg-type]
     declared.start()
-    seen = list[Phase]()
+    seen = list[BackupPhase]()
 
-    def said(history: History) -> Said | None:
+    def said(history: DeclaredHistory) -> ProposedEntry | None:
         seen.append(history.backups[0].phase)
-        return Said(kind=Kind.STOPPED, number=1) if history.live is not None else None
+        return ProposedEntry(kind=DeclaredEntryKind.STOPPED, number=1) if history.live is not None else None
 
-    store.meanwhile = lambda: declared.decide(Kind.STOPPED)
+    store.meanwhile = lambda: declared.decide(DeclaredEntryKind.STOPPED)
     enter(store, declared.uid, said, by=MINE)  # type: ignore[arg-type]
-    assert seen == [Phase.RUNNING, Phase.STOPPED]
+    assert seen == [BackupPhase.RUNNING, BackupPhase.STOPPED]
 
 
 def test_nothing_follows_a_state_by_a_lock_that_nobody_held_and_it_says_which_object_that_is() -> None:
     store = MemoryStore()
     declared = Declared(store)  # type: ignore[arg-type]
     declared.start()
-    declared.decide(Kind.PAUSED, fence=MAX_OFFSET)
+    declared.decide(DeclaredEntryKind.PAUSED, fence=MAX_OFFSET)
     with pytest.raises(DamagedObject, match=r"ledger/00000000000000000002.json is by lock"):
-        enter(store, declared.uid, lambda _: Said(kind=Kind.STOPPED, number=1), by=MINE)  # type: ignore[arg-type]
+        enter(store, declared.uid, lambda _: ProposedEntry(kind=DeclaredEntryKind.STOPPED, number=1), by=MINE)  # type: ignore[arg-type]

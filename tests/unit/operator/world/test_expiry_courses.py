@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from offsite.model.clock import Clock
 from offsite.operator.decide import succession
-from offsite.operator.decide.succession import Judgement, Successor
+from offsite.operator.decide.succession import SuccessionVerdict, Successor
 from offsite.operator.work import comparison, expire, reading
 from offsite.operator.work.expire import _Low
 from offsite.repository.commit_log import CommitLog
@@ -66,12 +67,12 @@ def ordered_by_clocks(patch: Patch) -> None:
     def last(among: tuple[Located, ...]) -> Located | None:
         return max(among, key=lambda each: (each.low.phase.is_live, each.low.started_ms), default=None)
 
-    patch.setattr(expire, "last_of", last)
+    patch.setattr(expire, "find_last", last)
     patch.setattr(expire, "is_older", lambda *_: True)
 
 
 def a_position_is_enough(patch: Patch) -> None:
-    patch.setattr(expire, "judge_coverage", lambda *_, **__: Judgement())
+    patch.setattr(expire, "judge_coverage", lambda *_, **__: SuccessionVerdict())
 
 
 def ends_are_enough(patch: Patch) -> None:
@@ -109,7 +110,7 @@ def old_commits_count(patch: Patch) -> None:
 
 
 def nothing_is_read(patch: Patch) -> None:
-    patch.setattr(reading.Reading, "problem", lambda *_: "")
+    patch.setattr(reading.ResumableRead, "find_problem", lambda *_: "")
 
 
 def a_copy_is_what_it_is_a_copy_of(patch: Patch) -> None:
@@ -121,7 +122,7 @@ def a_copy_is_what_it_is_a_copy_of(patch: Patch) -> None:
 
     patch.setattr(order, "_is_named", same)
     patch.setattr(expire, "is_older", lambda one, other, among: same(one, other) or order.is_older(one, other, among))
-    patch.setattr(expire, "last_of", lambda among: next((each for each in among if each.low.phase.is_live), None))
+    patch.setattr(expire, "find_last", lambda among: next((each for each in among if each.low.phase.is_live), None))
     a_position_is_enough(patch)
 
 
@@ -131,7 +132,7 @@ def readers_are_asked_afterwards(patch: Patch) -> None:
 
 
 def a_killed_restore_reads_nothing(patch: Patch) -> None:
-    def living(store: Store, layout: BackupLayout) -> Iterator[readers.Reader]:
+    def living(store: Store, layout: BackupLayout) -> Iterator[readers.ReadingRestore]:
         return (reader for reader in readers.readers_of(store, layout) if reader.is_live)
 
     patch.setattr(expire, "readers_of", living)
@@ -142,9 +143,9 @@ def pins_are_asked_for_once(patch: Patch) -> None:
     why_in_use = expire._why_in_use
     asked = dict[tuple[int, int, str], str]()
 
-    def once(low: _Low) -> str:
+    def once(uid: str, low: _Low, clock: Clock) -> str:
         key = (low.place, low.low.number, low.ledger.head)
-        return asked.setdefault(key, why_in_use(low))
+        return asked.setdefault(key, why_in_use(uid, low, clock))
 
     patch.setattr(expire, "_why_in_use", once)
 

@@ -12,35 +12,35 @@ import pytest
 from offsite.model.errors import JobNotBegun
 from offsite.operator.world.processes import (
     LOG_MAX_BYTES,
-    Launch,
+    ProcessLaunch,
     begin,
     bound_log,
     is_alive,
     kill,
     last_words,
-    tell_to_end,
+    terminate,
 )
 from offsite.repository.restores.process_identity import ProcessIdentity
 from tests.processes import is_alive as is_pid_alive
 from tests.processes import wait_until
 
-SLEEP = Launch(argv=("sleep", "60"), environment=dict(os.environ))
+SLEEP = ProcessLaunch(argv=("sleep", "60"), environment=dict(os.environ))
 
 
-def begun(tmp_path: Path, launch: Launch = SLEEP, told: Path | None = None) -> ProcessIdentity:
+def begun(tmp_path: Path, launch: ProcessLaunch = SLEEP, told: Path | None = None) -> ProcessIdentity:
     noted: list[ProcessIdentity] = []
-    begin(launch, log=tmp_path / "log", note=noted.append, told=told)
+    begin(launch, log=tmp_path / "log", note=noted.append, exit_code_file=told)
     return noted[0]
 
 
-def shell(script: str) -> Launch:
-    return Launch(argv=("sh", "-c", script), environment=dict(os.environ))
+def shell(script: str) -> ProcessLaunch:
+    return ProcessLaunch(argv=("sh", "-c", script), environment=dict(os.environ))
 
 
 def test_a_process_is_found_again_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
     identity = begun(tmp_path)
     assert is_alive(identity)
-    tell_to_end(identity)
+    terminate(identity)
 
     wait_until(lambda: not is_alive(identity), "the end")
 
@@ -55,7 +55,7 @@ def test_a_process_has_a_session_of_its_own(tmp_path: Path) -> None:
 def test_another_process_that_has_the_id_by_now_is_not_taken_for_it_and_not_signalled(tmp_path: Path) -> None:
     identity = begun(tmp_path)
     other = replace(identity, started="1")
-    tell_to_end(other)
+    terminate(other)
     kill(other)
 
     assert not is_alive(other)
@@ -109,11 +109,11 @@ def test_it_ends_without_doing_anything_when_its_beginner_is_killed_before_it_wa
     script = f"""
 import os, signal
 from pathlib import Path
-from offsite.operator.world.processes import Launch, begin
+from offsite.operator.world.processes import ProcessLaunch, begin
 def note(identity):
     Path({str(tmp_path / "pid")!r}).write_text(identity.pid)
     os.kill(os.getpid(), signal.SIGKILL)
-launch = Launch(argv=("touch", {str(tmp_path / "flag")!r}), environment=dict(os.environ))
+launch = ProcessLaunch(argv=("touch", {str(tmp_path / "flag")!r}), environment=dict(os.environ))
 begin(launch, log=Path({str(tmp_path / "log")!r}), note=note)
 """
     done = subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
@@ -142,7 +142,7 @@ def test_of_one_that_is_killed_no_exit_code_is_told(tmp_path: Path) -> None:
 
 
 def test_a_program_that_there_is_not_ends_with_a_line_in_its_log(tmp_path: Path) -> None:
-    identity = begun(tmp_path, Launch(argv=(str(tmp_path / "nothing"),), environment={}))
+    identity = begun(tmp_path, ProcessLaunch(argv=(str(tmp_path / "nothing"),), environment={}))
 
     wait_until(lambda: not is_alive(identity), "its end")
     assert "not found" in last_words(tmp_path / "log")
@@ -150,7 +150,7 @@ def test_a_program_that_there_is_not_ends_with_a_line_in_its_log(tmp_path: Path)
 
 def test_what_the_system_refuses_to_begin_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(JobNotBegun):
-        begun(tmp_path, Launch(argv=("true", "x" * 3_000_000), environment={}))
+        begun(tmp_path, ProcessLaunch(argv=("true", "x" * 3_000_000), environment={}))
 
 
 def test_a_full_log_is_kept_beside_an_empty_one_that_goes_on(tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from offsite.operator.decide.restore import RestorePhase, RestoreStatus, restore_wanted
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place
-from offsite.operator.world.job_processes import Jobs, local_processes
-from offsite.operator.world.look import Eyes
+from offsite.operator.decide.restore import RestorePhase, RestoreStatus, resolve_restore
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
+from offsite.operator.world.job_processes import JobStarter, local_processes
+from offsite.operator.world.look import Observer
 from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.restores import RestoreHands
-from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus
+from offsite.operator.world.restores import RestoreExecutor
+from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus
 from offsite.operator.world.tags import Tags
-from offsite.operator.world.timeline import Target, Timeline
+from offsite.operator.world.timeline import RunTarget, Timeline
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.jobs.status import JobState
@@ -34,21 +34,21 @@ WAIT_S = 60
 class Nothing:
     """No backups, no agents."""
 
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
         return BackupFacts()
 
-    def seen(self, uid: str) -> AgentsSeen:
-        return AgentsSeen()
+    def observe(self, uid: str) -> ObservedAgents:
+        return ObservedAgents()
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None: ...
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None: ...
 
 
-def jobs_at(folder: Path) -> Jobs:
+def jobs_at(folder: Path) -> JobStarter:
     store = open_folder(folder)
     Repository.init(store)
-    eyes = Eyes(open_store=lambda _: store, facts=Nothing(), agents=Nothing(), identity=ProcessIdentity.mine())
+    eyes = Observer(open_store=lambda _: store, facts=Nothing(), agents=Nothing(), identity=ProcessIdentity.current())
     environment = {**os.environ, "OFFSITE_REPO": str(folder), "OFFSITE_BOOTSTRAP": "localhost:1"}
-    return Jobs(eyes=eyes, processes=local_processes(at_once=2), environment_of=lambda *_: environment)
+    return JobStarter(observer=eyes, processes=local_processes(at_once=2), environment_of=lambda *_: environment)
 
 
 def awaited(look: Callable[[], T], done: Callable[[T], bool]) -> T:
@@ -61,11 +61,11 @@ def awaited(look: Callable[[], T], done: Callable[[T], bool]) -> T:
 
 def test_a_restore_of_a_backup_that_there_is_not_fails_with_the_error_of_its_command(tmp_path: Path) -> None:
     jobs = jobs_at(tmp_path)
-    hands = RestoreHands(jobs=jobs, tags=Tags(jobs.eyes.open_store(Place(account="", repository=""))))
-    wanted = restore_wanted(new_restore(UIDS[0], repository=str(tmp_path)), (Account(name="main", endpoint=""),))
+    hands = RestoreExecutor(jobs=jobs, tags=Tags(jobs.observer.open_store(RepositoryPlace(account="", repository=""))))
+    wanted = resolve_restore(new_restore(UIDS[0], repository=str(tmp_path)), (Account(name="main", endpoint=""),))
 
     def look() -> RestoreStatus:
-        return hands.reconcile(wanted, known=UIDS)
+        return hands.reconcile(wanted, declared_uids=UIDS)
 
     assert look().phase is RestorePhase.RUNNING
     status = awaited(look, lambda each: each.phase.is_final)
@@ -77,19 +77,19 @@ def test_a_restore_of_a_backup_that_there_is_not_fails_with_the_error_of_its_com
 
 def test_a_checkpoint_of_a_backup_that_there_is_not_is_told_as_failed(tmp_path: Path) -> None:
     jobs = jobs_at(tmp_path)
-    place = Place(account="", repository=str(tmp_path))
-    home = jobs.eyes.open_store(place)
-    hands, wanted = ScheduleHands(jobs=jobs, home=home), new_schedule(startingDeadline="1d")
+    place = RepositoryPlace(account="", repository=str(tmp_path))
+    home = jobs.observer.open_store(place)
+    hands, wanted = ScheduleExecutor(jobs=jobs, home=home), new_schedule(startingDeadline="1d")
     hands.reconcile(wanted, None)
     timeline = Timeline(store=home, uid=UID)
     newest = next(timeline.newest_first())
-    past = replace(newest.decided, time_ms=newest.decided.time_ms - 600_000)
+    past = replace(newest.decision, time_ms=newest.decision.time_ms - 600_000)
     for key in [each.key for each in home.list(timeline.prefix)]:
         home.delete(key)
     assert timeline.append(past, None, behind=0)  # as if it had begun ten minutes ago
 
     def look() -> ScheduleStatus:
-        return hands.reconcile(wanted, Target(place=place, backup="none", cluster="shop"))
+        return hands.reconcile(wanted, RunTarget(place=place, backup="none", cluster="shop"))
 
     status = awaited(look, lambda each: each.runs[0].state == JobState.FAILED.value)
     assert status.runs[0].message.startswith("OFF-")

@@ -13,12 +13,12 @@ from offsite.model.errors import BadResource, OffsiteError
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus
 from offsite.operator.resources.restore import Restore, RestoreState
 from offsite.operator.world.restores import GONE_MS
-from offsite.repository.declared.entry import Beginning, Entry, Kind, encode_owner, settings_of
+from offsite.repository.declared.entry import BackupStart, DeclaredEntry, DeclaredEntryKind, encode_owner, make_settings
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.declared.restore_log import End, Outcome, RestoreEntry, RestoreLog
+from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, RestoreEntry, RestoreLog
 from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.record import JobEnd
 from offsite.repository.jobs.records import JobRecords
 from offsite.services.jobs.ask import cancel_job
 from offsite.stores.store import Store
@@ -107,7 +107,7 @@ class Course:
 
     def look(self, restore: Restore | None = None) -> RestoreStatus:
         hands = self.world.hands(self.world.operators[0], faults=False)
-        return hands.reconcile(self.world.wanted(restore or self.restore), known=self.known)
+        return hands.reconcile(self.world.wanted(restore or self.restore), declared_uids=self.known)
 
     def until(self, done: Callable[[RestoreStatus], bool]) -> RestoreStatus:
         for _ in range(50):
@@ -121,8 +121,8 @@ class Course:
         """The job that runs ends so."""
         (process,) = self.world.processes
         records = JobRecords(store=self.world.stores[PLACES[0]], layout=JobLayout(job=process.job))
-        records.put_ended(
-            EndedJob(id=process.job, at_ms=self.world.now_ms, exit_code=exit_code, result=result, said=said),
+        records.put_end(
+            JobEnd(id=process.job, at_ms=self.world.now_ms, exit_code=exit_code, result=result, said=said),
             secret=process.secret,
         )
         self.world.processes.clear()
@@ -194,7 +194,7 @@ def test_an_operator_that_slept_while_a_restore_was_stopped_begins_it_no_more(ef
 
     sleepy = world.sleepy_hands("sleepy", effect, sleep)
     with suppress(OffsiteError):
-        sleepy.reconcile(world.wanted(course.restore), known=UIDS)
+        sleepy.reconcile(world.wanted(course.restore), declared_uids=UIDS)
     if RestorePhase.STOPPED in said:
         world.ended.add(UID)  # from now on no process may do anything
     world.run_processes()
@@ -294,18 +294,18 @@ def declare(course: Course, *, cluster: str) -> None:
     store, owner, name = course.world.stores[PLACES[0]], "dddddddd-4", f"backup-{UID}"
     store.put_if_absent(owner_key(name), encode_owner(owner))
     ledger = DeclaredLedger(store=store, layout=DeclaredLayout(uid=owner))
-    beginning = Beginning(backup=name, path=name, tag="default", cluster=cluster, topics=("*",))
-    entry = Entry(
+    beginning = BackupStart(backup=name, path=name, tag="default", cluster=cluster, topics=("*",))
+    entry = DeclaredEntry(
         seq=1,
         previous="",
-        kind=Kind.STARTED,
+        kind=DeclaredEntryKind.STARTED,
         generation=1,
         fence=1,
         word="w",
         at_ms=1,
         number=1,
         beginning=beginning,
-        settings=settings_of("7d", {}),
+        settings=make_settings("7d", {}),
     )
     ledger.append(entry, to=ledger.read())
 
@@ -319,10 +319,10 @@ def test_a_restore_that_is_deleted_while_another_operator_begins_it_goes_only_wh
         """As `RestoreKeeper.let_go` of a second operator."""
         other = world.hands(world.operators[1], faults=False)
         stopped = replace(world.wanted(course.restore), state=RestoreState.STOPPED)
-        gone.append(other.reconcile(stopped, known=UIDS).phase.is_final)
+        gone.append(other.reconcile(stopped, declared_uids=UIDS).phase.is_final)
 
     sleepy = world.sleepy_hands("x", effect, deleted_meanwhile)
-    sleepy.reconcile(world.wanted(course.restore), known=UIDS)
+    sleepy.reconcile(world.wanted(course.restore), declared_uids=UIDS)
     assert not (any(gone) and world.begun[UID]), "deleted, and runs"
 
 
@@ -371,7 +371,7 @@ def test_the_tag_of_a_restore_that_is_gone_with_its_repository_is_free_after_a_w
 YEAR_2099_MS = 4_070_908_800_000
 
 
-def forge(course: Course, *ends: End | None, at_ms: int = 0, fence: int = 0) -> None:
+def forge(course: Course, *ends: AttemptEnd | None, at_ms: int = 0, fence: int = 0) -> None:
     """Somebody else writes these entries into the log of the restore."""
     log = RestoreLog(store=course.world.stores[PLACES[0]], layout=DeclaredLayout(uid=UID))
     for end in ends:
@@ -384,13 +384,13 @@ def forge(course: Course, *ends: End | None, at_ms: int = 0, fence: int = 0) -> 
 
 def test_an_end_that_is_dated_in_the_future_counts_as_past() -> None:
     course = Course()
-    forge(course, None, End(outcome=Outcome.LOST), at_ms=YEAR_2099_MS)
+    forge(course, None, AttemptEnd(outcome=AttemptOutcome.LOST), at_ms=YEAR_2099_MS)
     assert course.look().phase is RestorePhase.RUNNING
 
 
 def test_an_entry_by_a_lock_that_nobody_held_is_told_as_damage() -> None:
     course = Course()
-    forge(course, None, End(outcome=Outcome.LOST), fence=10**15)
+    forge(course, None, AttemptEnd(outcome=AttemptOutcome.LOST), fence=10**15)
     course.world.now_ms += 10**6
     status = course.look()
     assert not course.world.begun[UID]
@@ -401,7 +401,12 @@ def test_an_entry_by_a_lock_that_nobody_held_is_told_as_damage() -> None:
 
 def test_a_success_that_no_job_tells_of_is_not_proven() -> None:
     course = Course()
-    forge(course, None, End(outcome=Outcome.SUCCEEDED, verified=True, job="forged"), at_ms=course.world.now_ms)
+    forge(
+        course,
+        None,
+        AttemptEnd(outcome=AttemptOutcome.SUCCEEDED, verified=True, job="forged"),
+        at_ms=course.world.now_ms,
+    )
     status = course.look()
     assert (status.phase, status.verified) == (RestorePhase.COMPLETED, None)
     assert status.failure is not None

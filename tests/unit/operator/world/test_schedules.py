@@ -9,16 +9,16 @@ import pytest
 
 from offsite.model.errors import BadResource, StoreUnreachable
 from offsite.operator.decide.schedule import DecisionKind
-from offsite.operator.decide.wanted import Account, Place, wanted_of
+from offsite.operator.decide.wanted import Account, RepositoryPlace, resolve_backup
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.parse import parse_resource
-from offsite.operator.world.schedules import ScheduleStatus, target_of
-from offsite.operator.world.timeline import KEPT, NotNow, Recorded, Timeline
-from offsite.repository.declared.entry import Beginning, Entry, Kind, settings_of
+from offsite.operator.world.schedules import ScheduleStatus, find_target
+from offsite.operator.world.timeline import KEPT_DECISIONS, RecordedDecision, SkipReason, Timeline
+from offsite.repository.declared.entry import BackupStart, DeclaredEntry, DeclaredEntryKind, make_settings
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.record import JobEnd
 from offsite.repository.jobs.records import JobRecords
 from tests.unit.operator.world.schedule_world import PLACE, TARGET, UID, ScheduleWorld
 
@@ -29,7 +29,7 @@ MINUTE = 60_000
 
 def play(seed: int) -> None:
     world = ScheduleWorld(seed, startingDeadline=("4m", "12m")[seed % 2], history=3)
-    decided: dict[int, Recorded] = {}
+    decided: dict[int, RecordedDecision] = {}
     for _ in range(STEPS):
         event = world.rng.random()
         if event < 0.7:
@@ -44,11 +44,11 @@ def play(seed: int) -> None:
         world.run_processes()
         for each in line(world):
             assert decided.setdefault(each.seq, each) == each
-    runs = [each for each in decided.values() if each.decided.kind.is_run]
-    assert len({each.decided.time_ms for each in runs}) == len(runs), "a time was decided twice"
-    times = [each.decided.time_ms for each in sorted(decided.values(), key=lambda each: each.seq)]
+    runs = [each for each in decided.values() if each.decision.kind.is_run]
+    assert len({each.decision.time_ms for each in runs}) == len(runs), "a time was decided twice"
+    times = [each.decision.time_ms for each in sorted(decided.values(), key=lambda each: each.seq)]
     assert times == sorted(times)
-    assert len(world.begun) <= sum(each.decided.kind is DecisionKind.FIRED for each in runs)
+    assert len(world.begun) <= sum(each.decision.kind is DecisionKind.FIRED for each in runs)
     fires_again(world)
 
 
@@ -66,7 +66,7 @@ def fires_again(world: ScheduleWorld) -> None:
     raise AssertionError("it does not fire any more")
 
 
-def line(world: ScheduleWorld) -> list[Recorded]:
+def line(world: ScheduleWorld) -> list[RecordedDecision]:
     return list(Timeline(store=world.home, uid=UID).newest_first())
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_begin_within_its_deadline_is_told() -> None:
     world = quiet()
     world.target = None
     assert look(world, after_ms=5 * MINUTE).problem
-    assert not line(world)[0].decided.kind.is_run
+    assert not line(world)[0].decision.kind.is_run
     status = look(world, after_ms=4 * MINUTE + 30_000)
     assert [each.state for each in status.runs] == ["missed"]
     assert not world.begun
@@ -145,7 +145,7 @@ def test_a_time_that_fired_for_another_backup_is_not_begun_for_this_one() -> Non
     world = quiet()
     timeline = Timeline(store=world.home, uid=UID)
     newest = next(timeline.newest_first())
-    due = replace(newest.decided, time_ms=newest.decided.time_ms + 5 * MINUTE, kind=DecisionKind.FIRED)
+    due = replace(newest.decision, time_ms=newest.decision.time_ms + 5 * MINUTE, kind=DecisionKind.FIRED)
     timeline.append(due, replace(TARGET, backup="shop-0"), behind=newest.seq)
     assert [each.state for each in look(world, after_ms=5 * MINUTE).runs] == ["waiting"]
     assert [each.state for each in look(world, after_ms=4 * MINUTE + 1).runs] == ["missed"]
@@ -154,19 +154,19 @@ def test_a_time_that_fired_for_another_backup_is_not_begun_for_this_one() -> Non
 
 def test_only_so_many_runs_are_told_and_old_decisions_are_deleted() -> None:
     world = quiet(history=3)
-    for _ in range(KEPT + 20):
+    for _ in range(KEPT_DECISIONS + 20):
         status = look(world, after_ms=5 * MINUTE)
         world.run_processes()
     assert len(status.runs) == 3
-    assert len(line(world)) <= KEPT + 1
-    assert len(world.begun) == KEPT + 20
+    assert len(line(world)) <= KEPT_DECISIONS + 1
+    assert len(world.begun) == KEPT_DECISIONS + 20
 
 
 def test_one_decision_follows_another_and_an_old_look_decides_nothing() -> None:
     world = quiet()
     timeline = Timeline(store=world.home, uid=UID)
     newest = next(timeline.newest_first())
-    later = replace(newest.decided, time_ms=newest.decided.time_ms + 1)
+    later = replace(newest.decision, time_ms=newest.decision.time_ms + 1)
     assert timeline.append(later, None, behind=newest.seq)
     assert not timeline.append(replace(later, left_out=1), None, behind=newest.seq)
 
@@ -175,11 +175,11 @@ def end(world: ScheduleWorld, exit_code: int, *, result: str = "", said: str = "
     """The job that runs ends so."""
     process = world.processes.pop()
     job = process.job
-    ended = EndedJob(id=job, at_ms=world.now_ms, exit_code=exit_code, result=result, said=said)
-    JobRecords(store=world.store, layout=JobLayout(job=job)).put_ended(ended, secret=process.secret)
+    ended = JobEnd(id=job, at_ms=world.now_ms, exit_code=exit_code, result=result, said=said)
+    JobRecords(store=world.store, layout=JobLayout(job=job)).put_end(ended, secret=process.secret)
 
 
-MOVED = replace(TARGET, place=Place(account="new", repository="memory:///two"), backup="shop-2")
+MOVED = replace(TARGET, place=RepositoryPlace(account="new", repository="memory:///two"), backup="shop-2")
 
 
 @pytest.mark.parametrize("is_begun", [True, False])
@@ -188,7 +188,7 @@ def test_a_schedule_goes_on_when_the_account_of_its_last_run_is_no_more(is_begun
     if not is_begun:
         timeline = Timeline(store=world.home, uid=UID)
         newest = next(timeline.newest_first())
-        due = replace(newest.decided, time_ms=newest.decided.time_ms + 5 * MINUTE, kind=DecisionKind.FIRED)
+        due = replace(newest.decision, time_ms=newest.decision.time_ms + 5 * MINUTE, kind=DecisionKind.FIRED)
         timeline.append(due, TARGET, behind=newest.seq)
     look(world, after_ms=5 * MINUTE)
     world.processes.clear()
@@ -245,7 +245,7 @@ def test_a_lost_run_and_a_missed_one_are_told_as_failures() -> None:
 
 def test_what_is_due_while_the_backup_is_paused_is_skipped_and_said_why() -> None:
     world = quiet()
-    world.target = NotNow(reason="shop-1 is paused: nothing is copied")
+    world.target = SkipReason(reason="shop-1 is paused: nothing is copied")
     status = look(world, after_ms=5 * MINUTE)
     assert [(each.state, each.message) for each in status.runs] == [("skipped", "shop-1 is paused: nothing is copied")]
     assert (status.problem, status.failure, world.begun) == ("", "", [])
@@ -288,27 +288,29 @@ def test_a_schedule_whose_job_runs_says_so() -> None:
 @pytest.mark.parametrize(
     ("action", "phase", "is_whole", "expected"),
     [
-        ("checkpoint", Kind.STARTED, True, "shop-1"),
-        ("checkpoint", Kind.PAUSED, True, "is paused"),
-        ("checkpoint", Kind.STARTED, False, "has not copied everything once"),
-        ("checkpoint", Kind.STOPPED, True, None),
-        ("drill", Kind.PAUSED, True, "shop-1"),
-        ("drill", Kind.STOPPED, True, "shop-1"),
-        ("drill", Kind.STARTED, False, "has not copied everything once"),
+        ("checkpoint", DeclaredEntryKind.STARTED, True, "shop-1"),
+        ("checkpoint", DeclaredEntryKind.PAUSED, True, "is paused"),
+        ("checkpoint", DeclaredEntryKind.STARTED, False, "has not copied everything once"),
+        ("checkpoint", DeclaredEntryKind.STOPPED, True, None),
+        ("drill", DeclaredEntryKind.PAUSED, True, "shop-1"),
+        ("drill", DeclaredEntryKind.STOPPED, True, "shop-1"),
+        ("drill", DeclaredEntryKind.STARTED, False, "has not copied everything once"),
     ],
 )
 def test_a_run_is_about_a_backup_that_may_have_it(
-    action: str, phase: Kind, is_whole: bool, expected: str | None
+    action: str, phase: DeclaredEntryKind, is_whole: bool, expected: str | None
 ) -> None:
     world = ScheduleWorld(1, action=action)
     store = world.store
     ledger = DeclaredLedger(store=store, layout=DeclaredLayout(uid="dddddddd-4"))
-    beginning = Beginning(backup="shop-1", path="shop", tag="default", cluster="shop", topics=("*",))
-    for kind in (Kind.STARTED, phase)[: 1 if phase is Kind.STARTED else 2]:
+    beginning = BackupStart(backup="shop-1", path="shop", tag="default", cluster="shop", topics=("*",))
+    for kind in (DeclaredEntryKind.STARTED, phase)[: 1 if phase is DeclaredEntryKind.STARTED else 2]:
         history = ledger.read()
-        parts = {"beginning": beginning, "settings": settings_of("7d", {})} if kind is Kind.STARTED else {}
+        parts = (
+            {"beginning": beginning, "settings": make_settings("7d", {})} if kind is DeclaredEntryKind.STARTED else {}
+        )
         ledger.append(
-            Entry(
+            DeclaredEntry(
                 seq=history.seq + 1,
                 previous=history.head,
                 kind=kind,
@@ -329,8 +331,8 @@ def test_a_run_is_about_a_backup_that_may_have_it(
     }
     declared = parse_resource(document, source="world")
     assert isinstance(declared, Backup)
-    wanted = wanted_of(declared, (Account(name=PLACE.account, endpoint=PLACE.repository),))
+    wanted = resolve_backup(declared, (Account(name=PLACE.account, endpoint=PLACE.repository),))
     world.is_whole = is_whole
-    eyes = replace(world.hands("x").eyes, open_store=lambda _: store)
-    found = target_of(eyes, world.wanted, wanted)
+    eyes = replace(world.hands("x").observer, open_store=lambda _: store)
+    found = find_target(eyes, world.wanted, wanted)
     assert (expected or "None") in str(found)

@@ -21,26 +21,26 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import ExpiryNotDone, ResourceConflict, RestoreRunning
 from offsite.operator.decide import backup as stages
 from offsite.operator.decide import membership
-from offsite.operator.decide.membership import word_of
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place, Wanted, wanted_of
+from offsite.operator.decide.membership import statement_of
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
 from offsite.operator.folder import backups, keepers
 from offsite.operator.folder.accounts import Accounts
 from offsite.operator.folder.backups import DECLARED_OTHERWISE, BackupKeeper
-from offsite.operator.folder.keeper import Kept
-from offsite.operator.folder.records import Edit, Record
-from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
+from offsite.operator.folder.keeper import Reconciled
+from offsite.operator.folder.records import Edit, ResourceRecord
+from offsite.operator.resources.backup import FINALIZER, Backup, DesiredBackupState
 from offsite.operator.work import expire as expiry
-from offsite.operator.work.expire import Expiry, expire
-from offsite.operator.world.act import Hands
-from offsite.operator.world.look import Eyes, history_of
+from offsite.operator.work.expire import ExpiryRequest, expire
+from offsite.operator.world.act import BackupExecutor
+from offsite.operator.world.look import Observer, read_history
 from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.slots import Slots
-from offsite.operator.world.telling import Telling
-from offsite.repository.declared.entry import Kind, decode_entry
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.operator.world.telling import NoteWriter
+from offsite.repository.declared.entry import DeclaredEntryKind, decode_entry
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.members import Member, in_force, member_id, member_of
+from offsite.repository.declared.members import BackupMember, find_member, member_id, member_in_force
 from offsite.repository.repository import Repository
 from offsite.stores.store import Store
 from tests.faulty_store import Crash, FaultyStore
@@ -50,7 +50,7 @@ SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "10000"))
 STEPS, CALM_MAX = 60, 80
 IDENTITY = "shop-everywhere"
 ACCOUNT = Account(name="main", endpoint="/one", identities={IDENTITY: ()})
-PLACE = Place(account="main", repository="/one")
+PLACE = RepositoryPlace(account="main", repository="/one")
 OTHER = "other-0000"
 """A resource of the same cluster that makes its first copy for ever."""
 
@@ -59,9 +59,9 @@ OTHER = "other-0000"
 class Launches:
     """What a keeper asks of launches."""
 
-    accounts: Accounts = field(default_factory=lambda: Accounts(known=(ACCOUNT,)))
+    accounts: Accounts = field(default_factory=lambda: Accounts(listed=(ACCOUNT,)))
 
-    def check(self, agents: AgentsWanted) -> None: ...
+    def check(self, agents: DesiredAgents) -> None: ...
 
     def properties(self, cluster: str) -> bytes:
         return b""
@@ -74,21 +74,21 @@ class Home:
 
     def __init__(self, world: SharedWorld, name: str) -> None:
         self.world, self.name = world, name
-        self.record: Record | None = None
-        self.stale: Record | None = None
-        self.past: list[Record] = []
+        self.record: ResourceRecord | None = None
+        self.stale: ResourceRecord | None = None
+        self.past: list[ResourceRecord] = []
         self.was_brought_back = False
         self.state = TimedStore(world)  # type: ignore[arg-type]
-        self.wanted: dict[str, AgentsWanted] = {}
+        self.wanted: dict[str, DesiredAgents] = {}
         self.agents: list[Agent] = []
         self.jobs: dict[str, DeletionJob] = {}
         self.away = 0
-        self.kept: Kept | None = None
+        self.kept: Reconciled | None = None
         self.keeper = BackupKeeper(
             records=self,
             agents=self,
             jobs=self,  # type: ignore[arg-type]  # what it asks of them
-            telling=Telling(clock=world.clock),
+            notes=NoteWriter(clock=world.clock),
             clock=world.clock,
             launches=Launches(),  # type: ignore[arg-type]
         )
@@ -96,7 +96,7 @@ class Home:
     def make(self, **spec: Any) -> None:
         self.world.made += 1
         uid = f"{self.name}-{self.world.made:08d}"
-        self.record = Record(
+        self.record = ResourceRecord(
             kind="Backup",
             name="shop",
             uid=uid,
@@ -115,9 +115,9 @@ class Home:
             return
         fails_at = rng.randint(0, 10) if faults and rng.random() < 0.4 else -1
         store = FaultyStore(self.world.store, fails_at=fails_at, after=rng.random() < 0.5)  # type: ignore[arg-type]
-        eyes = Eyes(open_store=lambda _: store, facts=self.world, agents=self, identity=identity(self.name))
+        eyes = Observer(open_store=lambda _: store, facts=self.world, agents=self, identity=identity(self.name))
         slots = Slots(self.state, limit=1)  # type: ignore[arg-type]
-        self.keeper.hands = Hands(eyes=eyes, slots=slots, seal=lambda *_: None, in_force=self.in_force)
+        self.keeper.executor = BackupExecutor(observer=eyes, slots=slots, seal=lambda *_: None, in_force=self.in_force)
         record = self.stale if faults and self.stale is not None and rng.random() < 0.3 else self.record
         with suppress(Crash, RestoreRunning, ResourceConflict):
             if not record.is_deleted:
@@ -125,18 +125,20 @@ class Home:
                 self.world.check_asked(self)
             elif self.keeper.let_go(record) is None:
                 self.record, self.kept = None, None
-            elif record.uid in self.keeper.asked:
+            elif record.uid in self.keeper.expiry_requests:
                 self.run_job(record.uid, fails_at)
-        self.keeper._calm.clear()
+        self.keeper._unchanged.clear()
 
-    def in_force(self, wanted: Wanted, kind: Kind) -> bool:
+    def in_force(self, wanted: DesiredBackup, kind: DeclaredEntryKind) -> bool:
         now = self.record
         is_same = now is not None and now.uid == wanted.uid and now.generation == wanted.generation
         return is_same and not (now is not None and now.is_deleted and kind in keepers._BEGINS)
 
     def run_job(self, uid: str, fails_at: int) -> None:
         repository = Repository.open(FaultyStore(self.world.store, fails_at=fails_at))  # type: ignore[arg-type]
-        asked = Expiry(uid=IDENTITY, repositories=[repository], policy=None, minimum_ms=0, is_deletion=True, member=uid)
+        asked = ExpiryRequest(
+            uid=IDENTITY, repositories=[repository], policy=None, minimum_ms=0, is_deletion=True, member=uid
+        )
         self.jobs[uid] = DeletionJob(has_deleted=False)
         with suppress(ExpiryNotDone):
             expire(asked, clock=SystemClock())
@@ -155,21 +157,21 @@ class Home:
 
     # -- ports ---------------------------------------------------------------------------------------------------------
 
-    def change(self, kind: str, name: str, edit: Edit) -> Record | None:
+    def change(self, kind: str, name: str, edit: Edit) -> ResourceRecord | None:
         self.record = edit(self.record)
         return self.record
 
-    def find(self, kind: str, name: str) -> Record | None:
+    def find(self, kind: str, name: str) -> ResourceRecord | None:
         return self.record
 
     def uids(self) -> tuple[str, ...]:
         return ()
 
-    def seen(self, uid: str) -> AgentsSeen:
+    def observe(self, uid: str) -> ObservedAgents:
         ready = sum(not agent.frozen for agent in self.agents)
-        return AgentsSeen(configured=self.wanted.get(uid), ready=ready)
+        return ObservedAgents(configured=self.wanted.get(uid), ready=ready)
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None:
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None:
         if agents is None:
             self.wanted.pop(uid, None)
         else:
@@ -222,7 +224,7 @@ class SharedWorld:
             home.agents.remove(self.rng.choice(home.agents))
         elif event < 0.54:
             slots = Slots(home.state, limit=1)  # type: ignore[arg-type]
-            (slots.give if OTHER in slots.held() else slots.take)(OTHER)
+            (slots.give if OTHER in slots.holders() else slots.take)(OTHER)
         elif event < 0.57:
             self.bring_back(home)
 
@@ -272,14 +274,14 @@ class SharedWorld:
             home.run_agents()
         self.check()
 
-    def copied(self, agent: Agent, place: Place, low: LowLevel) -> None:
+    def copied(self, agent: Agent, place: RepositoryPlace, low: LowLevelBackup) -> None:
         assert not self.copying, f"{self.copying} and {agent.name} copy at once"
         name = low.beginning.backup
         self.copying = agent.name
         self.progress[name] = self.progress.get(name, 0) + 1
         self.copied_ms[name] = self.now_ms
 
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
         done = self.progress.get(backup, 0)
         latest_ms = self.copied_ms.get(backup, -1)
         return BackupFacts(is_whole=done >= WHOLE_AFTER, latest_commit=done, latest_ms=latest_ms)
@@ -287,34 +289,42 @@ class SharedWorld:
     # -- what is held at any moment ------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        history = history_of(self.store, IDENTITY)  # type: ignore[arg-type]
+        history = read_history(self.store, IDENTITY)  # type: ignore[arg-type]
         assert sum(low.phase.is_live for low in history.backups) <= 1, "there are several live backups"
         is_shared = False
         for home in self.homes:
             if (record := home.record) is not None and not record.is_deleted:
-                member = member_of(history.members, member_id(IDENTITY, record.uid))
+                member = find_member(history.members, member_id(IDENTITY, record.uid))
                 assert member is None or not member.is_gone, f"{record.uid} is there, and let go"
                 is_shared = is_shared or member is not None
-        going = {low.number for low in history.backups if low.phase in {Phase.REMOVING, Phase.REMOVED}}
+        going = {low.number for low in history.backups if low.phase in {BackupPhase.REMOVING, BackupPhase.REMOVED}}
         assert not (is_shared and going - self.went), "a backup goes while a resource is there that shares it"
         self.went = going
         kinds = self.kinds()
-        assert kinds.count(Kind.JOINED) <= self.made
-        assert kinds.count(Kind.DECLARED) <= self.changes, "somebody speaks whom nobody has changed"
-        words = sum(kinds.count(kind) for kind in (Kind.JOINED, Kind.DECLARED, Kind.LEFT))
-        for kind in (Kind.STARTED, Kind.STOPPED, Kind.PAUSED, Kind.RESUMED, Kind.MODIFIED):
+        assert kinds.count(DeclaredEntryKind.JOINED) <= self.made
+        assert kinds.count(DeclaredEntryKind.DECLARED) <= self.changes, "somebody speaks whom nobody has changed"
+        words = sum(
+            kinds.count(kind) for kind in (DeclaredEntryKind.JOINED, DeclaredEntryKind.DECLARED, DeclaredEntryKind.LEFT)
+        )
+        for kind in (
+            DeclaredEntryKind.STARTED,
+            DeclaredEntryKind.STOPPED,
+            DeclaredEntryKind.PAUSED,
+            DeclaredEntryKind.RESUMED,
+            DeclaredEntryKind.MODIFIED,
+        ):
             assert kinds.count(kind) <= words, f"{kind}: one undoes what the other one does"
 
     went: set[int] = frozenset()  # type: ignore[assignment]
 
     def check_asked(self, home: Home) -> None:
         """Old data goes only where all that are there declare so."""
-        if home.record is not None and home.record.uid in home.keeper.asked:
-            members = history_of(self.store, IDENTITY).members  # type: ignore[arg-type]
+        if home.record is not None and home.record.uid in home.keeper.expiry_requests:
+            members = read_history(self.store, IDENTITY).members  # type: ignore[arg-type]
             told = {dict(member.fields)["expiry.maximumRetention"] for member in members if not member.is_gone}
             assert len(told) == 1
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[DeclaredEntryKind]:
         found = self.store.list(DeclaredLayout(uid=IDENTITY).ledger_prefix)
         return [decode_entry(self.store.get(info.key) or b"", key=info.key).kind for info in found]
 
@@ -355,35 +365,35 @@ def calm(world: SharedWorld) -> None:
 
 
 def check_end(world: SharedWorld) -> None:
-    history = history_of(world.store, IDENTITY)  # type: ignore[arg-type]
+    history = read_history(world.store, IDENTITY)  # type: ignore[arg-type]
     there = [home for home in world.homes if home.record is not None]
     assert not any(home.record is not None and home.record.is_deleted for home in there), "a deletion does not end"
     if not there:
         phases = {low.phase for low in history.backups}
         assert all(member.is_gone for member in history.members)
-        assert phases <= {Phase.REMOVED}, f"all are deleted, and its backups are {phases}"
+        assert phases <= {BackupPhase.REMOVED}, f"all are deleted, and its backups are {phases}"
         return
-    counts = in_force(history.members)
+    counts = member_in_force(history.members)
     assert counts is not None
-    wanted = {home.name: wanted_of(backup_of(home), (ACCOUNT,)) for home in there}
+    wanted = {home.name: resolve_backup(backup_of(home), (ACCOUNT,)) for home in there}
     same = [home for home in there if dict(wanted[home.name].shared) == dict(counts.fields)]
     assert same or any(home.was_brought_back for home in there), "what counts is declared by nobody"
     for home in there:
-        told = {each.type for each in home.kept.told if not each.is_note} if home.kept is not None else set()
+        told = {each.type for each in home.kept.conditions if not each.is_note} if home.kept is not None else set()
         assert (DECLARED_OTHERWISE in told) == (home not in same)
-    if any(home.kept is None or home.kept.fields is None for home in there):
+    if any(home.kept is None or home.kept.status is None for home in there):
         raise AssertionError("it was not looked at")
     if any(wanted[home.name].agents.replicas for home in same):
         check_live(history.live, wanted[same[0].name])
-    assert all(word_of(each).id in {member.id for member in history.members} for each in wanted.values())
+    assert all(statement_of(each).id in {member.id for member in history.members} for each in wanted.values())
 
 
-def check_live(live: LowLevel | None, wanted: Wanted) -> None:
-    if wanted.state is BackupState.STOPPED:
+def check_live(live: LowLevelBackup | None, wanted: DesiredBackup) -> None:
+    if wanted.state is DesiredBackupState.STOPPED:
         assert live is None
         return
     assert live is not None
-    assert live.phase is (Phase.PAUSED if wanted.state is BackupState.PAUSED else Phase.RUNNING)
+    assert live.phase is (BackupPhase.PAUSED if wanted.state is DesiredBackupState.PAUSED else BackupPhase.RUNNING)
     assert (live.beginning.tag, live.beginning.topics) == (wanted.beginning.tag, wanted.beginning.topics)
     assert live.settings == wanted.settings
 
@@ -410,15 +420,17 @@ def test_two_clusters_over_one_repository_are_one_backup_in_many_courses() -> No
 
 
 def _acts_all_the_same(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backups, "standing", lambda *given: replace(membership.standing(*given), stands_by=False))
+    patch.setattr(
+        backups, "decide_standing", lambda *given: replace(membership.decide_standing(*given), stands_by=False)
+    )
 
 
 def _lets_go_though_they_differ(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backups, "standing", lambda *given: replace(membership.standing(*given), lets_go=True))
+    patch.setattr(backups, "decide_standing", lambda *given: replace(membership.decide_standing(*given), lets_go=True))
 
 
 def _asks_for_no_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backups, "still_there", lambda *_: [])
+    patch.setattr(backups, "list_present", lambda *_: [])
 
 
 def _no_job_asks_either(patch: pytest.MonkeyPatch) -> None:
@@ -427,15 +439,15 @@ def _no_job_asks_either(patch: pytest.MonkeyPatch) -> None:
 
 
 def _never_says_that_it_leaves(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backups, "leave", lambda eyes, ledger, _, place: history_of(eyes.open_store(place), ledger))
+    patch.setattr(backups, "leave", lambda eyes, ledger, _, place: read_history(eyes.open_store(place), ledger))
 
 
 def _who_joins_counts(patch: pytest.MonkeyPatch) -> None:
-    def newest_word(members: Sequence[Member]) -> Member | None:
+    def newest_word(members: Sequence[BackupMember]) -> BackupMember | None:
         speaking = [member for member in members if member.has_word]
         return max(speaking, key=lambda member: max(member.declared, member.joined), default=None)
 
-    patch.setattr(membership, "in_force", newest_word)
+    patch.setattr(membership, "member_in_force", newest_word)
 
 
 def _rests_what_others_copy(patch: pytest.MonkeyPatch) -> None:

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 import pytest
 
 from offsite.model.clock import MOST_APART_MS
-from offsite.operator.decide.seen import AgentsSeen, LowLevelSeen
-from offsite.operator.decide.wanted import Place
-from offsite.operator.world.look import Eyes, look
+from offsite.operator.decide.seen import ObservedAgents, ObservedLowLevel
+from offsite.operator.decide.wanted import RepositoryPlace
+from offsite.operator.world.look import Observer, observe_backup
 from offsite.operator.world.ports import BackupFacts
-from offsite.repository.declared.agent_word import AgentWord, put_agent_word
+from offsite.repository.declared.agent_word import AgentReport, put_agent_report
 from offsite.repository.restores.lease import LeaseTerms
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
 from tests.unit.operator.world.world import identity
 
 HOUR_MS = 3_600_000
-PLACE = Place(account="", repository="one")
+PLACE = RepositoryPlace(account="", repository="one")
 
 
 @dataclass
@@ -40,22 +40,22 @@ class Course:
         self.terms.claim(identity(name), name, take_over=True)
 
     def say(self, term: int, well_ms: int, why: str = "") -> None:
-        word = AgentWord(number=1, term=term, well_ms=well_ms, why=why)
-        put_agent_word(self.store, self.declared.layout, word)  # type: ignore[arg-type]
+        word = AgentReport(number=1, term=term, well_ms=well_ms, why=why)
+        put_agent_report(self.store, self.declared.layout, word)  # type: ignore[arg-type]
 
-    def of(self, _place: object, _store: object, _backup: str) -> BackupFacts:
+    def read(self, _place: object, _store: object, _backup: str) -> BackupFacts:
         return self.facts
 
-    def seen(self, _uid: str) -> AgentsSeen:
-        return AgentsSeen()
+    def observe(self, _uid: str) -> ObservedAgents:
+        return ObservedAgents()
 
     def configure(self, _uid: str, _agents: object) -> None:
         raise AssertionError
 
     @property
-    def live(self) -> LowLevelSeen:
-        eyes = Eyes(open_store=lambda _: self.store, facts=self, agents=self, identity=identity("x"))  # type: ignore[arg-type, return-value]
-        found = look(eyes, UID, [PLACE]).live
+    def live(self) -> ObservedLowLevel:
+        eyes = Observer(open_store=lambda _: self.store, facts=self, agents=self, identity=identity("x"))  # type: ignore[arg-type, return-value]
+        found = observe_backup(eyes, UID, [PLACE]).live
         assert found is not None
         return found
 
@@ -120,6 +120,6 @@ def test_a_commit_of_a_pass_that_has_not_ended_shows_that_it_goes_on(course: Cou
 
 def test_what_is_left_behind_and_what_is_missing_is_seen(course: Course) -> None:
     course.facts = BackupFacts(left_behind="orders-1 (OFF-1203)")
-    word = AgentWord(number=1, term=1, well_ms=course.now_ms, missing="bills")
-    put_agent_word(course.store, course.declared.layout, word)  # type: ignore[arg-type]
+    word = AgentReport(number=1, term=1, well_ms=course.now_ms, missing="bills")
+    put_agent_report(course.store, course.declared.layout, word)  # type: ignore[arg-type]
     assert (course.live.left_behind, course.live.missing) == ("orders-1 (OFF-1203)", "bills")

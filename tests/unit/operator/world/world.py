@@ -13,25 +13,25 @@ from types import SimpleNamespace
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ExpiryNotDone, OffsiteError, RestoreRunning, RestoreTakenOver
 from offsite.operator.decide.backup import QUIET_MS
-from offsite.operator.decide.seen import AgentsSeen
-from offsite.operator.decide.wanted import Account, AgentsWanted, Place, Wanted, wanted_of
+from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide.wanted import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
 from offsite.operator.folder.accounts import Accounts
 from offsite.operator.folder.backups import LEAVE_MAX_MS, BackupKeeper
 from offsite.operator.folder.launches import Launches
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.records import Edit, Record
-from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
+from offsite.operator.folder.records import Edit, ResourceRecord
+from offsite.operator.resources.backup import FINALIZER, Backup, DesiredBackupState
 from offsite.operator.resources.parse import parse_resource
-from offsite.operator.work.expire import Expiry, expire
-from offsite.operator.world.act import Hands
-from offsite.operator.world.look import Eyes, history_of
+from offsite.operator.work.expire import ExpiryRequest, expire
+from offsite.operator.world.act import BackupExecutor
+from offsite.operator.world.look import Observer, read_history
 from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.reconcile import Reconciled, reconcile
+from offsite.operator.world.reconcile import ReconciledBackup, reconcile
 from offsite.operator.world.slots import Slots
-from offsite.operator.world.telling import Telling
-from offsite.repository.declared.agent_word import AgentWord, put_agent_word
-from offsite.repository.declared.entry import Kind
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.operator.world.telling import NoteWriter
+from offsite.repository.declared.agent_word import AgentReport, put_agent_report
+from offsite.repository.declared.entry import DeclaredEntryKind
+from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
@@ -41,7 +41,7 @@ from tests.faulty_store import Crash, FaultyStore
 from tests.source_events.memory_store import MemoryStore
 
 ACCOUNTS = (Account(name="main", endpoint="memory:///one"), Account(name="other", endpoint="memory:///two"))
-PLACES = tuple(Place(account=each.name, repository=each.endpoint) for each in ACCOUNTS)
+PLACES = tuple(RepositoryPlace(account=each.name, repository=each.endpoint) for each in ACCOUNTS)
 LIMIT = 1
 UIDS = ("aaaaaaaa-1", "bbbbbbbb-2", "cccccccc-3")
 WHOLE_AFTER = 4
@@ -81,7 +81,7 @@ class DeletionJob:
 class Unchanged:
     """Records that nobody changes here."""
 
-    def change(self, kind: str, name: str, edit: Edit) -> Record | None:
+    def change(self, kind: str, name: str, edit: Edit) -> ResourceRecord | None:
         raise AssertionError((kind, name, edit))
 
 
@@ -93,10 +93,10 @@ class Agent:
     uid: str
     frozen: int = 0
     claim: LeaseClaim | None = None
-    at: Place | None = None
+    at: RepositoryPlace | None = None
     number: int = 0
 
-    def step(self, world: World, wanted: AgentsWanted) -> None:
+    def step(self, world: World, wanted: DesiredAgents) -> None:
         """As a real one: look what is decided, take the backup in hand, sign of life, copy a bit."""
         if self.frozen:
             self.frozen -= 1
@@ -105,7 +105,11 @@ class Agent:
             self.leave(world)
         store, layout = world.stores[wanted.place], DeclaredLayout(uid=self.uid)
         low = newest(store, self.uid)
-        if low is None or low.phase is not Phase.RUNNING or (self.claim is not None and low.number != self.number):
+        if (
+            low is None
+            or low.phase is not BackupPhase.RUNNING
+            or (self.claim is not None and low.number != self.number)
+        ):
             self.leave(world)
             return
         terms = LeaseTerms(store=store, lease=layout.agent)
@@ -125,8 +129,8 @@ class Agent:
         self.claim = self.at = None
 
 
-def newest(store: Store, uid: str) -> LowLevel | None:
-    backups = history_of(store, uid).backups
+def newest(store: Store, uid: str) -> LowLevelBackup | None:
+    backups = read_history(store, uid).backups
     return backups[-1] if backups else None
 
 
@@ -141,15 +145,15 @@ class Operator:
 class World:
     def __init__(self, seed: int) -> None:
         self.rng, self.now_ms = random.Random(seed), 1_700_000_000_000
-        self.stores: dict[Place, TimedStore] = {place: TimedStore(self) for place in PLACES}
+        self.stores: dict[RepositoryPlace, TimedStore] = {place: TimedStore(self) for place in PLACES}
         self.home = TimedStore(self)
         self.backups = {uid: new_backup(uid, 1) for uid in UIDS}
         self.operators = [Operator("x"), Operator("y")]
-        self.wanted_agents: dict[str, AgentsWanted] = {}
+        self.wanted_agents: dict[str, DesiredAgents] = {}
         self.agents: list[Agent] = []
-        self.progress: dict[tuple[Place, str], int] = {}
-        self.copied_ms: dict[tuple[Place, str], int] = {}
-        self.copying: dict[tuple[str, Place, int], str] = {}
+        self.progress: dict[tuple[RepositoryPlace, str], int] = {}
+        self.copied_ms: dict[tuple[RepositoryPlace, str], int] = {}
+        self.copying: dict[tuple[str, RepositoryPlace, int], str] = {}
         self.is_down = False
         self.went_on_ms: dict[str, int] = {}
         self.sealed: list[str] = []
@@ -199,9 +203,9 @@ class World:
 
     # -- what operators and agents do ----------------------------------------------------------------------------------
 
-    def operate(self, operator: Operator, *, faults: bool) -> dict[str, Reconciled]:
+    def operate(self, operator: Operator, *, faults: bool) -> dict[str, ReconciledBackup]:
         """One round over all resources, as this operator knows them; it may die in it."""
-        done: dict[str, Reconciled] = {}
+        done: dict[str, ReconciledBackup] = {}
         for uid, newest_one in list(self.backups.items()):
             if not faults or self.rng.random() < 0.7 or uid not in operator.known:
                 operator.known[uid] = newest_one  # else an update is lost to it
@@ -219,51 +223,51 @@ class World:
                 return done
         return done
 
-    def hands(self, operator: Operator, fails_at: int = -1, *, after: bool = False) -> Hands:
+    def hands(self, operator: Operator, fails_at: int = -1, *, after: bool = False) -> BackupExecutor:
         stores = {
             place: FaultyStore(store, fails_at=fails_at, after=after)  # type: ignore[arg-type]
             for place, store in self.stores.items()
         }
-        eyes = Eyes(open_store=stores.__getitem__, facts=self, agents=self, identity=identity(operator.name))
+        eyes = Observer(open_store=stores.__getitem__, facts=self, agents=self, identity=identity(operator.name))
         home = FaultyStore(self.home, fails_at=fails_at, after=after)  # type: ignore[arg-type]
-        return Hands(
-            eyes=eyes,
+        return BackupExecutor(
+            observer=eyes,
             slots=Slots(home, limit=LIMIT),  # type: ignore[arg-type]
             seal=lambda _, name: self.sealed.append(name),
-            in_force=lambda wanted, kind: not (wanted.uid in self.deleted_ms and kind is Kind.STARTED),
+            in_force=lambda wanted, kind: not (wanted.uid in self.deleted_ms and kind is DeclaredEntryKind.STARTED),
         )
 
-    def let_go(self, uid: str, hands: Hands, *, faults: bool) -> None:
+    def let_go(self, uid: str, hands: BackupExecutor, *, faults: bool) -> None:
         """As the keeper of a home does it: a step towards the deletion, a job of the queue, and the finalizer last."""
         keeper = BackupKeeper(
             records=Unchanged(),
             agents=self,
             jobs=self,  # type: ignore[arg-type]  # what it asks of them
-            telling=Telling(clock=SimpleNamespace(now_ms=lambda: self.now_ms)),  # type: ignore[arg-type]
+            notes=NoteWriter(clock=SimpleNamespace(now_ms=lambda: self.now_ms)),  # type: ignore[arg-type]
             clock=SimpleNamespace(now_ms=lambda: self.now_ms),  # type: ignore[arg-type]
-            hands=hands,
-            launches=Launches(layout=FolderLayout(root=Path("none")), accounts=Accounts(known=ACCOUNTS)),
+            executor=hands,
+            launches=Launches(layout=FolderLayout(root=Path("none")), accounts=Accounts(listed=ACCOUNTS)),
         )
         if keeper.let_go(self.record(uid)) is None:
             if uid in self.backups:  # a record goes once
                 self.cleared[uid] += 1
                 del self.backups[uid]
                 self.check_gone(uid)
-        elif uid in keeper.asked:
+        elif uid in keeper.expiry_requests:
             self.run_job(uid, faults=faults)
 
     def run_job(self, uid: str, *, faults: bool) -> None:
         fails_at = self.rng.randint(0, 12) if faults and self.rng.random() < 0.4 else -1
         repositories = [Repository.open(FaultyStore(each, fails_at=fails_at)) for each in self.stores.values()]  # type: ignore[arg-type]
-        asked = Expiry(uid=uid, repositories=repositories, policy=None, minimum_ms=0, is_deletion=True)
+        asked = ExpiryRequest(uid=uid, repositories=repositories, policy=None, minimum_ms=0, is_deletion=True)
         self.jobs[uid] = DeletionJob(has_deleted=False)
         with suppress(Crash, ExpiryNotDone, RestoreRunning):
             expire(asked, clock=SystemClock())
             self.jobs[uid] = DeletionJob(has_deleted=True)
 
-    def record(self, uid: str) -> Record:
+    def record(self, uid: str) -> ResourceRecord:
         backup = self.backups[uid]
-        return Record(
+        return ResourceRecord(
             kind="Backup",
             name=uid[:4],
             uid=uid,
@@ -279,8 +283,8 @@ class World:
     def job(self, uid: str) -> DeletionJob | None:
         return self.jobs.get(uid)
 
-    def wanted(self, backup: Backup) -> Wanted:
-        return wanted_of(backup, ACCOUNTS)
+    def wanted(self, backup: Backup) -> DesiredBackup:
+        return resolve_backup(backup, ACCOUNTS)
 
     def run_agents(self) -> None:
         self.copying = {}
@@ -300,14 +304,14 @@ class World:
                 agent.leave(self)
                 self.agents.remove(agent)
 
-    def copied(self, agent: Agent, place: Place, low: LowLevel) -> None:
+    def copied(self, agent: Agent, place: RepositoryPlace, low: LowLevelBackup) -> None:
         """An agent has copied a bit: this is where two of them, or too many at once, would show. While brokers are
         down it has the backup in hand all the same, and says why it does not go on."""
         term = agent.claim.term if agent.claim is not None else 0
         if self.is_down:
             went_on_ms = self.went_on_ms.get(agent.uid, 0)
-            word = AgentWord(number=low.number, term=term, well_ms=went_on_ms, why="no broker")
-            put_agent_word(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
+            word = AgentReport(number=low.number, term=term, well_ms=went_on_ms, why="no broker")
+            put_agent_report(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
             return
         self.went_on_ms[agent.uid] = self.now_ms
         others = {name for (uid, *_), name in self.copying.items() if uid == agent.uid} - {agent.name}
@@ -317,24 +321,24 @@ class World:
             self.copying[agent.uid, place, low.number] = agent.name
         self.progress[key] = self.progress.get(key, 0) + 1
         self.copied_ms[key] = self.now_ms
-        word = AgentWord(number=low.number, term=term, well_ms=self.now_ms)
-        put_agent_word(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
+        word = AgentReport(number=low.number, term=term, well_ms=self.now_ms)
+        put_agent_report(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
         assert len(self.copying) <= LIMIT, f"too many initial copies: {self.copying}"
 
     # -- ports ---------------------------------------------------------------------------------------------------------
 
-    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+    def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
         inner = getattr(store, "inner", store)
         place = next(place for place, each in self.stores.items() if each is inner)
         done = self.progress.get((place, backup), 0)
         latest_ms = self.copied_ms.get((place, backup), -1)
         return BackupFacts(is_whole=done >= WHOLE_AFTER, latest_commit=done, latest_ms=latest_ms)
 
-    def seen(self, uid: str) -> AgentsSeen:
+    def observe(self, uid: str) -> ObservedAgents:
         ready = sum(each.uid == uid and not each.frozen for each in self.agents)
-        return AgentsSeen(configured=self.wanted_agents.get(uid), ready=ready)
+        return ObservedAgents(configured=self.wanted_agents.get(uid), ready=ready)
 
-    def configure(self, uid: str, agents: AgentsWanted | None) -> None:
+    def configure(self, uid: str, agents: DesiredAgents | None) -> None:
         if agents is not None:
             self.wanted_agents[uid] = agents
         else:
@@ -351,10 +355,10 @@ class World:
 
     # -- what is held at any moment ------------------------------------------------------------------------------------
 
-    def lows(self) -> Iterator[tuple[str, Place, LowLevel]]:
+    def lows(self) -> Iterator[tuple[str, RepositoryPlace, LowLevelBackup]]:
         for place, store in self.stores.items():
             for uid in UIDS:
-                for low in history_of(store, uid).backups:
+                for low in read_history(store, uid).backups:
                     yield uid, place, low
 
     def check(self) -> None:
@@ -362,17 +366,17 @@ class World:
             live = [(place, low.number) for owner, place, low in self.lows() if owner == uid and low.phase.is_live]
             assert len(live) <= 1, f"{uid} has several live backups: {live}"
         for uid, _, low in self.lows():
-            is_going = low.phase in {Phase.REMOVING, Phase.REMOVED}
+            is_going = low.phase in {BackupPhase.REMOVING, BackupPhase.REMOVED}
             assert not is_going or (uid in self.deleted_ms and self.has_finalizer(uid)), f"{uid} lost a backup"
         for uid in self.cleared:
             self.check_gone(uid)
             copies = uid in {owner for owner, *_ in self.copying}  # an agent that was told to end has had its turn
             assert not copies, f"an agent copies for {uid}, which is gone"
 
-    def check_told(self, done: Reconciled, wanted: Wanted) -> None:
+    def check_told(self, done: ReconciledBackup, wanted: DesiredBackup) -> None:
         """What is told to run as declared has gone on, or begun, not long ago."""
-        if not done.conditions and wanted.state is BackupState.RUNNING:
-            live = done.seen.live
+        if not done.conditions and wanted.state is DesiredBackupState.RUNNING:
+            live = done.observed.live
             assert live is not None
             since_ms = max(live.low.running_ms, self.went_on_ms.get(wanted.uid, 0))
             assert self.now_ms - since_ms <= QUIET_MS, f"{wanted.uid} is told to run, and does not"
@@ -382,7 +386,7 @@ class World:
         assert self.cleared[uid] == 1, f"the finalizer of {uid} was cleared {self.cleared[uid]} times"
         phases = {low.phase for owner, _, low in self.lows() if owner == uid}
         if self.has_finalizer(uid):
-            assert phases <= {Phase.REMOVED}, f"{uid} is gone, and its backups are {phases}"
+            assert phases <= {BackupPhase.REMOVED}, f"{uid} is gone, and its backups are {phases}"
         elif self.now_ms - self.deleted_ms[uid] < LEAVE_MAX_MS:
             assert not any(phase.is_live for phase in phases), f"{uid} is gone, and its backups are {phases}"
 

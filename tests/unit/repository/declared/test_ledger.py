@@ -8,17 +8,17 @@ import pytest
 
 from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.declared.entry import (
-    Kind,
+    BackupSettings,
+    DeclaredEntryKind,
+    EntryRefusedError,
     LastCommit,
-    NotAllowedError,
     Origin,
     Predecessor,
     Release,
-    Settings,
     decode_entry,
     encode_entry,
 )
-from offsite.repository.declared.history import History, Phase, after
+from offsite.repository.declared.history import BackupPhase, DeclaredHistory, apply_entry
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.ledger import claim_name, declared_uids, may_claim, owner_of
 from offsite.repository.layout import BackupLayout
@@ -31,23 +31,25 @@ def declared() -> Declared:
     return Declared(MemoryStore())  # type: ignore[arg-type]
 
 
-def phases(history: History) -> list[Phase]:
+def phases(history: DeclaredHistory) -> list[BackupPhase]:
     return [each.phase for each in history.backups]
 
 
 def test_a_life_is_read_as_it_was_decided(declared: Declared) -> None:
     declared.start("a")
-    declared.decide(Kind.PAUSED)
-    declared.decide(Kind.RESUMED)
-    declared.decide(Kind.MODIFIED, settings=Settings(snapshot_duration="1d", parameters=(("interval", "5s"),)))
-    declared.decide(Kind.STOPPED)
+    declared.decide(DeclaredEntryKind.PAUSED)
+    declared.decide(DeclaredEntryKind.RESUMED)
+    declared.decide(
+        DeclaredEntryKind.MODIFIED, settings=BackupSettings(snapshot_duration="1d", parameters=(("interval", "5s"),))
+    )
+    declared.decide(DeclaredEntryKind.STOPPED)
     declared.start("b")
-    declared.decide(Kind.REMOVING, number=1)
-    declared.decide(Kind.REMOVED, number=1)
+    declared.decide(DeclaredEntryKind.REMOVING, number=1)
+    declared.decide(DeclaredEntryKind.REMOVED, number=1)
     history = declared.history
-    assert phases(history) == [Phase.REMOVED, Phase.RUNNING]
+    assert phases(history) == [BackupPhase.REMOVED, BackupPhase.RUNNING]
     assert (history.backups[0].settings.parameters, history.seq) == ((("interval", "5s"),), 8)
-    assert [each.beginning.backup for each in history.there] == ["b"]
+    assert [each.beginning.backup for each in history.remaining] == ["b"]
 
 
 def test_what_lay_in_its_place_and_what_it_took_the_place_of_is_told_with_its_beginning(declared: Declared) -> None:
@@ -69,49 +71,51 @@ def test_entries_without_an_origin_are_as_they_were(declared: Declared) -> None:
 def test_a_person_releases_what_is_stopped_and_only_that(declared: Declared) -> None:
     declared.start("b")
     release = Release(last=LastCommit(commit=7, hash="7" * 64), reason="looked at")
-    with pytest.raises(NotAllowedError):
-        declared.decide(Kind.RELEASED, release=release)
-    declared.decide(Kind.STOPPED)
-    declared.decide(Kind.RELEASED, release=release)
+    with pytest.raises(EntryRefusedError):
+        declared.decide(DeclaredEntryKind.RELEASED, release=release)
+    declared.decide(DeclaredEntryKind.STOPPED)
+    declared.decide(DeclaredEntryKind.RELEASED, release=release)
     assert declared.history.backups[0].release == release
 
 
 @pytest.mark.parametrize(
     ("kind", "before"),
     [
-        (Kind.RESUMED, []),
-        (Kind.PAUSED, [Kind.PAUSED]),
-        (Kind.STOPPED, [Kind.STOPPED]),
-        (Kind.MODIFIED, [Kind.STOPPED]),
-        (Kind.REMOVING, []),
-        (Kind.REMOVED, [Kind.STOPPED]),
+        (DeclaredEntryKind.RESUMED, []),
+        (DeclaredEntryKind.PAUSED, [DeclaredEntryKind.PAUSED]),
+        (DeclaredEntryKind.STOPPED, [DeclaredEntryKind.STOPPED]),
+        (DeclaredEntryKind.MODIFIED, [DeclaredEntryKind.STOPPED]),
+        (DeclaredEntryKind.REMOVING, []),
+        (DeclaredEntryKind.REMOVED, [DeclaredEntryKind.STOPPED]),
     ],
 )
-def test_what_does_not_follow_is_refused(declared: Declared, kind: Kind, before: list[Kind]) -> None:
+def test_what_does_not_follow_is_refused(
+    declared: Declared, kind: DeclaredEntryKind, before: list[DeclaredEntryKind]
+) -> None:
     declared.start()
     for each in before:
         declared.decide(each)
-    with pytest.raises(NotAllowedError):
+    with pytest.raises(EntryRefusedError):
         declared.decide(kind, settings=SETTINGS)
 
 
 def test_no_second_backup_begins_beside_one_that_is_live(declared: Declared) -> None:
     declared.start("a")
-    with pytest.raises(NotAllowedError, match="another one runs"):
+    with pytest.raises(EntryRefusedError, match="another one runs"):
         declared.start("b")
 
 
 @pytest.mark.parametrize("late", [{"fence": 4}, {"generation": 6}])
 def test_who_slept_with_an_older_lock_or_an_older_spec_is_refused(declared: Declared, late: dict[str, int]) -> None:
     declared.start()
-    declared.decide(Kind.PAUSED, fence=5, generation=7)
+    declared.decide(DeclaredEntryKind.PAUSED, fence=5, generation=7)
     now = declared.history
     entry = decode_entry(declared.store.get(f"{declared.layout.ledger_prefix}{2:020d}.json") or b"", key="k")
-    woken = replace(entry, seq=3, previous=now.head, kind=Kind.RESUMED, **late)
-    with pytest.raises(NotAllowedError):
+    woken = replace(entry, seq=3, previous=now.head, kind=DeclaredEntryKind.RESUMED, **late)
+    with pytest.raises(EntryRefusedError):
         declared.ledger.append(woken, to=now)
-    with pytest.raises(NotAllowedError):
-        after(now, woken, head="h")
+    with pytest.raises(EntryRefusedError):
+        apply_entry(now, woken, head="h")
 
 
 def test_of_two_on_the_same_look_one_decides(declared: Declared) -> None:
@@ -120,18 +124,18 @@ def test_of_two_on_the_same_look_one_decides(declared: Declared) -> None:
     first = decode_entry(declared.store.get(f"{declared.layout.ledger_prefix}{1:020d}.json") or b"", key="k")
     entries = [
         replace(first, seq=2, previous=now.head, kind=kind, word=kind.value, beginning=None, settings=None)
-        for kind in (Kind.PAUSED, Kind.STOPPED)
+        for kind in (DeclaredEntryKind.PAUSED, DeclaredEntryKind.STOPPED)
     ]
     assert declared.ledger.append(entries[0], to=now) is not None
     assert declared.ledger.append(entries[0], to=now) is not None, "its own answer was lost"
     assert declared.ledger.append(entries[1], to=now) is None
-    assert phases(declared.history) == [Phase.PAUSED]
+    assert phases(declared.history) == [BackupPhase.PAUSED]
 
 
 def test_a_missing_entry_or_a_changed_one_is_damage(declared: Declared) -> None:
     declared.start()
-    declared.decide(Kind.PAUSED)
-    declared.decide(Kind.STOPPED)
+    declared.decide(DeclaredEntryKind.PAUSED)
+    declared.decide(DeclaredEntryKind.STOPPED)
     second = f"{declared.layout.ledger_prefix}{2:020d}.json"
     kept = declared.store.get(second) or b""
     declared.store.delete(second)
@@ -175,10 +179,10 @@ def test_a_name_is_free_again_once_all_that_its_owner_had_was_removed_long_ago(d
     store, layout = declared.store, BackupLayout(backup="shop")
     declared.start("shop")
     store.put_if_absent(layout.descriptor_key, b"{}")
-    declared.decide(Kind.STOPPED)
+    declared.decide(DeclaredEntryKind.STOPPED)
     assert claim_name(store, "shop", "other-uid-1") == UID
-    declared.decide(Kind.REMOVING)
-    declared.decide(Kind.REMOVED)
+    declared.decide(DeclaredEntryKind.REMOVING)
+    declared.decide(DeclaredEntryKind.REMOVED)
     store.put_if_absent(layout.removed_key, b"{}")
     assert claim_name(store, "shop", "other-uid-1") == UID, "somebody brought it back"
     store.delete(layout.descriptor_key)
@@ -197,10 +201,10 @@ def test_a_name_is_free_again_once_all_that_its_owner_had_was_removed_long_ago(d
 
 def test_topics_change_in_place_and_an_entry_without_them_is_what_it_was(declared: Declared) -> None:
     declared.start()
-    declared.decide(Kind.MODIFIED, settings=SETTINGS)
+    declared.decide(DeclaredEntryKind.MODIFIED, settings=SETTINGS)
     before = declared.history.backups[0]
     assert (before.beginning.topics, before.chosen_ms) == (BEGINNING.topics, 0)
-    declared.decide(Kind.MODIFIED, settings=SETTINGS, topics=("orders", "payments"), exclude=("x",))
+    declared.decide(DeclaredEntryKind.MODIFIED, settings=SETTINGS, topics=("orders", "payments"), exclude=("x",))
     (low,) = declared.history.backups
     assert (low.beginning.topics, low.beginning.exclude) == (("orders", "payments"), ("x",))
     assert low.chosen_ms > 0

@@ -10,9 +10,16 @@ import pytest
 
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.repository.declared.entry import Entry, Kind, Membership, NotAllowedError, decode_entry, encode_entry
-from offsite.repository.declared.history import History, after
-from offsite.repository.declared.members import in_force, member_id, member_of
+from offsite.repository.declared.entry import (
+    DeclaredEntry,
+    DeclaredEntryKind,
+    EntryRefusedError,
+    MemberStatement,
+    decode_entry,
+    encode_entry,
+)
+from offsite.repository.declared.history import DeclaredHistory, apply_entry
+from offsite.repository.declared.members import find_member, member_id, member_in_force
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import Declared
 
@@ -25,79 +32,83 @@ def declared() -> Declared:
     return Declared(MemoryStore(), uid=LEDGER)  # type: ignore[arg-type]
 
 
-def word(uid: str, *, generation: int = 1, **fields: str) -> Membership:
-    return Membership(
+def word(uid: str, *, generation: int = 1, **fields: str) -> MemberStatement:
+    return MemberStatement(
         id=member_id(LEDGER, uid), name=f"shops/{uid[:1]}", generation=generation, fields=tuple(fields.items())
     )
 
 
-def say(declared: Declared, kind: Kind, uid: str, **more: Any) -> None:
+def say(declared: Declared, kind: DeclaredEntryKind, uid: str, **more: Any) -> None:
     declared.decide(kind, generation=declared.history.generation + 1, member=word(uid, **more), by="operator")
 
 
 def counts(declared: Declared) -> str:
-    found = in_force(declared.history.members)
+    found = member_in_force(declared.history.members)
     return found.name if found is not None else ""
 
 
 def test_who_joins_first_counts_and_then_who_changed_something_last(declared: Declared) -> None:
     assert counts(declared) == ""
-    say(declared, Kind.JOINED, ONE, state="a")
-    say(declared, Kind.JOINED, TWO, state="b")
+    say(declared, DeclaredEntryKind.JOINED, ONE, state="a")
+    say(declared, DeclaredEntryKind.JOINED, TWO, state="b")
     assert counts(declared) == "shops/1"
-    say(declared, Kind.DECLARED, TWO, generation=2, state="c")
+    say(declared, DeclaredEntryKind.DECLARED, TWO, generation=2, state="c")
     assert counts(declared) == "shops/2"
-    say(declared, Kind.DECLARED, ONE, generation=2, state="d")
+    say(declared, DeclaredEntryKind.DECLARED, ONE, generation=2, state="d")
     assert counts(declared) == "shops/1"
-    assert member_of(declared.history.members, member_id(LEDGER, TWO)).fields == (("state", "c"),)  # type: ignore[union-attr]
+    assert find_member(declared.history.members, member_id(LEDGER, TWO)).fields == (("state", "c"),)  # type: ignore[union-attr]
 
 
 def test_who_let_go_counts_no_more_and_never_joins_again(declared: Declared) -> None:
-    say(declared, Kind.JOINED, ONE)
-    say(declared, Kind.JOINED, TWO)
-    declared.decide(Kind.LEFT, member=Membership(id=member_id(LEDGER, ONE), proof=ONE))
+    say(declared, DeclaredEntryKind.JOINED, ONE)
+    say(declared, DeclaredEntryKind.JOINED, TWO)
+    declared.decide(DeclaredEntryKind.LEFT, member=MemberStatement(id=member_id(LEDGER, ONE), proof=ONE))
     assert counts(declared) == "shops/2"
     assert [member.is_gone for member in declared.history.members] == [True, False]
     assert declared.history.members[0].id == member_id(LEDGER, ONE), "as it is written"
-    for kind in (Kind.JOINED, Kind.DECLARED, Kind.LEFT):
-        with pytest.raises(NotAllowedError):
+    for kind in (DeclaredEntryKind.JOINED, DeclaredEntryKind.DECLARED, DeclaredEntryKind.LEFT):
+        with pytest.raises(EntryRefusedError):
             say(declared, kind, ONE, generation=9)
 
 
 @pytest.mark.parametrize("proof", ["", TWO, "guessed"])
 def test_without_its_uid_nobody_says_that_a_resource_let_go(declared: Declared, proof: str) -> None:
-    say(declared, Kind.JOINED, ONE)
-    declared.decide(Kind.LEFT, member=Membership(id=member_id(LEDGER, ONE), proof=proof, reason="I say so"), by="who")
+    say(declared, DeclaredEntryKind.JOINED, ONE)
+    declared.decide(
+        DeclaredEntryKind.LEFT,
+        member=MemberStatement(id=member_id(LEDGER, ONE), proof=proof, reason="I say so"),
+        by="who",
+    )
     (member,) = declared.history.members
     assert not member.is_gone
     assert member.dismissed is not None
     assert (member.dismissed.by, member.reason) == ("who", "I say so")
 
-    say(declared, Kind.JOINED, ONE)  # it is there still
+    say(declared, DeclaredEntryKind.JOINED, ONE)  # it is there still
     (member,) = declared.history.members
     assert member.dismissed is None
-    declared.decide(Kind.LEFT, member=Membership(id=member_id(LEDGER, ONE), proof=ONE))
+    declared.decide(DeclaredEntryKind.LEFT, member=MemberStatement(id=member_id(LEDGER, ONE), proof=ONE))
     assert declared.history.members[0].is_gone
 
 
 def test_a_resource_says_each_of_its_specs_once(declared: Declared) -> None:
-    say(declared, Kind.JOINED, ONE, generation=3, state="a")
-    say(declared, Kind.DECLARED, ONE, generation=4, state="b")
+    say(declared, DeclaredEntryKind.JOINED, ONE, generation=3, state="a")
+    say(declared, DeclaredEntryKind.DECLARED, ONE, generation=4, state="b")
     for generation, state in ((4, "b"), (9, "b"), (3, "a")):
-        with pytest.raises(NotAllowedError):
-            say(declared, Kind.DECLARED, ONE, generation=generation, state=state)
-    say(declared, Kind.DECLARED, ONE, generation=5, state="a")
+        with pytest.raises(EntryRefusedError):
+            say(declared, DeclaredEntryKind.DECLARED, ONE, generation=generation, state=state)
+    say(declared, DeclaredEntryKind.DECLARED, ONE, generation=5, state="a")
 
 
 def test_a_resource_that_was_brought_back_as_it_was_is_heard_once_it_is_changed(declared: Declared) -> None:
     """Its generation begins again lower. Nothing is changed in it by that alone, and the one of after it says no more
     what it said: two that take themselves for it do not undo each other's words for ever."""
-    say(declared, Kind.JOINED, ONE, generation=2, state="a", tag="t")
-    say(declared, Kind.DECLARED, ONE, generation=7, state="b", tag="t")
+    say(declared, DeclaredEntryKind.JOINED, ONE, generation=2, state="a", tag="t")
+    say(declared, DeclaredEntryKind.DECLARED, ONE, generation=7, state="b", tag="t")
     (mine,) = declared.history.members
     assert not mine.is_news(2, (("state", "a"), ("tag", "t")))
     assert not mine.is_news(3, (("state", "a"), ("tag", "t"))), "what it said up to there"
-    say(declared, Kind.DECLARED, ONE, generation=3, state="a", tag="new")
+    say(declared, DeclaredEntryKind.DECLARED, ONE, generation=3, state="a", tag="new")
     (mine,) = declared.history.members
     assert dict(mine.fields) == {"state": "a", "tag": "new"}
     assert not mine.is_news(7, (("state", "b"), ("tag", "t")))
@@ -105,24 +116,26 @@ def test_a_resource_that_was_brought_back_as_it_was_is_heard_once_it_is_changed(
 
 
 def test_a_word_in_the_name_of_a_resource_silences_it_no_longer_than_until_its_next_change(declared: Declared) -> None:
-    say(declared, Kind.JOINED, ONE, generation=1, state="a")
-    say(declared, Kind.DECLARED, ONE, generation=MAX_OFFSET, state="made up")
-    say(declared, Kind.DECLARED, ONE, generation=2, state="b")
+    say(declared, DeclaredEntryKind.JOINED, ONE, generation=1, state="a")
+    say(declared, DeclaredEntryKind.DECLARED, ONE, generation=MAX_OFFSET, state="made up")
+    say(declared, DeclaredEntryKind.DECLARED, ONE, generation=2, state="b")
     assert dict(declared.history.members[0].fields) == {"state": "b"}
 
 
 def test_nobody_lets_the_number_of_words_jump(declared: Declared) -> None:
     """Behind the largest number no word could be read any more."""
-    say(declared, Kind.JOINED, ONE)
-    for kind, parts in ((Kind.JOINED, {"member": word(TWO)}), (Kind.PAUSED, {})):
-        with pytest.raises(NotAllowedError):
+    say(declared, DeclaredEntryKind.JOINED, ONE)
+    for kind, parts in ((DeclaredEntryKind.JOINED, {"member": word(TWO)}), (DeclaredEntryKind.PAUSED, {})):
+        with pytest.raises(EntryRefusedError):
             declared.decide(kind, generation=MAX_OFFSET, **parts)
-    say(declared, Kind.JOINED, TWO)
+    say(declared, DeclaredEntryKind.JOINED, TWO)
 
 
 @pytest.mark.parametrize("strange", ["", "0123", "\x1b[2J", "A" * 32, "x" * 5000])
 def test_whatever_id_a_stranger_chose_a_person_can_type(declared: Declared, strange: str) -> None:
-    declared.decide(Kind.JOINED, member=Membership(id=strange, name="\x1b[2Jshops/1"), by="\x1b[2J" + "b" * 5000)
+    declared.decide(
+        DeclaredEntryKind.JOINED, member=MemberStatement(id=strange, name="\x1b[2Jshops/1"), by="\x1b[2J" + "b" * 5000
+    )
     (member,) = declared.history.members
     assert re.fullmatch("[0-9a-f]{32}", member.id)
     assert str(member).isprintable()
@@ -131,54 +144,54 @@ def test_whatever_id_a_stranger_chose_a_person_can_type(declared: Declared, stra
 
 
 def test_who_never_joined_declares_nothing(declared: Declared) -> None:
-    say(declared, Kind.JOINED, ONE)
-    for kind in (Kind.DECLARED, Kind.LEFT):
-        with pytest.raises(NotAllowedError):
+    say(declared, DeclaredEntryKind.JOINED, ONE)
+    for kind in (DeclaredEntryKind.DECLARED, DeclaredEntryKind.LEFT):
+        with pytest.raises(EntryRefusedError):
             say(declared, kind, TWO, generation=2)
 
 
 def test_nobody_joins_the_ledger_of_a_resource_that_shares_it_with_nobody(declared: Declared) -> None:
     declared.start()
-    with pytest.raises(NotAllowedError):
-        say(declared, Kind.JOINED, ONE)
+    with pytest.raises(EntryRefusedError):
+        say(declared, DeclaredEntryKind.JOINED, ONE)
 
 
 def test_what_was_decided_before_somebody_spoke_is_refused_behind_it(declared: Declared) -> None:
-    say(declared, Kind.JOINED, ONE)
+    say(declared, DeclaredEntryKind.JOINED, ONE)
     declared.start()
     before = declared.history.generation
-    say(declared, Kind.JOINED, TWO)
+    say(declared, DeclaredEntryKind.JOINED, TWO)
     now = declared.history
-    stale = Entry(
+    stale = DeclaredEntry(
         seq=now.seq + 1,
         previous=now.head,
-        kind=Kind.STOPPED,
+        kind=DeclaredEntryKind.STOPPED,
         generation=before,
         fence=now.fence,
         word="w",
         at_ms=1,
         number=1,
     )
-    with pytest.raises(NotAllowedError):
-        after(now, stale, head="h")
-    assert after(now, replace(stale, generation=now.generation), head="h").live is None
+    with pytest.raises(EntryRefusedError):
+        apply_entry(now, stale, head="h")
+    assert apply_entry(now, replace(stale, generation=now.generation), head="h").live is None
 
 
 def test_an_entry_of_a_member_is_read_as_it_was_written_and_others_hold_nothing_of_it() -> None:
-    entry = Entry(
+    entry = DeclaredEntry(
         seq=1,
         previous="",
-        kind=Kind.JOINED,
+        kind=DeclaredEntryKind.JOINED,
         generation=1,
         fence=1,
         word="w",
         at_ms=1,
         number=0,
-        member=Membership(id="0" * 32, name="n", generation=3, fields=(("tag", "t"),), proof="p", reason="r"),
+        member=MemberStatement(id="0" * 32, name="n", generation=3, fields=(("tag", "t"),), proof="p", reason="r"),
     )
     assert decode_entry(encode_entry(entry), key="k") == entry
     assert b"member" not in encode_entry(replace(entry, member=None))
-    with pytest.raises(NotAllowedError):
-        after(History(uid=LEDGER), replace(entry, member=None), head="h")
+    with pytest.raises(EntryRefusedError):
+        apply_entry(DeclaredHistory(uid=LEDGER), replace(entry, member=None), head="h")
     with pytest.raises(DamagedObject):
         decode_entry(encode_entry(entry).replace(b'"generation":3', b'"generation":-3'), key="k")

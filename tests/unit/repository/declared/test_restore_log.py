@@ -9,14 +9,14 @@ import pytest
 from offsite.model.errors import DamagedObject
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.restore_log import (
-    End,
+    AttemptEnd,
+    AttemptOutcome,
     Failure,
-    NotNextError,
-    Outcome,
     RestoreEntry,
+    RestoreEntryRefusedError,
     RestoreHistory,
     RestoreLog,
-    after,
+    apply_restore_entry,
     decode_restore_entry,
     encode_restore_entry,
 )
@@ -25,29 +25,29 @@ from tests.source_events.memory_store import MemoryStore
 UID = "aaaaaaaa-1"
 BEGUN = RestoreEntry(seq=1, previous="", attempt=1, fence=3, word="w", at_ms=1_000)
 NEW = RestoreHistory(uid=UID)
-UNDER_WAY = after(NEW, BEGUN, head="one")
+UNDER_WAY = apply_restore_entry(NEW, BEGUN, head="one")
 NEXT = replace(BEGUN, seq=2, previous="one", at_ms=2_000)
 
 
-def ended(outcome: Outcome, **parts: object) -> RestoreEntry:
-    return replace(NEXT, end=End(outcome=outcome, **parts))  # type: ignore[arg-type]
+def ended(outcome: AttemptOutcome, **parts: object) -> RestoreEntry:
+    return replace(NEXT, end=AttemptEnd(outcome=outcome, **parts))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_an_attempt_that_ended_is_the_end_unless_it_was_lost(outcome: Outcome) -> None:
-    history = after(UNDER_WAY, ended(outcome), head="two")
-    assert history.is_over == (outcome is not Outcome.LOST)
+@pytest.mark.parametrize("outcome", AttemptOutcome)
+def test_an_attempt_that_ended_is_the_end_unless_it_was_lost(outcome: AttemptOutcome) -> None:
+    history = apply_restore_entry(UNDER_WAY, ended(outcome), head="two")
+    assert history.is_over == (outcome is not AttemptOutcome.LOST)
     again = replace(BEGUN, seq=3, previous="two", attempt=2)
     if history.is_over:
-        with pytest.raises(NotNextError):
-            after(history, again, head="three")
+        with pytest.raises(RestoreEntryRefusedError):
+            apply_restore_entry(history, again, head="three")
     else:
-        assert after(history, again, head="three").attempt == 2
+        assert apply_restore_entry(history, again, head="three").attempt == 2
 
 
 def test_a_restore_that_never_began_may_be_ended() -> None:
-    entry = replace(BEGUN, attempt=0, end=End(outcome=Outcome.CANCELLED))
-    assert after(NEW, entry, head="one").is_over
+    entry = replace(BEGUN, attempt=0, end=AttemptEnd(outcome=AttemptOutcome.CANCELLED))
+    assert apply_restore_entry(NEW, entry, head="one").is_over
 
 
 @pytest.mark.parametrize(
@@ -55,24 +55,24 @@ def test_a_restore_that_never_began_may_be_ended() -> None:
     [
         replace(NEXT, attempt=2),
         replace(NEXT, attempt=1),
-        replace(ended(Outcome.SUCCEEDED), attempt=2),
-        replace(ended(Outcome.SUCCEEDED), fence=2),
-        replace(ended(Outcome.SUCCEEDED), previous="other"),
-        replace(ended(Outcome.SUCCEEDED), seq=3),
+        replace(ended(AttemptOutcome.SUCCEEDED), attempt=2),
+        replace(ended(AttemptOutcome.SUCCEEDED), fence=2),
+        replace(ended(AttemptOutcome.SUCCEEDED), previous="other"),
+        replace(ended(AttemptOutcome.SUCCEEDED), seq=3),
     ],
 )
 def test_what_may_not_follow_is_refused(entry: RestoreEntry) -> None:
-    with pytest.raises(NotNextError):
-        after(UNDER_WAY, entry, head="two")
+    with pytest.raises(RestoreEntryRefusedError):
+        apply_restore_entry(UNDER_WAY, entry, head="two")
 
 
 def test_entries_are_read_as_they_were_written() -> None:
     failure = Failure(id="OFF-1402", message="not empty", hint="rename")
     for entry in (
         BEGUN,
-        ended(Outcome.FAILED, job="20260101-000000-0000abcd", failure=failure),
-        ended(Outcome.SUCCEEDED, verified=True),
-        ended(Outcome.SUCCEEDED, verified=False),
+        ended(AttemptOutcome.FAILED, job="20260101-000000-0000abcd", failure=failure),
+        ended(AttemptOutcome.SUCCEEDED, verified=True),
+        ended(AttemptOutcome.SUCCEEDED, verified=False),
     ):
         assert decode_restore_entry(encode_restore_entry(entry), key="here") == entry
 
@@ -91,8 +91,10 @@ def test_of_two_that_append_behind_one_state_one_does() -> None:
         b"nothing",
         encode_restore_entry(replace(BEGUN, attempt=7)),
         encode_restore_entry(BEGUN).replace(b"1000", b"-1"),
-        encode_restore_entry(replace(BEGUN, end=End(outcome=Outcome.LOST))),
-        encode_restore_entry(replace(BEGUN, attempt=0, end=End(outcome=Outcome.FAILED))).replace(b"failed", b"maybe"),
+        encode_restore_entry(replace(BEGUN, end=AttemptEnd(outcome=AttemptOutcome.LOST))),
+        encode_restore_entry(replace(BEGUN, attempt=0, end=AttemptEnd(outcome=AttemptOutcome.FAILED))).replace(
+            b"failed", b"maybe"
+        ),
     ],
 )
 def test_what_a_stranger_wrote_there_is_damage_and_nothing_is_decided(data: bytes) -> None:

@@ -18,17 +18,17 @@ from offsite.model.errors import (
     NoSuchRestorePoint,
     PutOutcomeUnknown,
 )
-from offsite.repository.checkpoints.marker import ToldCheckpoint, decode_taken, encode_taken
-from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.marker import CheckpointNote, decode_taken, encode_taken
+from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
 from offsite.repository.leftovers import find_orphans
-from offsite.services.backup.copy_pass import CommitEvery
+from offsite.services.backup.copy_pass import CommitThresholds
 from offsite.services.backup.pass_cut import NoCut
 from offsite.services.backup.run import carry_out
 from offsite.services.checkpoint import serve
-from offsite.services.checkpoint.ask import ask, told
+from offsite.services.checkpoint.ask import make_note, request_checkpoint
 from offsite.services.checkpoint.delete import delete_checkpoint
 from offsite.services.checkpoint.explain import explain_checkpoint
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.services.checkpoint.taker import Taker, held_lease
 from offsite.services.retention.pins import pin_point
@@ -36,8 +36,8 @@ from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 
 
-def server(site: Site) -> Server:
-    return Server(
+def server(site: Site) -> CheckpointServer:
+    return CheckpointServer(
         repository=site.repository,
         backup=site.backup,
         cluster=site.source.connected,
@@ -46,7 +46,7 @@ def server(site: Site) -> Server:
 
 
 def take(site: Site, wanted: int | None = None) -> CheckpointReport:
-    asked = ask(site.backup, wanted)
+    asked = request_checkpoint(site.backup, wanted)
     assert server(site).serve()
     return show(site, asked.id)
 
@@ -57,7 +57,7 @@ def show(site: Site, checkpoint: int) -> CheckpointReport:
 
 def begun(site: Site, checkpoint: int, *, taker: Taker | None = None) -> Taker:
     """A checkpoint that every partition has started, and nothing more."""
-    ask(site.backup, checkpoint)
+    request_checkpoint(site.backup, checkpoint)
     taker = taker or Taker(backup=site.backup)
     assert taker.take(checkpoint, site.plan_backup()) is not None
     return taker
@@ -80,7 +80,7 @@ def test_a_quiet_backup_still_gets_its_commit(site: Site) -> None:
 
 def test_the_same_id_again_takes_no_second_backup(site: Site) -> None:
     take(site, 7)
-    assert not ask(site.backup, 7).is_new
+    assert not request_checkpoint(site.backup, 7).is_new
     assert server(site).serve()
     assert site.backup.state().seq == 2
 
@@ -88,25 +88,25 @@ def test_the_same_id_again_takes_no_second_backup(site: Site) -> None:
 def test_a_lower_id_is_refused_with_the_name_of_the_higher_one(site: Site) -> None:
     take(site, 7)
     with pytest.raises(CheckpointIdUsed, match="checkpoint 7 ") as refused:
-        ask(site.backup, 6)
+        request_checkpoint(site.backup, 6)
     assert "--id 8" in refused.value.hint
 
 
 @pytest.mark.parametrize("wanted", [0, -1, 1 << 63])
 def test_what_is_no_id_is_refused(site: Site, wanted: int) -> None:
     with pytest.raises(BadOption):
-        ask(site.backup, wanted)
+        request_checkpoint(site.backup, wanted)
 
 
 def test_ids_rise_also_when_the_clock_steps_back(site: Site) -> None:
     ahead = site.backup.store.now_ms() + 3_600_000
     take(site, ahead)
-    assert ask(site.backup).id == ahead + 1
+    assert request_checkpoint(site.backup).id == ahead + 1
 
 
 def test_a_requested_checkpoint_is_not_ongoing_until_every_partition_has_started(site: Site) -> None:
     assert show(site, 7).status == "doesNotExist"
-    ask(site.backup, 7)
+    request_checkpoint(site.backup, 7)
     taker = Taker(backup=site.backup)
     with held_lease(taker):
         plan = site.plan_backup()
@@ -140,7 +140,7 @@ def test_one_whose_partitions_are_all_at_their_end_is_not_complete_without_its_c
 
 
 def test_a_later_pass_without_it_proves_that_it_failed_and_its_own_can_never_commit(site: Site) -> None:
-    ask(site.backup, 7)
+    request_checkpoint(site.backup, 7)
     plan = Taker(backup=site.backup).take(7, site.plan_backup())
     assert plan is not None
     site.back_up()
@@ -160,16 +160,16 @@ def test_upkeep_does_not_fail_a_checkpoint(site: Site) -> None:
 
 def test_a_failed_id_cannot_be_taken_again(site: Site) -> None:
     taker = begun(site, 7)
-    taker.broke(7, KafkaUnreachable("no broker answers"))
+    taker.abort(7, KafkaUnreachable("no broker answers"))
     report = show(site, 7)
     assert (report.status, report.failure_reason) == ("failed", "OFF-1501: no broker answers")
     with pytest.raises(CheckpointIdUsed, match="failed: OFF-1501: no broker answers") as refused:
-        ask(site.backup, 7)
+        request_checkpoint(site.backup, 7)
     assert "--id 8" in refused.value.hint
 
 
 def test_where_nobody_knows_whether_the_commit_arrived_nothing_is_said(site: Site) -> None:
-    begun(site, 7).broke(7, PutOutcomeUnknown("no answer"))
+    begun(site, 7).abort(7, PutOutcomeUnknown("no answer"))
     assert show(site, 7).status == "incomplete"
 
 
@@ -191,7 +191,7 @@ def test_a_partition_that_fails_in_the_copy_fails_the_checkpoint(site: Site) -> 
 
 
 def test_a_commit_that_does_not_end_where_it_was_taken_does_not_carry_the_id(site: Site) -> None:
-    ask(site.backup, 7)
+    request_checkpoint(site.backup, 7)
     taker = Taker(backup=site.backup)
     plan = taker.take(7, site.plan_backup())
     assert plan is not None
@@ -205,13 +205,15 @@ def test_a_commit_that_does_not_end_where_it_was_taken_does_not_carry_the_id(sit
         kafka=site.source.config,
         runner=site.runner,
     )
-    assert not taker.ended(7, ended.state, "elsewhere")
+    assert not taker.finish(7, ended.state, "elsewhere")
     assert show(site, 7).status == "failed"
 
 
-@pytest.mark.parametrize("every", [CommitEvery(), CommitEvery(segments=1, times_longer=0)], ids=["once", "early"])
+@pytest.mark.parametrize(
+    "every", [CommitThresholds(), CommitThresholds(segments=1, times_longer=0)], ids=["once", "early"]
+)
 def test_records_that_the_source_loses_before_they_are_copied_fail_it(
-    site: Site, monkeypatch: pytest.MonkeyPatch, every: CommitEvery
+    site: Site, monkeypatch: pytest.MonkeyPatch, every: CommitThresholds
 ) -> None:
     """Also where an early commit of its pass has told of them."""
     for value in (b"c", b"d"):
@@ -221,7 +223,7 @@ def test_records_that_the_source_loses_before_they_are_copied_fail_it(
 
     def late(*given: object, **named: object) -> object:
         log.delete_before(log.end - 1)
-        return carry_out(*given, **named, every=every)  # type: ignore[arg-type]
+        return carry_out(*given, **named, thresholds=every)  # type: ignore[arg-type]
 
     monkeypatch.setattr(serve, "carry_out", late)
     report = take(site, 7)
@@ -230,11 +232,11 @@ def test_records_that_the_source_loses_before_they_are_copied_fail_it(
 
 
 def test_what_is_only_asked_for_can_be_called_off(site: Site) -> None:
-    ask(site.backup, 7)
+    request_checkpoint(site.backup, 7)
     assert delete_checkpoint(site.backup, 7).status == "deleted"
     assert server(site).serve()
     assert site.backup.state().seq == 1
-    ask(site.backup, 8)
+    request_checkpoint(site.backup, 8)
     taker = Taker(backup=site.backup)
     assert taker.next_request() == 8
     delete_checkpoint(site.backup, 8)
@@ -253,7 +255,7 @@ def test_what_the_source_had_lost_before_it_was_taken_does_not_count(site: Site)
 
 
 def test_of_many_takers_exactly_one_takes_an_id(site: Site) -> None:
-    ask(site.backup, 7)
+    request_checkpoint(site.backup, 7)
     plan = site.plan_backup()
     barrier, won = threading.Barrier(8), []
 
@@ -270,12 +272,12 @@ def test_of_many_takers_exactly_one_takes_an_id(site: Site) -> None:
         each.join()
     taken = CheckpointRecords.of(site.backup).taken(7)
     assert taken is not None
-    assert won == [taken.told.writer]
+    assert won == [taken.note.writer]
 
 
 def test_of_many_who_ask_for_the_next_one_each_gets_an_id_of_its_own(site: Site) -> None:
     found: list[int] = []
-    asking = [threading.Thread(target=lambda: found.append(ask(site.backup).id)) for _ in range(8)]
+    asking = [threading.Thread(target=lambda: found.append(request_checkpoint(site.backup).id)) for _ in range(8)]
     for each in asking:
         each.start()
     for each in asking:
@@ -286,8 +288,8 @@ def test_of_many_who_ask_for_the_next_one_each_gets_an_id_of_its_own(site: Site)
 
 
 def test_a_request_that_a_higher_id_has_passed_fails(site: Site) -> None:
-    ask(site.backup, 7)
-    CheckpointRecords.of(site.backup).put(told(site.backup, 8, writer="w"), Told.REQUESTED)
+    request_checkpoint(site.backup, 7)
+    CheckpointRecords.of(site.backup).put(make_note(site.backup, 8, writer="w"), CheckpointEvent.REQUESTED)
     begun(site, 9, taker=Taker(backup=site.backup))
     assert (show(site, 7).status, show(site, 8).status) == ("failed", "failed")
     assert server(site).serve()
@@ -295,7 +297,7 @@ def test_a_request_that_a_higher_id_has_passed_fails(site: Site) -> None:
 
 
 def test_a_second_process_takes_none_while_the_first_does(site: Site) -> None:
-    ask(site.backup, 7)
+    request_checkpoint(site.backup, 7)
     with held_lease(Taker(backup=site.backup)):
         assert not server(site).serve()
     assert server(site).serve()
@@ -315,7 +317,7 @@ def test_a_deleted_checkpoint_goes_with_its_restore_point_and_its_id_is_never_us
     assert [each.seq for each in site.backup.state().history] == [1, 3, 4]
     assert [each.status for each in Checkpoints(site.backup).list().checkpoints] == ["completed", "deleted"]
     with pytest.raises(CheckpointIdUsed):
-        ask(site.backup, 7)
+        request_checkpoint(site.backup, 7)
     with pytest.raises(NoSuchRestorePoint):
         site.plan_restore(checkpoint=7)
     assert delete_checkpoint(site.backup, 7).status == "deleted"
@@ -351,7 +353,7 @@ def test_a_pin_that_comes_while_it_is_deleted_keeps_the_restore_point(
     take(site, 8)
     put = CheckpointRecords.put
 
-    def pin_first(records: CheckpointRecords, told: ToldCheckpoint, what: Told) -> bool:
+    def pin_first(records: CheckpointRecords, told: CheckpointNote, what: CheckpointEvent) -> bool:
         pin_point(site.backup, 2, reason="audit")
         return put(records, told, what)
 
@@ -362,11 +364,11 @@ def test_a_pin_that_comes_while_it_is_deleted_keeps_the_restore_point(
 
 
 def test_one_whose_restore_point_retention_let_go_is_deleted_by_it(site: Site) -> None:
-    from offsite.repository.commit import Changes
+    from offsite.repository.commit import CommitChanges
 
     take(site, 7)
     head = take(site, 8) and site.backup.state()
-    site.backup.commit(head.carried_over(Changes(forgotten=((2, 3),))), base=head, writer="w")
+    site.backup.commit(head.carry_over(CommitChanges(forgotten=((2, 3),))), base=head, writer="w")
     report = show(site, 7)
     assert (report.status, report.deleted_by) == ("deleted", "retention")
 
@@ -415,7 +417,7 @@ def overwrite(site: Site, key: str, data: bytes) -> None:
 
 
 def test_what_a_stranger_tells_of_a_complete_one_changes_nothing_of_it(site: Site) -> None:
-    report, key = take(site, 7), site.backup.layout.checkpoint_key(7, Told.TAKEN)
+    report, key = take(site, 7), site.backup.layout.checkpoint_key(7, CheckpointEvent.TAKEN)
     told_when_taken = CheckpointRecords.of(site.backup).taken(7)
     assert told_when_taken is not None
     first, *others = told_when_taken.ends
@@ -430,7 +432,7 @@ def test_what_a_stranger_tells_of_a_complete_one_changes_nothing_of_it(site: Sit
 
 def test_what_cannot_be_read_of_one_hides_no_others_from_a_list(site: Site) -> None:
     take(site, 7)
-    overwrite(site, site.backup.layout.checkpoint_key(9, Told.TAKEN), b"not JSON")
+    overwrite(site, site.backup.layout.checkpoint_key(9, CheckpointEvent.TAKEN), b"not JSON")
     unreadable, complete = Checkpoints(site.backup).list().checkpoints
     assert (unreadable.id, unreadable.status, complete.status) == (9, "incomplete", "completed")
     assert "not JSON" in unreadable.failure_reason
@@ -442,6 +444,6 @@ def test_a_lease_that_cannot_be_read_hides_no_status(site: Site) -> None:
     take(site, 7)
     overwrite(site, f"{site.backup.layout.checkpoint_taker_prefix}00000099.claim.json", b"not JSON")
     assert show(site, 7).status == "completed"
-    assert ask(site.backup, 8).is_new
+    assert request_checkpoint(site.backup, 8).is_new
     with pytest.raises(DamagedObject):
         server(site).serve()

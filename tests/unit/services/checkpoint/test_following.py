@@ -13,7 +13,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.choices import StampForm
 from offsite.model.errors import BadOption, KafkaUnreachable
 from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.participant.control import Opened, format_record
+from offsite.participant.control import OpenRecord, format_record
 from offsite.participant.number import Form
 from offsite.repository.checkpoints.records import CheckpointRecords
 from offsite.repository.checkpoints.stamping import Stamping
@@ -21,11 +21,11 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.backup.request import BackupRequest
 from offsite.services.checkpoint import taker
-from offsite.services.checkpoint.ask import CHOSEN_MAX, ask
+from offsite.services.checkpoint.ask import CHOSEN_MAX, request_checkpoint
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
 from offsite.services.follow import follower
-from offsite.services.follow.follower import Follow, Follower, Round
+from offsite.services.follow.follower import Follower, FollowSettings, Round
 from offsite.services.outages import Outages
 from tests.fake_cluster.site import BACKUP, Site
 from tests.file_participant import FileParticipant
@@ -41,7 +41,7 @@ def follow(
     stamping: Stamping | None = None,
 ) -> list[Round]:
     rounds: list[Round] = []
-    following = Follow(
+    following = FollowSettings(
         repository=site.repository,
         cluster=site.source.connected,
         runner=site.runner,
@@ -85,7 +85,7 @@ def test_a_slow_round_does_not_pile_them_up(site: Site) -> None:
 
 def test_one_that_is_asked_for_is_taken_by_the_next_round(site: Site) -> None:
     asked: list[int] = []
-    rounds = follow(site, Script(lambda: asked.append(ask(site.backup).id), nothing))
+    rounds = follow(site, Script(lambda: asked.append(request_checkpoint(site.backup).id), nothing))
     assert [None if each.result is None else each.result.commit for each in rounds] == [None, 2, None]
     assert Checkpoints(site.backup).report(asked[0]).commit == 2
 
@@ -117,10 +117,10 @@ def test_a_round_that_breaks_fails_its_checkpoint_and_the_next_one_is_taken(
 
 def test_what_a_run_that_died_had_opened_does_not_cost_the_next_run_a_checkpoint(site: Site) -> None:
     how = Stamping(form=StampForm.MARKERS, topics=("orders",), control_topic="control")
-    ask(site.backup, 7, stamping=how)
+    request_checkpoint(site.backup, 7, stamping=how)
     site.source.make_topic("control")
     control = SmallLog(shared_router(site.source.config), TopicPartition(topic="control", partition=0))
-    control.append(format_record(Opened(id=7, form=Form.MARKERS)))
+    control.append(format_record(OpenRecord(id=7, form=Form.MARKERS)))
     follow(site, Script(*[nothing] * 3), every_s=3600, stamping=how)
     assert [status for status, _ in taken(site)] == ["failed", "completed"]
 
@@ -132,11 +132,11 @@ def test_a_run_whose_lease_was_taken_over_leaves_them_to_the_other_one(
 
     def take_over() -> None:
         terms = LeaseTerms(store=site.backup.store, lease=CheckpointRecords.of(site.backup).lease)
-        terms.claim(ProcessIdentity.mine(), "another", take_over=True)
+        terms.claim(ProcessIdentity.current(), "another", take_over=True)
         beating = [each for each in threading.enumerate() if each.name == "offsite-checkpoint-lease"]
         for each in beating:
             each.join(10)
-        ask(site.backup, 7)
+        request_checkpoint(site.backup, 7)
 
     follow(site, Script(take_over, nothing, nothing))
     assert Checkpoints(site.backup).report(7).status == "requested"
@@ -210,8 +210,8 @@ def test_an_id_behind_which_none_is_left_ends_no_checkpoints_whoever_asked_for_i
 
     follow(site, Script(write, write), every_s=10)
     assert sorted(status for status, _ in taken(site)) == ["completed", "completed", "failed"]
-    assert ask(site.backup).id < CHOSEN_MAX
+    assert request_checkpoint(site.backup).id < CHOSEN_MAX
     with pytest.raises(BadOption, match="no id of a checkpoint"):
-        ask(site.backup, CHOSEN_MAX + 1)
-    assert ask(site.backup, CHOSEN_MAX).is_new
-    assert ask(site.backup).id == CHOSEN_MAX + 1, "the next one is there all the same"
+        request_checkpoint(site.backup, CHOSEN_MAX + 1)
+    assert request_checkpoint(site.backup, CHOSEN_MAX).is_new
+    assert request_checkpoint(site.backup).id == CHOSEN_MAX + 1, "the next one is there all the same"

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from offsite.copy.stamps import StampWindows
-from offsite.cut.readings import Evidence, Reading
+from offsite.cut.readings import CutEvidence, EndsReading
 from offsite.cut.window import PartitionKey
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.small_log import SmallLog
@@ -16,17 +16,17 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.choices import StampForm
 from offsite.model.errors import BadOption, CheckpointIdUsed, DamagedObject, NoSuchTopic, ParticipantFailed
-from offsite.participant.control import Acked, ControlRecord, Opened, Presence, Session, Sign, format_record
+from offsite.participant.control import AckRecord, ControlRecord, OpenRecord, Session, Sign, SignRecord, format_record
 from offsite.participant.control import parse_record as parse_said
 from offsite.participant.number import MAX_NUMBER, Form, Stamp, marker_of, stamped
-from offsite.repository.checkpoints.marker import decode_told
-from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.marker import decode_note
+from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
-from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.ask import request_checkpoint
 from offsite.services.checkpoint.control_reader import ControlReader
 from offsite.services.checkpoint.opening import Opener
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.services.checkpoint.taker import Taker
 from offsite.services.cut.found_cut import Stamps, _moved
@@ -78,13 +78,13 @@ def write(
 
 
 def take(site: Site, checkpoint: int, how: Stamping) -> CheckpointReport:
-    ask(site.backup, checkpoint, stamping=how)
+    request_checkpoint(site.backup, checkpoint, stamping=how)
     assert server(site, how).serve()
     return Checkpoints(site.backup).report(checkpoint)
 
 
-def server(site: Site, how: Stamping | None = None) -> Server:
-    return Server(
+def server(site: Site, how: Stamping | None = None) -> CheckpointServer:
+    return CheckpointServer(
         repository=site.repository,
         backup=site.backup,
         cluster=site.source.connected,
@@ -105,7 +105,7 @@ def open_with(site: Site, script: Script, form: StampForm = StampForm.ACKS, chec
 
 
 def beats(site: Site) -> Callable[[], None]:
-    return lambda: say(site, Presence(sign=Sign.BEAT, session=PAYER, lease_ms=1_000))
+    return lambda: say(site, SignRecord(sign=Sign.BEAT, session=PAYER, lease_ms=1_000))
 
 
 def test_each_partition_gets_a_marker_and_the_cut_ends_before_what_is_behind_it(site: Site) -> None:
@@ -114,7 +114,7 @@ def test_each_partition_gets_a_marker_and_the_cut_ends_before_what_is_behind_it(
     assert report.status == "completed", report.failure_reason
     last = [records(site, "orders", number)[-1] for number in (0, 1)]
     assert [marker_of(each.key, each.value, each.headers, "orders") for each in last] == [7, 7]
-    assert said(site) == [Opened(id=7, form=Form.MARKERS)]
+    assert said(site) == [OpenRecord(id=7, form=Form.MARKERS)]
     ends = {each.partition_id.partition: each.end for each in cut_of(site, report).partitions}
     assert ends == {number: len(records(site, "orders", number)) - 1 for number in (0, 1)}
 
@@ -220,7 +220,7 @@ def test_who_writes_and_never_joined_has_acknowledged_nothing(
     def wait(opener: Opener, reader: ControlReader, checkpoint: int) -> frozenset[Session]:
         write(site, 3, form=Form.ACKS)
         if joins:
-            say(site, Acked(session=PAYER, id=7, lease_ms=60_000))
+            say(site, AckRecord(session=PAYER, id=7, lease_ms=60_000))
         return waiting(opener, reader, checkpoint)
 
     monkeypatch.setattr(Opener, "_await_acks", wait)
@@ -237,15 +237,15 @@ def test_a_marker_that_is_gone_fails_the_checkpoint(site: Site, monkeypatch: pyt
 
 
 def test_each_session_is_waited_for_until_it_acknowledges(site: Site) -> None:
-    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
-    script = Script(beats(site), beats(site), lambda: say(site, Acked(session=PAYER, id=7, lease_ms=1_000)))
+    say(site, SignRecord(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    script = Script(beats(site), beats(site), lambda: say(site, AckRecord(session=PAYER, id=7, lease_ms=1_000)))
     open_with(site, script)
     assert script.now_s > 1000.2
-    assert said(site)[0] == Opened(id=7, form=Form.ACKS), "what is older is of no use any more"
+    assert said(site)[0] == OpenRecord(id=7, form=Form.ACKS), "what is older is of no use any more"
 
 
 def test_a_session_that_died_is_waited_for_until_its_lease_is_over(site: Site) -> None:
-    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    say(site, SignRecord(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
     script = Script(*[lambda: None] * 50)
     open_with(site, script)
     assert 1001.0 <= script.now_s < 1001.5
@@ -255,32 +255,32 @@ def test_a_session_that_died_is_waited_for_until_its_lease_is_over(site: Site) -
 
 
 def test_a_session_that_lives_and_is_silent_fails_the_checkpoint(site: Site) -> None:
-    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
-    say(site, Presence(sign=Sign.JOIN, session=Session("dead", "d1"), lease_ms=600_000))
-    say(site, Presence(sign=Sign.LEAVE, session=Session("dead", "d1"), lease_ms=600_000))
+    say(site, SignRecord(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    say(site, SignRecord(sign=Sign.JOIN, session=Session("dead", "d1"), lease_ms=600_000))
+    say(site, SignRecord(sign=Sign.LEAVE, session=Session("dead", "d1"), lease_ms=600_000))
     script = Script(*[beats(site)] * 700)
     with pytest.raises(ParticipantFailed, match="payer has not acknowledged checkpoint 7 in time"):
         open_with(site, script)
     assert script.now_s < 1061, "whoever is not waited for does not make it longer"
-    assert said(site)[0] == Opened(id=7, form=Form.ACKS), "what is older is of no use any more"
+    assert said(site)[0] == OpenRecord(id=7, form=Form.ACKS), "what is older is of no use any more"
 
 
 def test_who_acknowledged_is_known_when_what_is_older_was_deleted(site: Site) -> None:
-    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
-    open_with(site, Script(lambda: say(site, Acked(session=PAYER, id=7, lease_ms=1_000))))
+    say(site, SignRecord(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    open_with(site, Script(lambda: say(site, AckRecord(session=PAYER, id=7, lease_ms=1_000))))
     with pytest.raises(KeyboardInterrupt):
         open_with(site, Script(), checkpoint=8)  # it would wait for the session
 
 
 def test_an_id_is_opened_once_and_ids_rise(site: Site) -> None:
     """What was stamped after a first opening may be below the ends that are read for a second one."""
-    say(site, Opened(id=7, form=Form.MARKERS))
+    say(site, OpenRecord(id=7, form=Form.MARKERS))
     with pytest.raises(CheckpointIdUsed, match="7 was opened in control before, and went no further"):
         open_with(site, Script())
     with pytest.raises(CheckpointIdUsed, match="checkpoint 7 was opened in control before, so 6 cannot") as refused:
         open_with(site, Script(), checkpoint=6)
     assert "--id 8" in str(refused.value.hint)
-    say(site, Opened(id=MAX_NUMBER, form=Form.MARKERS))
+    say(site, OpenRecord(id=MAX_NUMBER, form=Form.MARKERS))
     with pytest.raises(CheckpointIdUsed) as refused:
         open_with(site, Script())
     assert "--control-topic" in str(refused.value.hint)
@@ -288,15 +288,15 @@ def test_an_id_is_opened_once_and_ids_rise(site: Site) -> None:
 
 @pytest.mark.parametrize("form", StampForm)
 def test_who_is_overtaken_by_another_opener_fails(site: Site, monkeypatch: pytest.MonkeyPatch, form: StampForm) -> None:
-    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
-    other = partial(say, site, Opened(id=9, form=Form(form.value)))
+    say(site, SignRecord(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    other = partial(say, site, OpenRecord(id=9, form=Form(form.value)))
     meanwhile(monkeypatch, other)
     with pytest.raises(ParticipantFailed, match="another checkpoint was opened in control"):
         open_with(site, Script(other), form=form)
 
 
 def test_who_deletes_what_is_older_does_not_disturb_who_begins(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    say(site, Opened(id=5, form=Form.ACKS), Opened(id=6, form=Form.ACKS))
+    say(site, OpenRecord(id=5, form=Form.ACKS), OpenRecord(id=6, form=Form.ACKS))
     read, deleted = SmallLog.read, []
 
     def read_late(log: SmallLog, start: int, end: int) -> Iterator[Record]:
@@ -307,11 +307,11 @@ def test_who_deletes_what_is_older_does_not_disturb_who_begins(site: Site, monke
 
     monkeypatch.setattr(SmallLog, "read", read_late)
     open_with(site, Script())
-    assert said(site) == [Opened(id=7, form=Form.ACKS)]
+    assert said(site) == [OpenRecord(id=7, form=Form.ACKS)]
 
 
 def test_a_control_topic_that_is_made_anew_meanwhile_fails_it(site: Site) -> None:
-    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=10_000))
+    say(site, SignRecord(sign=Sign.JOIN, session=PAYER, lease_ms=10_000))
 
     def make_anew() -> None:
         site.source.admin.delete_topics([CONTROL])
@@ -325,7 +325,7 @@ def test_of_two_openers_the_first_one_goes_on(site: Site, monkeypatch: pytest.Mo
     append = SmallLog.append
 
     def second(log: SmallLog, value: bytes, **more: object) -> int:
-        append(log, format_record(Opened(id=9, form=Form.MARKERS)))
+        append(log, format_record(OpenRecord(id=9, form=Form.MARKERS)))
         return append(log, value, **more)  # type: ignore[arg-type]  # as it came
 
     say(site)
@@ -350,7 +350,7 @@ def test_what_is_not_known_to_be_ours_is_not_deleted(site: Site) -> None:
     say(site)
     log_of(site, CONTROL).append(b'{"version":1,"kind":"login"}')
     open_with(site, Script())
-    assert said(site) == [None, Opened(id=7, form=Form.ACKS)]
+    assert said(site) == [None, OpenRecord(id=7, form=Form.ACKS)]
 
 
 def test_a_topic_of_the_backup_is_no_control_topic(site: Site) -> None:
@@ -362,8 +362,8 @@ def test_a_topic_of_the_backup_is_no_control_topic(site: Site) -> None:
 def test_a_topic_that_no_stamp_tells_of_is_not_unchanged() -> None:
     """It may have been made from what is behind the checkpoint, before the first reading."""
     audit = PartitionKey("audit", "id", 0)
-    seen = Reading(before={}, ends={audit: 5}, after={})
-    evidence = Evidence(readings=(seen, seen), changes=())
+    seen = EndsReading(before={}, ends={audit: 5}, after={})
+    evidence = CutEvidence(readings=(seen, seen), changes=())
     assert list(_moved(evidence, Stamps())) == []
     assert list(_moved(evidence, Stamps(topics=frozenset({"orders"})))) == [audit]
 
@@ -388,7 +388,7 @@ def test_topics_that_are_not_backed_up_cannot_take_part(site: Site) -> None:
 def test_a_repository_makes_nobody_write_to_a_cluster(site: Site) -> None:
     """Whoever may write there may ask for what the process that takes it was not started with."""
     before = len(records(site, "orders", 0))
-    ask(site.backup, 7, stamping=stamping())
+    request_checkpoint(site.backup, 7, stamping=stamping())
     assert server(site).serve()
     report = Checkpoints(site.backup).report(7)
     assert (report.status, report.failure_reason) == (
@@ -399,20 +399,20 @@ def test_a_repository_makes_nobody_write_to_a_cluster(site: Site) -> None:
 
 
 def test_an_id_that_was_asked_for_otherwise_is_not_answered_as_the_same(site: Site) -> None:
-    ask(site.backup, 7, stamping=stamping())
-    assert not ask(site.backup, 7, stamping=stamping()).is_new
-    assert not ask(site.backup, 7).is_new
+    request_checkpoint(site.backup, 7, stamping=stamping())
+    assert not request_checkpoint(site.backup, 7, stamping=stamping()).is_new
+    assert not request_checkpoint(site.backup, 7).is_new
     with pytest.raises(CheckpointIdUsed, match="was asked for with other options for participants"):
-        ask(site.backup, 7, stamping=stamping(StampForm.ACKS))
+        request_checkpoint(site.backup, 7, stamping=stamping(StampForm.ACKS))
 
 
 def test_a_request_says_how_it_is_opened_and_an_offsite_that_cannot_fails_it(site: Site) -> None:
-    ask(site.backup, 7, stamping=stamping())
+    request_checkpoint(site.backup, 7, stamping=stamping())
     checkpoints = CheckpointRecords.of(site.backup)
-    asked = checkpoints.told(7, Told.REQUESTED)
+    asked = checkpoints.note(7, CheckpointEvent.REQUESTED)
     assert asked is not None
     assert (asked.stamping, asked.participants) == (stamping(), ())
-    data = site.backup.store.get(site.backup.layout.checkpoint_key(7, Told.REQUESTED))
+    data = site.backup.store.get(site.backup.layout.checkpoint_key(7, CheckpointEvent.REQUESTED))
     assert data is not None
     assert b'"needs":["offsite:stamps"]' in data.replace(b" ", b"")
 
@@ -425,26 +425,26 @@ def test_a_request_that_a_stranger_wrote_is_damaged(form: str, topic: str, contr
     stamps = f'{{"form":"{form}","topics":[{topic}],"control_topic":"{control_topic}"}}'
     told = f'{{"format":1,"id":7,"at_ms":1,"by":"b","writer":"w","reason":"","stamps":{stamps}}}'
     with pytest.raises(DamagedObject):
-        decode_told(told.encode(), key="key")
+        decode_note(told.encode(), key="key")
 
 
 def test_who_failed_to_open_it_says_nothing_of_what_another_process_has_taken(site: Site) -> None:
-    ask(site.backup, 7, stamping=stamping())
+    request_checkpoint(site.backup, 7, stamping=stamping())
     other, late = Taker(backup=site.backup), Taker(backup=site.backup)
     assert other.take(7, site.plan_backup()) is not None
-    late.broke(7, CheckpointIdUsed("opened before"))
+    late.abort(7, CheckpointIdUsed("opened before"))
     assert Checkpoints(site.backup).facts(7).failed is None
 
 
 def test_one_whose_process_died_after_it_was_opened_does_not_fail_the_next_one(site: Site) -> None:
-    ask(site.backup, 7, stamping=stamping())
-    say(site, Opened(id=7, form=Form.MARKERS))
+    request_checkpoint(site.backup, 7, stamping=stamping())
+    say(site, OpenRecord(id=7, form=Form.MARKERS))
     assert take(site, 8, stamping()).status == "completed"
     assert Checkpoints(site.backup).report(7).status == "failed"
 
 
 def test_nobody_takes_what_was_told_to_have_failed(site: Site) -> None:
-    ask(site.backup, 7, stamping=stamping())
+    request_checkpoint(site.backup, 7, stamping=stamping())
     first, late = Taker(backup=site.backup), Taker(backup=site.backup)
-    first.broke(7, CheckpointIdUsed("opened before"))
+    first.abort(7, CheckpointIdUsed("opened before"))
     assert late.take(7, site.plan_backup()) is None

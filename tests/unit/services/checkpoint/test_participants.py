@@ -15,12 +15,12 @@ from offsite.repository.snapshots.commit_cut import get_commit_cut
 from offsite.repository.snapshots.participant import CheckpointParticipant, DeclaredPosition
 from offsite.services.backup.pass_cut import NoCut
 from offsite.services.checkpoint import serve
-from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.ask import request_checkpoint
 from offsite.services.checkpoint.delete import delete_checkpoint
 from offsite.services.checkpoint.explain import explain_checkpoint
 from offsite.services.checkpoint.other_backup import OtherBackup
-from offsite.services.checkpoint.participants import DeclaredPositions, Participant, Participants
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.participants import CheckpointingParticipant, DeclaredPositions, Participants
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 from offsite.services.cut_report import consistency_of
 from tests.fake_cluster.site import Site, open_site
@@ -29,13 +29,13 @@ from tests.file_participant import FileParticipant
 FIRST, SECOND = (TopicPartition(topic="orders", partition=number) for number in (0, 1))
 
 
-def together(*asked: Participant, within_s: float = 20.0) -> Participants:
+def together(*asked: CheckpointingParticipant, within_s: float = 20.0) -> Participants:
     return Participants(asked, take_timeout_s=within_s, complete_timeout_s=within_s, poll_s=0.01)
 
 
 def take(site: Site, participants: Participants, checkpoint: int = 7) -> CheckpointReport:
-    ask(site.backup, checkpoint)
-    server = Server(
+    request_checkpoint(site.backup, checkpoint)
+    server = CheckpointServer(
         repository=site.repository,
         backup=site.backup,
         cluster=site.source.connected,
@@ -133,7 +133,7 @@ def test_one_that_fails_fails_the_checkpoint_before_anything_is_copied(site: Sit
     assert (report.status, report.failure_reason) == ("failed", "OFF-1472: participant database: disk full")
     assert site.backup.state().seq == 1
     with pytest.raises(CheckpointIdUsed, match="disk full"):
-        ask(site.backup, 7)
+        request_checkpoint(site.backup, 7)
 
 
 def test_one_that_breaks_with_an_error_of_its_own_fails_it_too(site: Site, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ class Begun(OtherBackup):
         self._site = site
 
     def take(self, checkpoint: int) -> DeclaredPositions | None:
-        ask(self._site.backup, checkpoint)
+        request_checkpoint(self._site.backup, checkpoint)
         take(self._site, Participants(), checkpoint)
         return super().take(checkpoint)
 
@@ -244,10 +244,10 @@ def test_another_backup_that_has_passed_the_id_fails_it(site: Site, tmp_path: Pa
 
 
 def test_no_process_takes_it_without_the_participants_that_it_was_asked_for_with(site: Site, tmp_path: Path) -> None:
-    ask(site.backup, 7, participants=["database"])
+    request_checkpoint(site.backup, 7, participants=["database"])
     report = take(site, Participants())
     assert report.status == "failed"
     assert report.failure_reason == "the process that came to take it does not know participant database"
-    ask(site.backup, 8, participants=["database"])
+    request_checkpoint(site.backup, 8, participants=["database"])
     database = FileParticipant(folder=tmp_path, reads=lambda: at(1))
     assert take(site, together(database), 8).status == "completed"

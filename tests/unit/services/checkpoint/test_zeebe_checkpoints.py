@@ -8,10 +8,10 @@ import pytest
 
 from offsite.model.errors import CheckpointIdUsed, KafkaUnreachable, ParticipantFailed
 from offsite.services.checkpoint import serve
-from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.ask import request_checkpoint
 from offsite.services.checkpoint.delete import delete_checkpoint
 from offsite.services.checkpoint.participants import Participants
-from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.serve import CheckpointServer
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.services.follow import follower
 from offsite.services.zeebe.address import ZeebeCluster, parse_address
@@ -39,8 +39,8 @@ def together(zeebe: ZeebeServer) -> Participants:
 
 
 def take(site: Site, zeebe: ZeebeServer, checkpoint: int = 7) -> CheckpointReport:
-    ask(site.backup, checkpoint, participants=("zeebe",))
-    server = Server(
+    request_checkpoint(site.backup, checkpoint, participants=("zeebe",))
+    server = CheckpointServer(
         repository=site.repository,
         backup=site.backup,
         cluster=site.source.connected,
@@ -107,7 +107,7 @@ def test_exporting_goes_on_when_our_own_part_breaks(
 
 def test_who_takes_the_next_one_resumes_what_a_killed_process_left(site: Site, zeebe: ZeebeServer) -> None:
     zeebe.zeebe.export(Exporter.SOFT_PAUSED)
-    Server(
+    CheckpointServer(
         repository=site.repository,
         backup=site.backup,
         cluster=site.source.connected,
@@ -188,12 +188,12 @@ def test_deleting_it_deletes_both_parts(site: Site, zeebe: ZeebeServer) -> None:
 
 
 def test_one_that_was_taken_without_zeebe_is_not_answered_for_one_with_it(site: Site) -> None:
-    ask(site.backup, 7)
+    request_checkpoint(site.backup, 7)
     with pytest.raises(CheckpointIdUsed, match="without zeebe"):
-        ask(site.backup, 7, participants=("zeebe",))
-    assert not ask(site.backup, 7).is_new
+        request_checkpoint(site.backup, 7, participants=("zeebe",))
+    assert not request_checkpoint(site.backup, 7).is_new
 
 
 def test_one_that_was_taken_with_it_is(site: Site, zeebe: ZeebeServer) -> None:
     take(site, zeebe)
-    assert not ask(site.backup, 7, participants=("zeebe",)).is_new
+    assert not request_checkpoint(site.backup, 7, participants=("zeebe",)).is_new

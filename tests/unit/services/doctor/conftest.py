@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from offsite.services.doctor.check import Finding, NotMeasurable, skipped
+from offsite.services.doctor.check import CheckResult, NotMeasurable, skipped
 from offsite.services.doctor.examine import CheckReport, examine
 from offsite.services.doctor.parts import DoctorRequest, Parts
 from tests.fake_cluster.site import Site
@@ -14,7 +14,7 @@ from tests.inline_runner import InlineRunner
 Examine = Callable[..., dict[str, CheckReport]]
 
 
-def found(check: Callable[[Parts], Finding], parts: Parts) -> Finding:
+def found(check: Callable[[Parts], CheckResult], parts: Parts) -> CheckResult:
     """What one check finds, errors apart."""
     try:
         return check(parts)

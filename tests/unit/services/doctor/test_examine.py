@@ -20,7 +20,7 @@ from offsite.model.errors import (
 )
 from offsite.model.plain import plain
 from offsite.services.doctor import machine
-from offsite.services.doctor.check import SAID_MAX, Check, Finding, Need, Verdict, failed, ok, warning
+from offsite.services.doctor.check import SAID_MAX, CheckResult, CheckVerdict, DoctorCheck, Need, failed, ok, warning
 from offsite.services.doctor.checks import CHECKS
 from offsite.services.doctor.examine import Examination, examine
 from offsite.services.doctor.parts import DoctorRequest, Parts
@@ -29,17 +29,17 @@ from tests.unit.services.doctor.conftest import Examine
 
 
 def check(
-    name: str, run: Callable[[Parts], Finding], *, after: tuple[str, ...] = (), limit_s: float = 10, code: int = 1
-) -> Check[Parts]:
-    return Check(id=name, title=name, run=run, after=after, limit_s=limit_s, exit_code=code)
+    name: str, run: Callable[[Parts], CheckResult], *, after: tuple[str, ...] = (), limit_s: float = 10, code: int = 1
+) -> DoctorCheck[Parts]:
+    return DoctorCheck(id=name, title=name, run=run, after=after, limit_s=limit_s, exit_code=code)
 
 
-def examination(*checks: Check[Parts]) -> Examination:
+def examination(*checks: DoctorCheck[Parts]) -> Examination:
     return examine(DoctorRequest(), checks=checks)
 
 
-def raising(error: BaseException) -> Callable[[Parts], Finding]:
-    def run(_: Parts) -> Finding:
+def raising(error: BaseException) -> Callable[[Parts], CheckResult]:
+    def run(_: Parts) -> CheckResult:
         raise error
 
     return run
@@ -53,8 +53,8 @@ def test_a_sound_site_is_found_so_by_every_check(
     site.source.write("orders", [b"a"])
     told = examined()
     assert [each.id for each in CHECKS] == list(told)
-    assert {each.verdict for each in told.values()} == {Verdict.OK, Verdict.SKIPPED}
-    assert {name for name, each in told.items() if each.verdict is Verdict.SKIPPED} == {
+    assert {each.verdict for each in told.values()} == {CheckVerdict.OK, CheckVerdict.SKIPPED}
+    assert {name for name, each in told.items() if each.verdict is CheckVerdict.SKIPPED} == {
         "rights.transactions",
         "clocks.cluster",
         "metastore",
@@ -63,10 +63,10 @@ def test_a_sound_site_is_found_so_by_every_check(
 
 def test_what_is_not_given_is_skipped_and_says_what_to_give() -> None:
     told = examine(DoctorRequest(start_spark=False))
-    skipped = {each.id for each in told.checks if each.verdict is Verdict.SKIPPED}
+    skipped = {each.id for each in told.checks if each.verdict is CheckVerdict.SKIPPED}
     assert skipped == {each.id for each in CHECKS if each.needs}
     assert told.ok
-    assert all(each.cure for each in told.checks if each.verdict is Verdict.SKIPPED)
+    assert all(each.cure for each in told.checks if each.verdict is CheckVerdict.SKIPPED)
 
 
 def test_the_document_has_the_names_that_scripts_rely_on() -> None:
@@ -112,7 +112,7 @@ def test_the_first_failure_decides_the_exit_code(codes: tuple[int, int]) -> None
 def test_a_check_that_hangs_fails_and_the_others_are_made() -> None:
     never = threading.Event()
 
-    def hang(_: Parts) -> Finding:
+    def hang(_: Parts) -> CheckResult:
         never.wait()
         return ok("at last")
 
@@ -155,7 +155,7 @@ def test_each_outcome_is_told_as_it_comes() -> None:
 def test_whoever_breaks_it_off_leaves_nothing_in_the_store(site: Site, tmp_path: Path) -> None:
     parts = Parts(DoctorRequest(repo=site.repository.store.url))
 
-    def put(of: Parts) -> Finding:
+    def put(of: Parts) -> CheckResult:
         of.store.put_if_absent(of.probe_key(), b"x")
         return ok("put")
 

@@ -13,7 +13,7 @@ import pytest
 from offsite.model.errors import JavaMissing
 from offsite.model.size import GIB, MIB
 from offsite.services.doctor import machine
-from offsite.services.doctor.check import Verdict
+from offsite.services.doctor.check import CheckVerdict
 from offsite.services.doctor.parts import DoctorRequest, Parts
 from tests.unit.services.doctor.conftest import found
 
@@ -21,10 +21,11 @@ PARTS = Parts(DoctorRequest())
 
 
 @pytest.mark.parametrize(
-    ("version", "verdict"), [("17.0.9", Verdict.OK), ("21", Verdict.OK), ("11.0.2", None), ("1.8.0_292", None)]
+    ("version", "verdict"),
+    [("17.0.9", CheckVerdict.OK), ("21", CheckVerdict.OK), ("11.0.2", None), ("1.8.0_292", None)],
 )
 def test_a_java_that_spark_does_not_run_on_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, verdict: Verdict | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, verdict: CheckVerdict | None
 ) -> None:
     (tmp_path / "bin").mkdir()
     launcher = tmp_path / "bin" / "java"
@@ -45,9 +46,9 @@ def test_no_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("free", "verdict"), [(10 * GIB, Verdict.OK), (500 * MIB, Verdict.WARNING), (MIB, Verdict.FAILED)]
+    ("free", "verdict"), [(10 * GIB, CheckVerdict.OK), (500 * MIB, CheckVerdict.WARNING), (MIB, CheckVerdict.FAILED)]
 )
-def test_little_room_is_told(monkeypatch: pytest.MonkeyPatch, free: int, verdict: Verdict) -> None:
+def test_little_room_is_told(monkeypatch: pytest.MonkeyPatch, free: int, verdict: CheckVerdict) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": free}))
     assert found(machine.space, PARTS).verdict is verdict
 
@@ -64,12 +65,12 @@ def test_low_limits_are_told_with_what_raises_them(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", limited(files, processes))
     told = found(machine.limits, PARTS)
-    assert told.verdict is (Verdict.WARNING if cure else Verdict.OK)
+    assert told.verdict is (CheckVerdict.WARNING if cure else CheckVerdict.OK)
     assert cure in told.cure
 
 
-@pytest.mark.parametrize(("spark", "verdict"), [("4.0.1", Verdict.OK), ("3.5.1", Verdict.FAILED)])
-def test_a_pyspark_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch, spark: str, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("spark", "verdict"), [("4.0.1", CheckVerdict.OK), ("3.5.1", CheckVerdict.FAILED)])
+def test_a_pyspark_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch, spark: str, verdict: CheckVerdict) -> None:
     def version(_: Any) -> str:
         return spark
 
@@ -79,11 +80,14 @@ def test_a_pyspark_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch, spar
 
 def test_the_place_of_the_memory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert found(machine.memory, PARTS).verdict is Verdict.WARNING, "it is below the folder for temporary files"
+    assert found(machine.memory, PARTS).verdict is CheckVerdict.WARNING, "it is below the folder for temporary files"
     monkeypatch.setattr(machine, "_is_temporary", lambda _: False)
     told = found(machine.memory, PARTS)
-    assert (told.verdict, told.said) == (Verdict.OK, f"heads that were seen are remembered in {tmp_path / 'offsite'}")
+    assert (told.verdict, told.said) == (
+        CheckVerdict.OK,
+        f"heads that were seen are remembered in {tmp_path / 'offsite'}",
+    )
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     lost = found(machine.memory, PARTS)
-    assert lost.verdict is Verdict.WARNING
+    assert lost.verdict is CheckVerdict.WARNING
     assert "XDG_STATE_HOME" in lost.cure

@@ -7,7 +7,7 @@ import pytest
 from offsite.metastore.backup_file import BackupFile, sidecar_of
 from offsite.metastore.names import BackupName, NameForm
 from offsite.services.doctor import metastore
-from offsite.services.doctor.check import Finding, Verdict
+from offsite.services.doctor.check import CheckResult, CheckVerdict
 from offsite.services.doctor.parts import DoctorRequest, Parts
 from tests.unit.metastore.commands import HEADER, command
 
@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def found(folder: Path) -> Finding:
+def found(folder: Path) -> CheckResult:
     return metastore.files(Parts(DoctorRequest(metastore=folder)))
 
 
@@ -30,7 +30,7 @@ def made(folder: Path) -> Path:
 
 def test_files_that_are_whole_are_found_so(folder: Path) -> None:
     made(folder)
-    assert found(folder).verdict is Verdict.OK
+    assert found(folder).verdict is CheckVerdict.OK
 
 
 def test_what_no_sidecar_tells_of_is_not_called_as_it_was_written(folder: Path) -> None:
@@ -41,19 +41,19 @@ def test_what_no_sidecar_tells_of_is_not_called_as_it_was_written(folder: Path) 
 
 
 def test_a_folder_without_a_backup_is_no_backup(folder: Path) -> None:
-    assert found(folder).verdict is Verdict.WARNING
-    assert found(folder / "none").verdict is Verdict.FAILED
+    assert found(folder).verdict is CheckVerdict.WARNING
+    assert found(folder / "none").verdict is CheckVerdict.FAILED
 
 
 def test_a_damaged_file_is_named_with_the_command_that_tells_all(folder: Path) -> None:
     file = made(folder)
     file.write_bytes(file.read_bytes().replace(b"S1", b"S2"))
     bad = found(folder)
-    assert (bad.verdict, "line 1" in bad.said) == (Verdict.FAILED, True)
+    assert (bad.verdict, "line 1" in bad.said) == (CheckVerdict.FAILED, True)
     assert f"metastore verify {file}" in bad.cure
 
 
 def test_what_others_can_read_is_told(folder: Path) -> None:
     made(folder)
     folder.chmod(0o755)
-    assert (found(folder).verdict, found(folder).cure) == (Verdict.WARNING, f"chmod go= {folder}")
+    assert (found(folder).verdict, found(folder).cure) == (CheckVerdict.WARNING, f"chmod go= {folder}")

@@ -11,7 +11,7 @@ import pytest
 from offsite.model.errors import OverwritingStore, StoreDenied
 from offsite.repository.layout import DOCTOR_PREFIX
 from offsite.services.doctor import stored
-from offsite.services.doctor.check import Verdict
+from offsite.services.doctor.check import CheckVerdict
 from offsite.services.doctor.parts import DoctorRequest, Parts
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import PutResult
@@ -90,7 +90,7 @@ def test_a_store_where_one_wins_at_a_time_and_another_one_later_is_told(parts: P
 )
 def test_a_store_that_does_not_show_what_was_put_is_told(parts: Parts, replaced: dict[str, object], said: str) -> None:
     told = found(stored.rights, odd(parts, **replaced))
-    assert (told.verdict, said in told.said) == (Verdict.FAILED, True)
+    assert (told.verdict, said in told.said) == (CheckVerdict.FAILED, True)
 
 
 def test_a_store_that_lets_nothing_be_deleted_is_a_warning(parts: Parts, site: Site) -> None:
@@ -98,7 +98,7 @@ def test_a_store_that_lets_nothing_be_deleted_is_a_warning(parts: Parts, site: S
         raise StoreDenied("cannot delete")
 
     told = found(stored.rights, odd(parts, delete=denied))
-    assert (told.verdict, "retention" in told.cure) == (Verdict.WARNING, True)
+    assert (told.verdict, "retention" in told.cure) == (CheckVerdict.WARNING, True)
     for each in list(site.repository.store.list("probes/")):
         if each.key.startswith(DOCTOR_PREFIX):
             site.repository.store.delete(each.key)
@@ -106,7 +106,7 @@ def test_a_store_that_lets_nothing_be_deleted_is_a_warning(parts: Parts, site: S
 
 def test_a_large_object_that_comes_back_otherwise_is_told(parts: Parts) -> None:
     told = found(stored.large, odd(parts, get=lambda _: b"x"))
-    assert told.verdict is Verdict.FAILED
+    assert told.verdict is CheckVerdict.FAILED
 
 
 def test_what_a_killed_doctor_left_is_removed_by_a_later_one(site: Site, parts: Parts) -> None:
@@ -115,7 +115,7 @@ def test_what_a_killed_doctor_left_is_removed_by_a_later_one(site: Site, parts: 
         site.repository.store.put_if_absent(f"{DOCTOR_PREFIX}{name}", b"x")
         file = root / f"{DOCTOR_PREFIX}{name}"
         os.utime(file, (file.stat().st_mtime - age_s,) * 2)
-    assert found(stored.rights, parts).verdict is Verdict.OK
+    assert found(stored.rights, parts).verdict is CheckVerdict.OK
     left = {each.key for each in site.repository.store.list("probes/")}
     assert left == {"probes/create-only", f"{DOCTOR_PREFIX}young"}
     site.repository.store.delete(f"{DOCTOR_PREFIX}young")
@@ -127,7 +127,7 @@ def test_a_folder_that_is_no_repository_is_left_as_it_is(tmp_path: Path) -> None
     parts = Parts(DoctorRequest(repo=str(place)))
     for check in CHECKED:
         told = found(check, parts)  # type: ignore[arg-type]
-        assert (told.verdict, "offsite init" in told.cure) == (Verdict.SKIPPED, True)
+        assert (told.verdict, "offsite init" in told.cure) == (CheckVerdict.SKIPPED, True)
     assert list(place.iterdir()) == []
 
 
@@ -136,7 +136,7 @@ def test_who_may_not_write_writes_nothing(site: Site, examined: Examine) -> None
     before = {each: each.stat().st_mtime_ns for each in root.rglob("*")}
     told = examined(write=False)
     assert {told[name].verdict for name in ("store.rights", "store.create_only", "store.large", "clocks.store")} == {
-        Verdict.SKIPPED
+        CheckVerdict.SKIPPED
     }
-    assert told["store.repository"].verdict is Verdict.OK
+    assert told["store.repository"].verdict is CheckVerdict.OK
     assert {each: each.stat().st_mtime_ns for each in root.rglob("*")} == before

@@ -9,12 +9,12 @@ import pytest
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, JobNotFound
 from offsite.repository.jobs.layout import KEYS_PREFIX, JobLayout
-from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.record import JobEnd
 from offsite.repository.jobs.records import JobRecords
-from offsite.services.jobs.ask import JobRequest, ask_for_job
+from offsite.services.jobs.ask import JobRequest, request_job
 from offsite.services.jobs.forget import LEAST_S, forget_jobs
-from offsite.services.jobs.status import JobState, job_list, job_report
-from offsite.services.jobs.work import working
+from offsite.services.jobs.status import JobState, read_job, read_jobs
+from offsite.services.jobs.work import work_on
 from offsite.stores.posix_store import PosixStore, open_folder
 
 REQUEST = JobRequest(kind="verify", arguments=("verify",), backup="nightly", by="ann")
@@ -29,10 +29,10 @@ def store(tmp_path: Path) -> PosixStore:
 
 
 def ended(store: PosixStore, word: str) -> str:
-    asked = ask_for_job(store, REQUEST, word=word)
+    asked = request_job(store, REQUEST, word=word)
     records = JobRecords(store=store, layout=JobLayout(job=asked.id))
-    ended = EndedJob(id=asked.id, at_ms=store.now_ms(), exit_code=0, result="{}", said="")
-    records.put_ended(ended, secret=asked.secret)
+    ended = JobEnd(id=asked.id, at_ms=store.now_ms(), exit_code=0, result="{}", said="")
+    records.put_end(ended, secret=asked.secret)
     return asked.id
 
 
@@ -47,23 +47,23 @@ def test_what_is_over_and_old_goes_with_its_words(store: PosixStore, monkeypatch
     second = ended(store, "b")
     done = forget_jobs(store, older_than_s=30 * 86_400)
     assert (done.jobs, done.kept) == ((first,), 0)
-    assert [each.id for each in job_list(store).jobs] == [second]
+    assert [each.id for each in read_jobs(store).jobs] == [second]
     assert len(list(store.list(KEYS_PREFIX))) == 1
     assert list(store.list(JobLayout(job=first).prefix)) == []
     with pytest.raises(JobNotFound):
-        job_report(store, first)
-    assert ask_for_job(store, REQUEST, word="a").is_new
-    assert not ask_for_job(store, REQUEST, word="b").is_new
+        read_job(store, first)
+    assert request_job(store, REQUEST, word="a").is_new
+    assert not request_job(store, REQUEST, word="b").is_new
 
 
 def test_what_is_under_way_or_damaged_stays(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    damaged, busy = ended(store, "a"), ask_for_job(store, REQUEST, word="b").id
+    damaged, busy = ended(store, "a"), request_job(store, REQUEST, word="b").id
     store.put_overwrite(JobLayout(job=damaged).asked_key, b"{")
-    with working(store, busy, cancel=lambda: None, clock=SystemClock()):
+    with work_on(store, busy, cancel=lambda: None, clock=SystemClock()):
         now_ms = store.now_ms()
         done = forget_jobs(_Later(store, now_ms + 40 * DAY_MS), older_than_s=LEAST_S)  # type: ignore[arg-type]
     assert (done.jobs, done.kept) == ((), 2)
-    told = {each.id: each for each in job_list(store).jobs}
+    told = {each.id: each for each in read_jobs(store).jobs}
     assert "OFF-" in told[damaged].problem
     assert told[damaged].state is JobState.LOST
     assert told[busy].problem == ""

@@ -19,7 +19,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupFileChanged, SourceTruncated, StoreFull, TopicReplaced
 from offsite.services.metastore.live import LiveBackup
 from offsite.services.metastore.source import CommandSource, CommandTopic, Portion
-from offsite.services.metastore.view import Verdict
+from offsite.services.metastore.view import MetastoreVerdict
 from tests.unit.metastore.commands import command
 
 TOPIC = "_confluent-ksql-Shop_command_topic"
@@ -115,7 +115,7 @@ def test_it_goes_on_with_its_topic_and_after_a_restart(place: Place) -> None:
     assert place.live.go_on().appended == 3
     place.begin_anew()
     again = place.live.catch_up()
-    assert (again.verdict, again.commands, again.appended) == (Verdict.CURRENT, 3, 0)
+    assert (again.verdict, again.commands, again.appended) == (MetastoreVerdict.CURRENT, 3, 0)
     place.source.records.append(command(40))
     assert place.live.catch_up().appended == 1
     (file,) = place.files
@@ -135,11 +135,11 @@ def test_a_topic_that_is_gone_and_comes_back_the_same_goes_on_in_the_same_file(p
     place.live.catch_up()
     making, place.source.making = place.source.making, 0
     gone = place.live.catch_up()
-    assert (gone.verdict, gone.missing, place.live.is_there) == (Verdict.GONE, 2, False)
+    assert (gone.verdict, gone.missing, place.live.is_there) == (MetastoreVerdict.GONE, 2, False)
     place.source.making = making + 1
     place.source.records = [command(1), command(2), command(3)]
     back = place.live.catch_up()
-    assert (back.verdict, back.missing, back.commands, back.diverged) == (Verdict.CURRENT, 0, 3, "")
+    assert (back.verdict, back.missing, back.commands, back.diverged) == (MetastoreVerdict.CURRENT, 0, 3, "")
     assert len(place.files) == 1
 
 
@@ -150,12 +150,12 @@ def test_a_topic_that_goes_while_it_is_read_is_gone(place: Place) -> None:
         place.live.go_on()
     place.source.making = 0
     gone = place.live.catch_up()
-    assert (gone.verdict, gone.missing) == (Verdict.GONE, 2)
+    assert (gone.verdict, gone.missing) == (MetastoreVerdict.GONE, 2)
     assert place.live.catch_up().missing == 2
 
 
-@pytest.mark.parametrize(("left", "verdict"), [(0, Verdict.EMPTIED), (1, Verdict.SHORTENED)])
-def test_what_the_topic_lost_stays_in_the_file(place: Place, left: int, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("left", "verdict"), [(0, MetastoreVerdict.EMPTIED), (1, MetastoreVerdict.SHORTENED)])
+def test_what_the_topic_lost_stays_in_the_file(place: Place, left: int, verdict: MetastoreVerdict) -> None:
     place.live.catch_up()
     whole = place.files[0].read_bytes()
     place.source.make_anew(*[command(1), command(2)][:left])
@@ -164,7 +164,7 @@ def test_what_the_topic_lost_stays_in_the_file(place: Place, left: int, verdict:
     assert place.files[0].read_bytes() == whole
     place.source.records.append(command(9))
     other = place.live.catch_up()
-    assert (other.verdict, other.commands) == (Verdict.CURRENT, left + 1)
+    assert (other.verdict, other.commands) == (MetastoreVerdict.CURRENT, left + 1)
     assert f"line {left + 1}" in other.diverged
     assert place.files[0].read_bytes() == whole
     assert stored(place.files[1]) == place.source.records
@@ -178,24 +178,24 @@ def test_a_topic_that_was_trimmed_stays_an_alarm_until_it_is_made_anew(place: Pl
     old, new = place.files
     assert "line 1" in seen.diverged
     for _ in range(2):
-        assert (seen.verdict, seen.missing, seen.file, seen.older) == (Verdict.TRIMMED, 1, new, old)
+        assert (seen.verdict, seen.missing, seen.file, seen.older) == (MetastoreVerdict.TRIMMED, 1, new, old)
         place.source.records.append(command(4 + len(place.source.records)))
-        assert (stored(old), place.live.go_on().verdict) == (whole, Verdict.TRIMMED)
+        assert (stored(old), place.live.go_on().verdict) == (whole, MetastoreVerdict.TRIMMED)
         place.begin_anew()
         seen = place.live.catch_up()
     place.source.make_anew(*whole)
     restored = place.live.catch_up()
-    assert (restored.verdict, restored.missing, restored.older) == (Verdict.CURRENT, 0, None)
+    assert (restored.verdict, restored.missing, restored.older) == (MetastoreVerdict.CURRENT, 0, None)
 
 
 def test_a_topic_that_was_emptied_and_goes_on_stays_an_alarm(place: Place) -> None:
     place.live.catch_up()
     place.source.first, place.source.records = 6, []
-    assert place.live.catch_up().verdict is Verdict.EMPTIED
+    assert place.live.catch_up().verdict is MetastoreVerdict.EMPTIED
     place.source.records.append(command(3))
-    assert (place.live.catch_up().verdict, place.live.view.missing) == (Verdict.TRIMMED, 2)
+    assert (place.live.catch_up().verdict, place.live.view.missing) == (MetastoreVerdict.TRIMMED, 2)
     place.source.making = 0
-    assert (place.live.catch_up().verdict, place.live.view.missing) == (Verdict.GONE, 1)
+    assert (place.live.catch_up().verdict, place.live.view.missing) == (MetastoreVerdict.GONE, 1)
 
 
 def test_a_log_that_was_cut_back_is_compared_from_its_start(place: Place) -> None:
@@ -204,7 +204,7 @@ def test_a_log_that_was_cut_back_is_compared_from_its_start(place: Place) -> Non
     with pytest.raises(SourceTruncated):
         place.live.go_on()
     assert not place.live.is_there
-    assert place.live.catch_up().verdict is Verdict.SHORTENED
+    assert place.live.catch_up().verdict is MetastoreVerdict.SHORTENED
 
 
 def test_a_new_file_is_the_newest_whatever_the_clock_says(place: Place) -> None:
@@ -252,14 +252,14 @@ def test_a_sidecar_that_is_none_does_not_end_the_backup(place: Place) -> None:
     sidecar_of(old).write_bytes(broken := b"x" + sidecar_of(old).read_bytes())
     place.begin_anew()
     kept, place.source.records = place.source.records, []
-    assert (place.live.catch_up().verdict, place.live.view.missing) == (Verdict.EMPTIED, 2)
+    assert (place.live.catch_up().verdict, place.live.view.missing) == (MetastoreVerdict.EMPTIED, 2)
     place.source.records = kept
     seen = place.live.catch_up()
     assert "no sidecar of ours" in seen.diverged
     assert sidecar_of(old).read_bytes() == broken
     assert stored(place.files[1]) == kept
     place.source.making = 0
-    assert place.live.catch_up().verdict is Verdict.GONE
+    assert place.live.catch_up().verdict is MetastoreVerdict.GONE
 
 
 def test_lines_that_a_crash_left_without_entries_get_them(place: Place) -> None:
@@ -333,7 +333,7 @@ def test_a_topic_that_was_made_anew_with_other_offsets_is_described_as_it_is(pla
     (file,) = place.files
     lines = file.read_bytes()
     place.source.make_anew(*(each._replace(offset=at) for at, each in enumerate(place.source.records)), NULL)
-    assert place.live.catch_up().verdict is Verdict.CURRENT
+    assert place.live.catch_up().verdict is MetastoreVerdict.CURRENT
     place.source.records.append(command(60))
     place.live.go_on()
     place.begin_anew()
@@ -347,7 +347,7 @@ def test_a_topic_that_was_made_anew_with_other_offsets_is_described_as_it_is(pla
     place.source.first, place.source.records = 61, []
     place.live.catch_up()
     place.source.records = [command(70)]
-    assert place.live.catch_up().verdict is Verdict.TRIMMED
+    assert place.live.catch_up().verdict is MetastoreVerdict.TRIMMED
 
 
 def test_what_comes_after_an_open_transaction_is_not_told_to_be_backed_up(place: Place) -> None:
@@ -384,12 +384,12 @@ def test_a_topic_that_is_gone_with_its_file_is_not_called_current(place: Place) 
     place.files[0].unlink()
     place.source.making = 0
     seen = place.live.catch_up()
-    assert (seen.verdict, seen.commands, seen.file) == (Verdict.EMPTY, 0, None)
+    assert (seen.verdict, seen.commands, seen.file) == (MetastoreVerdict.EMPTY, 0, None)
 
 
 def test_a_topic_that_is_not_there_yet_is_no_alarm(place: Place) -> None:
     place.source.making = 0
-    assert place.live.catch_up().verdict is Verdict.EMPTY
+    assert place.live.catch_up().verdict is MetastoreVerdict.EMPTY
     assert place.files == []
     place.source.making = 1
-    assert place.live.catch_up().verdict is Verdict.CURRENT
+    assert place.live.catch_up().verdict is MetastoreVerdict.CURRENT

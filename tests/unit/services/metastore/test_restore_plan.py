@@ -12,7 +12,7 @@ import pytest
 from offsite.metastore.backup_file import BackupFile, sidecar_of
 from offsite.metastore.names import BackupName, NameForm
 from offsite.model.errors import BackupFileDamaged
-from offsite.services.metastore.restore_plan import Existing, MetastoreRestorePlan, plan_restore
+from offsite.services.metastore.restore_plan import ExistingTopic, MetastoreRestorePlan, plan_restore
 from offsite.services.metastore.source import CommandSource
 from tests.unit.metastore.commands import HEADER, command
 
@@ -31,14 +31,14 @@ def made(tmp_path: Path) -> Path:
     return file.path
 
 
-def planned(file: Path, existing: Existing | None = None) -> MetastoreRestorePlan:
+def planned(file: Path, existing: ExistingTopic | None = None) -> MetastoreRestorePlan:
     source = cast("CommandSource", SimpleNamespace(topic=HEADER.topic))
     return plan_restore(source, file, existing=existing, brokers=1, skip_incompatible=False)
 
 
-def there(*, undecided: bool = False, **configs: str) -> Existing:
+def there(*, undecided: bool = False, **configs: str) -> ExistingTopic:
     settings = {**KEPT, **{name.replace("_", "."): value for name, value in configs.items()}}
-    return Existing(records=[command(1), command(2)], configs=settings, replication_factor=1, undecided=undecided)
+    return ExistingTopic(records=[command(1), command(2)], configs=settings, replication_factor=1, undecided=undecided)
 
 
 def test_a_topic_that_is_gone_gets_the_settings_that_its_file_tells(tmp_path: Path) -> None:

@@ -8,22 +8,27 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsite.model.clock import SystemClock
-from offsite.services.metastore.view import BackupView, Verdict
-from offsite.services.monitor.address import Address
-from offsite.services.monitor.metastore import METASTORE_SERIES, SILENT_MAX_S, MetastoreServer, MetastoreShown
+from offsite.services.metastore.view import MetastoreVerdict, MetastoreView
+from offsite.services.monitor.address import ListenAddress
+from offsite.services.monitor.metastore import METASTORE_SERIES, SILENT_MAX_S, MetastoreMonitor, MetastoreServer
 
 CLOCK = SystemClock()
 
 
-def view(**fields: object) -> BackupView:
-    sound = BackupView(
-        topic="t", verdict=Verdict.CURRENT, file=None, commands=3, last_command_ms=5_000, seen_ms=CLOCK.now_ms()
+def view(**fields: object) -> MetastoreView:
+    sound = MetastoreView(
+        topic="t",
+        verdict=MetastoreVerdict.CURRENT,
+        file=None,
+        commands=3,
+        last_command_ms=5_000,
+        seen_ms=CLOCK.now_ms(),
     )
     return replace(sound, **fields)  # type: ignore[arg-type]
 
 
 def scraped(accept: str = "", **fields: object) -> dict[str, float]:
-    text = MetastoreShown(view(**fields), clock=CLOCK).metrics(accept).text.decode()
+    text = MetastoreMonitor(view(**fields), clock=CLOCK).metrics(accept).text.decode()
     return {each.name: each.value for family in text_string_to_metric_families(text) for each in family.samples}
 
 
@@ -32,7 +37,7 @@ def test_each_series_is_scraped_and_what_is_not_known_is_not() -> None:
     assert {each.name for each in METASTORE_SERIES} <= {name.removesuffix("_total") for name in found}
     assert (found["offsite_metastore_commands"], found["offsite_metastore_last_command_timestamp_seconds"]) == (3, 5)
     assert "offsite_metastore_last_command_timestamp_seconds" not in scraped(last_command_ms=-1)
-    assert MetastoreShown(view(), clock=CLOCK).metrics("application/openmetrics-text").text.endswith(b"# EOF\n")
+    assert MetastoreMonitor(view(), clock=CLOCK).metrics("application/openmetrics-text").text.endswith(b"# EOF\n")
 
 
 @pytest.mark.parametrize(
@@ -41,17 +46,17 @@ def test_each_series_is_scraped_and_what_is_not_known_is_not() -> None:
         ({"seen_ms": -1}, "not read yet"),
         ({"seen_ms": CLOCK.now_ms() - int(SILENT_MAX_S * 2000)}, "not read for"),
         ({"undecided": 2, "undecided_since_ms": 1}, "a transaction is open"),
-        ({"is_there": False, "verdict": Verdict.EMPTY}, "no such topic yet"),
-        ({"verdict": Verdict.EMPTIED, "missing": 3}, "emptied: 3 commands are missing"),
+        ({"is_there": False, "verdict": MetastoreVerdict.EMPTY}, "no such topic yet"),
+        ({"verdict": MetastoreVerdict.EMPTIED, "missing": 3}, "emptied: 3 commands are missing"),
     ],
 )
 def test_it_is_not_ready_where_the_topic_is_not_what_the_file_is(fields: dict[str, object], reason: str) -> None:
-    ready = MetastoreShown(view(**fields), clock=CLOCK).ready()
+    ready = MetastoreMonitor(view(**fields), clock=CLOCK).ready()
     assert (ready.ok, reason in ready.reason) == (False, True)
 
 
 def test_it_is_served() -> None:
-    with MetastoreServer("t", listen=Address(host="127.0.0.1", port=0), clock=CLOCK) as server:
+    with MetastoreServer("t", listen=ListenAddress(host="127.0.0.1", port=0), clock=CLOCK) as server:
         for path, status in (("/metrics", 200), ("/healthz", 200), ("/readyz", 503)):
             assert asked(f"http://{server.address}{path}") == status
         server.show(view())

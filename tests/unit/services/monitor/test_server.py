@@ -17,7 +17,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
 from offsite.services.monitor import exposition, server
 from offsite.services.monitor import http as served
-from offsite.services.monitor.address import Address, parse_address
+from offsite.services.monitor.address import ListenAddress, parse_address
 from offsite.services.monitor.health import silence_limit_s
 from offsite.services.monitor.server import MonitorServer
 from offsite.services.waiting import Waiting
@@ -127,7 +127,7 @@ def test_a_loop_that_says_nothing_is_stuck_until_it_speaks(monitor: MonitorServe
 
 
 def test_signs_of_life_of_a_round_are_not_its_end(clock: AheadClock) -> None:
-    waiting = Waiting(what="broker-2:9092 has not answered", waited_s=16.0)
+    waiting = Waiting(subject="broker-2:9092 has not answered", waited_s=16.0)
     fine = replace(FINE, interval_s=1)
     with MonitorServer(NEW, listen=parse_address("0"), clock=clock, waiting=lambda: waiting) as monitor:
         monitor.show(fine)
@@ -229,7 +229,7 @@ def test_a_port_that_is_taken_is_refused_with_a_hint(monitor: MonitorServer) -> 
         taken.start()
     taken.stop()
     with pytest.raises(BadOption):
-        MonitorServer(NEW, listen=Address(host="203.0.113.1", port=9464), clock=SystemClock()).start()
+        MonitorServer(NEW, listen=ListenAddress(host="203.0.113.1", port=9464), clock=SystemClock()).start()
 
 
 def test_nothing_is_left_when_it_stops(clock: AheadClock, patient: None) -> None:

@@ -10,8 +10,8 @@ from offsite.log.range import Span
 from offsite.repository.commit import ExpiredRange, PartitionId
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
-from offsite.services.retention.gone import Gone, GoneSegments, NeededBytes, anything
-from offsite.services.retention.needs import Branches, KnownHistory
+from offsite.services.retention.gone import ExpiredSegments, NeededBytes, UnneededSegments, allow_any
+from offsite.services.retention.needs import Branches, PartitionHistory
 from tests.retained import Retained
 
 
@@ -26,12 +26,12 @@ def made() -> Retained:
     return made
 
 
-def gone(state: BackupState, known: PartitionId, *needed: Span, cuts: int = 0) -> GoneSegments:
-    needs = {KnownHistory(partition_id=known, cuts=cuts): list(needed)}
-    return Gone(head=state, needs=needs, may_go=anything).of(known)
+def gone(state: BackupState, known: PartitionId, *needed: Span, cuts: int = 0) -> ExpiredSegments:
+    needs = {PartitionHistory(partition_id=known, cuts=cuts): list(needed)}
+    return UnneededSegments(head=state, needs=needs, may_go=allow_any).of(known)
 
 
-def ranges(found: GoneSegments) -> list[Span]:
+def ranges(found: ExpiredSegments) -> list[Span]:
     return [(each.start, each.end) for each in found.ranges]
 
 
@@ -84,8 +84,8 @@ def test_bytes_are_counted_once_however_often_they_are_needed(made: Retained) ->
     state, known = made.backup.state(), made.partition("a")
     sizes = [each.stored_bytes for each in state.segments[known]]
     counted = NeededBytes(head=state, branches=Branches.of(state))
-    live = KnownHistory(partition_id=known, cuts=0)
+    live = PartitionHistory(partition_id=known, cuts=0)
     counted.add([(live, (5, 15)), (live, (9, 12))])
     assert counted.total == sum(sizes[:2])
-    assert counted.with_those([(live, (15, 25)), (live, (21, 22))]) == sum(sizes[:3])
+    assert counted.total_with([(live, (15, 25)), (live, (21, 22))]) == sum(sizes[:3])
     assert counted.total == sum(sizes[:2])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offsite.repository.backup import Backup
-from offsite.repository.fold import Folding
+from offsite.repository.fold import StateBuilder
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.collect import plan as collect_plan
@@ -58,7 +58,7 @@ def _objects_before_the_commit(patch: Patch) -> None:
 
 def _each_partition_decides_alone(patch: Patch) -> None:
     """Only what the newest point needs is asked for."""
-    patch.setattr(plan, "runs", lambda history, _: [(history[-1].seq, history[-1].seq + 1)])
+    patch.setattr(plan, "unbroken_runs", lambda history, _: [(history[-1].seq, history[-1].seq + 1)])
 
 
 def _no_grace(patch: Patch) -> None:
@@ -67,30 +67,30 @@ def _no_grace(patch: Patch) -> None:
 
 
 def _pins_are_ignored(patch: Patch) -> None:
-    patch.setattr(plan, "pinned", lambda *_, **__: [])
-    patch.setattr(Folding, "_pin", lambda *_: None)  # which would refuse the commit
+    patch.setattr(plan, "choose_pinned", lambda *_, **__: [])
+    patch.setattr(StateBuilder, "_pin", lambda *_: None)  # which would refuse the commit
 
 
 def _ages_count_from_now(patch: Patch) -> None:
-    reckoned = plan.reckoned
+    reckoned = plan.reckon
 
     def from_now(head: BackupState, complete: Any, *, now_ms: int) -> Any:
         return replace(reckoned(head, complete, now_ms=now_ms), from_ms=now_ms)
 
-    patch.setattr(plan, "reckoned", from_now)
+    patch.setattr(plan, "reckon", from_now)
 
 
 def _half_a_pack_is_enough(patch: Patch) -> None:
     """An object goes as soon as one of those who share it is gone."""
     for module in (collect_plan, collect_run):
-        patch.setattr(module, "spared", lambda *_: iter((frozenset(),)))
-    patch.setattr(collect_plan._Wanted, "take", lambda *_: True)
+        patch.setattr(module, "find_needed", lambda *_: iter((frozenset(),)))
+    patch.setattr(collect_plan._DataHolders, "take", lambda *_: True)
 
 
 def _branches_are_forgotten(patch: Patch) -> None:
     patch.setattr(
         gone,
-        "segments_of",
+        "history_segments",
         lambda head, known, _: head.segments.get(known.partition_id, needs.SegmentList()),
     )
 
@@ -106,20 +106,20 @@ def _borders_are_offsets(patch: Patch) -> None:
 
 def _one_more_point_goes(patch: Patch) -> None:
     """The oldest that an age keeps goes too: the border was off by one."""
-    told = plan.told
+    told = plan.merge_chosen
 
     def one_less(history: Any, chosen: Any) -> tuple[KeptPoints, ...]:
         found = told(history, chosen)
         return found[1:] if len(found) > 1 and found[0].rule == "age" else found
 
-    patch.setattr(plan, "told", one_less)
+    patch.setattr(plan, "merge_chosen", one_less)
 
 
 def _what_is_there_still_goes(patch: Patch) -> None:
     """The newest point's need is not asked for: what the topic holds goes by its age."""
-    patch.setattr(plan, "add", lambda *_: None)
+    patch.setattr(plan, "add_needs", lambda *_: None)
     patch.setattr(StoredPartition, "_may_go", lambda *_: True)
-    patch.setattr(mirror.Expiring, "below", lambda *_: 1 << 40)
+    patch.setattr(mirror.ExpiringRanges, "below", lambda *_: 1 << 40)
 
 
 def _the_log_start_of_the_last(patch: Patch) -> None:
@@ -129,7 +129,7 @@ def _the_log_start_of_the_last(patch: Patch) -> None:
     def from_last(found: needs.Needs, spans: Any) -> None:
         add(found, ((known, (max(start, end - 1), end)) for known, (start, end) in spans))
 
-    patch.setattr(plan, "add", from_last)
+    patch.setattr(plan, "add_needs", from_last)
 
 
 BUGS: tuple[tuple[Callable[[Patch], None], int], ...] = (

@@ -7,24 +7,24 @@ from datetime import UTC, datetime
 import pytest
 
 from offsite.repository import history as stored_history
-from offsite.repository.commit import Changes, Commit, Pin
-from offsite.repository.history import History, HistoryBuilder
+from offsite.repository.commit import Commit, CommitChanges, Pin
+from offsite.repository.history import CommitHistory, HistoryBuilder
 from offsite.services.retention.kept_points import (
     AGE,
     AHEAD,
     COMPLETE,
     NEWEST,
     PINNED,
+    CommitKind,
     KeptPoints,
-    Kind,
-    always_kept,
     bucket_start_ms,
-    dropped,
-    kept_by_rules,
-    newest_complete,
-    pinned,
-    runs,
-    told,
+    choose_always_kept,
+    choose_by_rules,
+    choose_pinned,
+    dropped_spans,
+    find_newest_complete,
+    merge_chosen,
+    unbroken_runs,
 )
 from offsite.services.retention.policy import RetentionPolicy, parse_policy, parse_retain
 
@@ -41,22 +41,25 @@ def at(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def of(*times_ms: int, forgotten: tuple[tuple[int, int], ...] = ()) -> History:
+def of(*times_ms: int, forgotten: tuple[tuple[int, int], ...] = ()) -> CommitHistory:
     """Commits 1, 2, …, at these times."""
-    building = HistoryBuilder(History())
+    building = HistoryBuilder(CommitHistory())
     for seq, time_ms in enumerate(times_ms, start=1):
-        changes = Changes(forgotten=forgotten if seq == len(times_ms) else ())
+        changes = CommitChanges(forgotten=forgotten if seq == len(times_ms) else ())
         building.append(Commit(backup="b", seq=seq, previous="", writer="w", committed_at_ms=time_ms, changes=changes))
-    return building.built()
+    return building.build()
 
 
 def kept(
-    history: History, policy: RetentionPolicy, *, now_ms: int, incomplete: frozenset[int] = frozenset()
+    history: CommitHistory, policy: RetentionPolicy, *, now_ms: int, incomplete: frozenset[int] = frozenset()
 ) -> list[tuple[int, str]]:
-    chosen = kept_by_rules(
-        history, policy, from_ms=now_ms, kind_of=lambda seq: Kind.INCOMPLETE if seq in incomplete else Kind.COMPLETE
+    chosen = choose_by_rules(
+        history,
+        policy,
+        from_ms=now_ms,
+        kind_of=lambda seq: CommitKind.INCOMPLETE if seq in incomplete else CommitKind.COMPLETE,
     )
-    return [(seq, each.rule) for each in told(history, chosen) for seq in range(each.first, each.last + 1)]
+    return [(seq, each.rule) for each in merge_chosen(history, chosen) for seq in range(each.first, each.last + 1)]
 
 
 def test_all_within_an_age_stay() -> None:
@@ -115,19 +118,22 @@ def test_what_only_looks_after_a_backup_takes_no_bucket_from_what_was_read() -> 
     """Retention's own commits above all: of a backup that died they would push out what it read last, day by day."""
     history = of(*(n * DAY_MS for n in range(1, 11)))
 
-    def kind_of(seq: int) -> Kind:
-        return Kind.COMPLETE if seq in {1, 2, 4} else Kind.UPKEEP
+    def kind_of(seq: int) -> CommitKind:
+        return CommitKind.COMPLETE if seq in {1, 2, 4} else CommitKind.UPKEEP
 
-    chosen = kept_by_rules(history, parse_policy(keep_daily=2), from_ms=20 * DAY_MS, kind_of=kind_of)
+    chosen = choose_by_rules(history, parse_policy(keep_daily=2), from_ms=20 * DAY_MS, kind_of=kind_of)
     assert [each.start for each in chosen] == [4, 2]
 
 
 def test_of_a_bucket_without_a_complete_one_the_newest_pass_stays_and_no_upkeep() -> None:
-    policy, kinds = parse_policy(keep_daily=1), {1: Kind.INCOMPLETE, 2: Kind.INCOMPLETE, 3: Kind.UPKEEP}
-    found = list(kept_by_rules(of(1, 2, 3), policy, from_ms=9, kind_of=kinds.__getitem__))
+    policy, kinds = (
+        parse_policy(keep_daily=1),
+        {1: CommitKind.INCOMPLETE, 2: CommitKind.INCOMPLETE, 3: CommitKind.UPKEEP},
+    )
+    found = list(choose_by_rules(of(1, 2, 3), policy, from_ms=9, kind_of=kinds.__getitem__))
     assert [each.start for each in found] == [2]
-    assert list(kept_by_rules(of(1, 2, 3), policy, from_ms=9, kind_of=lambda _: Kind.UPKEEP)) == []
-    many = list(kept_by_rules(of(*range(1, 300)), policy, from_ms=9, kind_of=lambda _: Kind.UPKEEP))
+    assert list(choose_by_rules(of(1, 2, 3), policy, from_ms=9, kind_of=lambda _: CommitKind.UPKEEP)) == []
+    many = list(choose_by_rules(of(*range(1, 300)), policy, from_ms=9, kind_of=lambda _: CommitKind.UPKEEP))
     assert [each.start for each in many] == [299], "what is not looked at may be worth keeping"
 
 
@@ -139,11 +145,16 @@ def test_points_of_one_moment_are_told_apart_by_number() -> None:
 
 def test_a_clock_that_jumped_ahead_drops_nothing_of_what_came_then() -> None:
     history = of(HOUR_MS, 2 * HOUR_MS, *(900 * DAY_MS for _ in range(4)))
-    complete = newest_complete(history, completed_at_ms=900 * DAY_MS, kind_of=lambda _: Kind.COMPLETE)
-    always = always_kept(history, now_ms=DAY_MS, complete=complete)
-    found = told(
+    complete = find_newest_complete(history, completed_at_ms=900 * DAY_MS, kind_of=lambda _: CommitKind.COMPLETE)
+    always = choose_always_kept(history, now_ms=DAY_MS, complete=complete)
+    found = merge_chosen(
         history,
-        [*always, *kept_by_rules(history, parse_policy(keep_daily=1), from_ms=DAY_MS, kind_of=lambda _: Kind.COMPLETE)],
+        [
+            *always,
+            *choose_by_rules(
+                history, parse_policy(keep_daily=1), from_ms=DAY_MS, kind_of=lambda _: CommitKind.COMPLETE
+            ),
+        ],
     )
     assert found == (
         KeptPoints(first=3, last=5, points=3, rule=AHEAD),
@@ -153,33 +164,35 @@ def test_a_clock_that_jumped_ahead_drops_nothing_of_what_came_then() -> None:
 
 def test_the_newest_and_the_newest_complete_one_stay_whatever_the_rules_are() -> None:
     history = of(*(n * DAY_MS for n in range(1, 9)))
-    complete = newest_complete(
-        history, completed_at_ms=6 * DAY_MS, kind_of=lambda seq: Kind.COMPLETE if seq == 5 else Kind.UPKEEP
+    complete = find_newest_complete(
+        history, completed_at_ms=6 * DAY_MS, kind_of=lambda seq: CommitKind.COMPLETE if seq == 5 else CommitKind.UPKEEP
     )
-    found = told(history, always_kept(history, now_ms=DAY_MS * 100, complete=complete))
+    found = merge_chosen(history, choose_always_kept(history, now_ms=DAY_MS * 100, complete=complete))
     assert [(each.first, each.rule) for each in found] == [(5, COMPLETE), (8, NEWEST)]
 
 
 def test_a_pin_holds_until_its_end_and_for_ever_without_one() -> None:
     pins = (Pin(seq=1, reason="r"), Pin(seq=2, reason="r", until_ms=10))
     history = of(1, 2, 3)
-    assert [each.first for each in told(history, pinned(pins, now_ms=9))] == [1, 2]
-    assert told(history, pinned(pins, now_ms=10)) == (KeptPoints(first=1, last=1, points=1, rule=PINNED),)
+    assert [each.first for each in merge_chosen(history, choose_pinned(pins, now_ms=9))] == [1, 2]
+    assert merge_chosen(history, choose_pinned(pins, now_ms=10)) == (
+        KeptPoints(first=1, last=1, points=1, rule=PINNED),
+    )
 
 
 def test_what_is_kept_and_dropped_is_told_in_spans() -> None:
     history = of(*range(1, 21), forgotten=((5, 8), (12, 13)))
-    chosen = kept_by_rules(history, parse_policy(keep_age="17ms"), from_ms=20, kind_of=lambda _: Kind.COMPLETE)
-    found = told(history, chosen)
+    chosen = choose_by_rules(history, parse_policy(keep_age="17ms"), from_ms=20, kind_of=lambda _: CommitKind.COMPLETE)
+    found = merge_chosen(history, chosen)
     assert found == (KeptPoints(first=3, last=20, points=14, rule=AGE),)
-    assert runs(history, found) == [(3, 5), (8, 12), (13, 21)], "a gap in the numbers is no unbroken run"
-    assert dropped(history, found) == [(1, 3)]
+    assert unbroken_runs(history, found) == [(3, 5), (8, 12), (13, 21)], "a gap in the numbers is no unbroken run"
+    assert dropped_spans(history, found) == [(1, 3)]
 
 
 def test_nothing_is_said_to_go_that_went_before() -> None:
     history = of(*range(1, 21), forgotten=((2, 8), (12, 15)))
     pins = [Pin(seq=seq, reason="r") for seq in (1, 15)]
-    assert dropped(history, told(history, pinned(pins, now_ms=20))) == [(8, 12), (16, 21)]
+    assert dropped_spans(history, merge_chosen(history, choose_pinned(pins, now_ms=20))) == [(8, 12), (16, 21)]
 
 
 def test_many_points_are_asked_for_by_place_and_not_one_by_one() -> None:
@@ -187,7 +200,9 @@ def test_many_points_are_asked_for_by_place_and_not_one_by_one() -> None:
     asked: list[int] = []
     policy = parse_policy(keep_age="10d", keep_daily=20, keep_monthly=7)
     found = list(
-        kept_by_rules(history, policy, from_ms=5_000 * HOUR_MS, kind_of=lambda seq: asked.append(seq) or Kind.COMPLETE)
+        choose_by_rules(
+            history, policy, from_ms=5_000 * HOUR_MS, kind_of=lambda seq: asked.append(seq) or CommitKind.COMPLETE
+        )
     )  # type: ignore[func-returns-value]
     assert len(found) == 28
     assert len(asked) == 27

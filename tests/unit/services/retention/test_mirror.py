@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.model.cleanup_policy import UNLIMITED, Limits, Retention
+from offsite.model.cleanup_policy import UNLIMITED, KeepLimits, Retention
 from offsite.model.errors import DamagedObject
 from offsite.repository.catalogs.partition_table import state_from_json, state_to_json
 from offsite.repository.commit import TopicShape
 from offsite.repository.json_form import NEWEST_FORMAT, encode_object, parse_json_object
 from offsite.repository.state import BackupState
 from offsite.services.retention.apply import plan_retention
-from offsite.services.retention.mirror import Expiring, needing_expired
-from offsite.services.retention.needs import Alive, Branches
+from offsite.services.retention.mirror import ExpiringRanges, find_needing_expired
+from offsite.services.retention.needs import Branches, LivePartitions
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.retention.topic_retention import StoredPartition, limits_now, limits_then
-from offsite.services.steps import ended
+from offsite.services.steps import run_to_end
 from tests.retained import DAY_MS, HOUR_MS, Retained
 
 MIRROR = RetentionPolicy()
@@ -33,7 +33,7 @@ def shape(**configs: str) -> TopicShape:
 def stored(made: Retained, *, goes_on: bool = True, gone_ms: int = 0) -> StoredPartition:
     state, known = made.backup.state(), made.partition("a")
     return StoredPartition(
-        segments=tuple(state.segments[known]), position=state.positions[known] if goes_on else None, gone_ms=gone_ms
+        segments=tuple(state.segments[known]), position=state.positions[known] if goes_on else None, deleted_ms=gone_ms
     )
 
 
@@ -55,49 +55,49 @@ def test_a_segment_goes_when_its_newest_record_is_too_old_and_the_source_let_go_
     found, now_ms = stored(made), made.store._now_ms
     times = [each.timestamp_max_ms for each in found.segments]
     for keep in range(6):
-        limits = Limits(keep_ms=now_ms - times[keep])
+        limits = KeepLimits(keep_ms=now_ms - times[keep])
         assert found.expired_below(limits, now_ms=now_ms) == min(10 * keep, 40)
-    assert found.expired_below(Limits(), now_ms=10**15) == 0
+    assert found.expired_below(KeepLimits(), now_ms=10**15) == 0
 
 
 def test_by_size_the_oldest_goes_while_enough_stays_behind_it(made: Retained) -> None:
     found = stored(made)
     behind = [sum(each.raw_bytes for each in found.segments[at:]) for at in range(7)]
     for kept, below in ((0, 40), (behind[4], 40), (behind[4] + 1, 30), (behind[1], 10), (behind[1] + 1, 0)):
-        assert found.expired_below(Limits(keep_bytes=kept), now_ms=0) == below
+        assert found.expired_below(KeepLimits(keep_bytes=kept), now_ms=0) == below
 
 
 def test_the_newest_segment_of_a_log_that_goes_on_is_never_too_old(made: Retained) -> None:
     made.trim("a", 60)
     made.commit()
-    assert stored(made).expired_below(Limits(keep_ms=0), now_ms=10**15) == 50
-    assert stored(made, goes_on=False).expired_below(Limits(keep_ms=0), now_ms=10**15) == 60
+    assert stored(made).expired_below(KeepLimits(keep_ms=0), now_ms=10**15) == 50
+    assert stored(made, goes_on=False).expired_below(KeepLimits(keep_ms=0), now_ms=10**15) == 60
 
 
 def test_of_a_topic_that_is_gone_all_stays_for_its_retention(made: Retained) -> None:
     gone_ms = made.store._now_ms + 100
     found = stored(made, goes_on=False, gone_ms=gone_ms)
-    assert found.expired_below(Limits(keep_ms=DAY_MS), now_ms=gone_ms + DAY_MS) == 0
-    assert found.expired_below(Limits(keep_ms=DAY_MS), now_ms=gone_ms + DAY_MS + 1) == 60
+    assert found.expired_below(KeepLimits(keep_ms=DAY_MS), now_ms=gone_ms + DAY_MS) == 0
+    assert found.expired_below(KeepLimits(keep_ms=DAY_MS), now_ms=gone_ms + DAY_MS + 1) == 60
 
 
 def test_records_without_a_time_let_nothing_go_by_age(made: Retained) -> None:
     found = stored(made)
     nameless = replace(found, segments=[replace(each, timestamp_max_ms=-1) for each in found.segments])
-    assert nameless.expired_below(Limits(keep_ms=0), now_ms=10**15) == 0
+    assert nameless.expired_below(KeepLimits(keep_ms=0), now_ms=10**15) == 0
 
 
 def test_limits_are_those_that_are_known() -> None:
-    assert limits_now(shape(), {}) == Limits()
-    assert limits_now(shape(retention_ms="5", retention_bytes="7"), {}) == Limits(keep_ms=5, keep_bytes=7)
-    assert limits_now(shape(retention_ms="5", cleanup_policy="compact"), {}) == Limits()
-    assert limits_now(shape(retention_ms="5", cleanup_policy="compact,delete"), {}) == Limits(keep_ms=5)
-    assert limits_now(replace(shape(retention_ms="5"), configs_unread=True), {}) == Limits()
+    assert limits_now(shape(), {}) == KeepLimits()
+    assert limits_now(shape(retention_ms="5", retention_bytes="7"), {}) == KeepLimits(keep_ms=5, keep_bytes=7)
+    assert limits_now(shape(retention_ms="5", cleanup_policy="compact"), {}) == KeepLimits()
+    assert limits_now(shape(retention_ms="5", cleanup_policy="compact,delete"), {}) == KeepLimits(keep_ms=5)
+    assert limits_now(replace(shape(retention_ms="5"), configs_unread=True), {}) == KeepLimits()
     told = {"a": Retention(cleanup_policy="delete", retention_ms=9, retention_bytes=UNLIMITED)}
-    assert limits_now(shape(), told) == Limits(keep_ms=9)
-    assert limits_now(replace(shape(), configs_unread=True), told) == Limits(keep_ms=9)
+    assert limits_now(shape(), told) == KeepLimits(keep_ms=9)
+    assert limits_now(replace(shape(), configs_unread=True), told) == KeepLimits(keep_ms=9)
     assert limits_then(shape()).keep_ms == 7 * DAY_MS
-    assert Limits(keep_ms=5).with_those(Limits(keep_ms=9, keep_bytes=1)) == Limits(keep_ms=9)
+    assert KeepLimits(keep_ms=5).longer_of_both(KeepLimits(keep_ms=9, keep_bytes=1)) == KeepLimits(keep_ms=9)
 
 
 def test_a_retention_that_was_shortened_empties_no_backup(made: Retained) -> None:
@@ -109,12 +109,12 @@ def test_a_retention_that_was_shortened_empties_no_backup(made: Retained) -> Non
     made.write("a")
     made.commit()
     plan = plan_retention(made.backup, MIRROR, clock=made.clock)
-    assert [each.first for each in plan.kept] == [1, 9]
+    assert [each.first for each in plan.kept_points] == [1, 9]
     made.later(DAY_MS)
     made.write("a")
     made.commit()
     plan = plan_retention(made.backup, MIRROR, clock=made.clock)
-    assert [each.first for each in plan.kept] == [8, 10]
+    assert [each.first for each in plan.kept_points] == [8, 10]
 
 
 def test_a_default_of_the_cluster_lets_nothing_go_until_it_is_told() -> None:
@@ -128,7 +128,7 @@ def test_a_default_of_the_cluster_lets_nothing_go_until_it_is_told() -> None:
     plan = plan_retention(made.backup, MIRROR, clock=made.clock)
     assert (plan.is_empty, len(plan.notes)) == (True, 1)
     told = {"a": Retention(cleanup_policy="delete", retention_ms=DAY_MS, retention_bytes=UNLIMITED)}
-    plan = plan_retention(made.backup, MIRROR, clock=made.clock, told_settings=told)
+    plan = plan_retention(made.backup, MIRROR, clock=made.clock, cluster_retention=told)
     assert (plan.points, plan.notes) == (3, ())
 
 
@@ -144,7 +144,7 @@ def test_what_the_cluster_tells_is_not_said_of_the_topic_that_had_the_name_befor
         made.trim("a", 10 * n)
         made.commit()
     told = {"a": Retention(cleanup_policy="delete", retention_ms=DAY_MS, retention_bytes=UNLIMITED)}
-    expiring = Expiring(head=made.backup.state(), now_ms=made.store._now_ms, told=told)
+    expiring = ExpiringRanges(head=made.backup.state(), now_ms=made.store._now_ms, cluster_retention=told)
     assert {each.topic_id for each in expiring.partitions} == {"id-2"}
 
 
@@ -193,8 +193,8 @@ def test_the_search_finds_what_asking_each_point_finds(number: int) -> None:
         read.append(seq)
         return states[seq]
 
-    expiring = Expiring(head=head, now_ms=made.store._now_ms)
-    found = ended(needing_expired(head.history, expiring, state))
+    expiring = ExpiringRanges(head=head, now_ms=made.store._now_ms)
+    found = run_to_end(find_needing_expired(head.history, expiring, state))
     told = {seq for start, end in found for seq in range(start, end)}
     truth = {seq for seq, each in states.items() if _needs(expiring, each)}
     first = min(truth, default=0)
@@ -203,10 +203,10 @@ def test_the_search_finds_what_asking_each_point_finds(number: int) -> None:
     assert len(read) == len(set(read))
 
 
-def _needs(expiring: Expiring, state: BackupState) -> bool:
-    alive, branches = Alive(state), Branches.of(expiring.head)
+def _needs(expiring: ExpiringRanges, state: BackupState) -> bool:
+    alive, branches = LivePartitions(state), Branches.of(expiring.head)
     for known, position in state.positions.items():
-        history = branches.known_at(known, state.seq)
+        history = branches.history_at(known, state.seq)
         below = expiring.below(history, limits_then(state.topics[known.incarnation]))
         held = expiring.stored(history).start
         if known in alive and position.log_start < min(position.end, below) and held < position.end:
@@ -229,10 +229,15 @@ def test_of_many_points_few_are_looked_at() -> None:
         read.append(seq)
         return made.backup.catalog.state(upto=seq)
 
-    found = ended(needing_expired(head.history, Expiring(head=head, now_ms=made.store._now_ms), state))
+    found = run_to_end(find_needing_expired(head.history, ExpiringRanges(head=head, now_ms=made.store._now_ms), state))
     assert [span[0] for span in found] == [1]
     assert len(read) <= 10
-    assert ended(needing_expired(head.history, Expiring(head=head, now_ms=made.store._now_ms), state, most=3)) != found
+    assert (
+        run_to_end(
+            find_needing_expired(head.history, ExpiringRanges(head=head, now_ms=made.store._now_ms), state, most=3)
+        )
+        != found
+    )
 
 
 def test_points_of_a_while_in_which_the_setting_was_longer_keep_what_they_promised(made: Retained) -> None:
@@ -249,7 +254,10 @@ def test_points_of_a_while_in_which_the_setting_was_longer_keep_what_they_promis
     made.trim("a", 290)
     made.commit()
     plan = plan_retention(made.backup, MIRROR, clock=made.clock)
-    assert [(each.first, each.last) for each in plan.kept] == [(before + 2, before + 3), (before + 24, before + 24)]
+    assert [(each.first, each.last) for each in plan.kept_points] == [
+        (before + 2, before + 3),
+        (before + 24, before + 24),
+    ]
 
 
 @pytest.mark.parametrize("is_old", [False, True])

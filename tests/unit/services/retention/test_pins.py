@@ -262,7 +262,7 @@ def test_what_goes_is_what_was_shown_though_others_commit_meanwhile(made: Retain
         made.note(done.state)
         assert numbers(made) == [each for each in numbers(made) if each >= last]
         assert numbers(made)[:2] == [last, last + 1]
-        assert [(each.first, each.last) for each in done.plan.kept] == [(last, last), (last + 1, last + 1)]
+        assert [(each.first, each.last) for each in done.plan.kept_points] == [(last, last), (last + 1, last + 1)]
         made.check()
 
 

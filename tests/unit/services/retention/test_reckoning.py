@@ -14,7 +14,7 @@ from offsite.model.errors import BelowFloor, ClockStep, CommitLost
 from offsite.repository.commit import PartitionId
 from offsite.repository.segments.segment import Segment
 from offsite.services.retention import plan as planning
-from offsite.services.retention.apply import Applied, apply_retention, plan_retention
+from offsite.services.retention.apply import RetentionResult, apply_retention, plan_retention
 from offsite.services.retention.kept_points import SILENT
 from offsite.services.retention.pins import pin_point
 from offsite.services.retention.policy import RetentionPolicy, parse_policy
@@ -56,7 +56,7 @@ class Drifting(Retained):
         self.passes(0)
         return seq
 
-    def retains(self, policy: RetentionPolicy, *, force: bool = False) -> Applied:
+    def retains(self, policy: RetentionPolicy, *, force: bool = False) -> RetentionResult:
         plan = plan_retention(self.backup, policy, clock=self.clock)
         done = apply_retention(self.backup, plan, clock=self.clock, force=force)
         if done.commit is not None:
@@ -151,7 +151,7 @@ def test_nothing_goes_while_the_source_is_silent_for_longer_than_the_floor(made:
     made.passes(9 * DAY_MS)
     plan = plan_retention(made.backup, policy, clock=made.clock)
     assert plan.is_empty
-    assert {each.rule for each in plan.kept} > {SILENT}
+    assert {each.rule for each in plan.kept_points} > {SILENT}
     assert plan.notes[0].startswith("nothing goes: the newest complete restore point, commit 5, is 9 d")
     for _ in range(3):
         made.backs_up()
@@ -209,7 +209,7 @@ def test_a_plan_that_was_shown_is_the_same_after_another_commit(made: Drifting) 
     newest = made.backs_up()
     anew = plan_retention(made.backup, policy, clock=made.clock, now_ms=shown.now_ms)
     assert (anew.forgotten, anew.from_ms) == (shown.forgotten, shown.from_ms)
-    assert anew.kept[-1].last == newest
+    assert anew.kept_points[-1].last == newest
 
 
 def planned_points(made: Drifting, policy: RetentionPolicy) -> int:
@@ -286,24 +286,24 @@ Patch = pytest.MonkeyPatch
 
 
 def _from_now(patch: Patch) -> None:
-    reckoned = planning.reckoned
+    reckoned = planning.reckon
     patch.setattr(
         planning,
-        "reckoned",
+        "reckon",
         lambda head, point, *, now_ms: replace(reckoned(head, point, now_ms=now_ms), from_ms=now_ms),
     )
 
 
 def _silence_is_nothing(patch: Patch) -> None:
-    patch.setattr(planning, "silence", lambda *_, **__: "")
+    patch.setattr(planning, "explain_silence", lambda *_, **__: "")
 
 
 def _a_jump_is_believed(patch: Patch) -> None:
-    patch.setattr(planning, "jump_ahead", lambda *_: "")
+    patch.setattr(planning, "explain_clock_jump", lambda *_: "")
 
 
 def _a_clock_is_never_behind(patch: Patch) -> None:
-    patch.setattr(planning, "was_behind", lambda *_: "")
+    patch.setattr(planning, "explain_clock_behind", lambda *_: "")
 
 
 BUGS = ((_from_now, 63), (_silence_is_nothing, 17), (_a_jump_is_believed, 8), (_a_clock_is_never_behind, 0))

@@ -9,13 +9,13 @@ import pytest
 
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.model.journal import JOURNAL
-from offsite.repository.commit import Changes
+from offsite.repository.commit import CommitChanges
 from offsite.services.follow import retaining
 from offsite.services.follow.retaining import RETRY_S, Retaining
-from offsite.services.retention.apply import Applied, plan_retention
-from offsite.services.retention.carried import carried_to
+from offsite.services.retention.apply import RetentionResult, plan_retention
+from offsite.services.retention.carried import carry_to
 from offsite.services.retention.pins import pin_point
-from offsite.services.retention.plan import planned
+from offsite.services.retention.plan import retention_plan_steps
 from offsite.services.retention.policy import RetentionPolicy, parse_policy
 from tests.retained import HOUR_MS, Retained, begin_restore
 from tests.roll_ups import roll_up
@@ -131,7 +131,7 @@ def test_what_came_while_it_was_planned_stays_with_all_that_it_needs(made: Retai
 def test_a_pin_that_came_while_it_was_planned_is_kept(made: Retained) -> None:
     plan = plan_retention(made.backup, parse_policy(keep_age="2h"), clock=made.clock)
     pin_point(made.backup, 2, reason="r")
-    assert carried_to(plan, made.backup.state()) is None
+    assert carry_to(plan, made.backup.state()) is None
     step = retaining_of(Machine(made), parse_policy(keep_age="2h"))
     assert step.step(made.backup, made.backup.state()) is not None
     assert 2 in points(made)
@@ -139,8 +139,8 @@ def test_a_pin_that_came_while_it_was_planned_is_kept(made: Retained) -> None:
 
 def test_a_commit_that_only_adds_carries_a_plan_along(made: Retained) -> None:
     plan = plan_retention(made.backup, parse_policy(keep_age="2h"), clock=made.clock)
-    head = made.backup.commit(Changes(), base=made.backup.state(), writer="w")
-    carried = carried_to(plan, head)
+    head = made.backup.commit(CommitChanges(), base=made.backup.state(), writer="w")
+    carried = carry_to(plan, head)
     assert carried is not None
     assert (carried.expired, carried.forgotten, carried.head.seq) == (plan.expired, plan.forgotten, head.seq)
 
@@ -168,7 +168,7 @@ def test_that_somebody_was_first_is_no_warning(
     step = retaining_of(clock, parse_policy(keep_age="2h"))
     carry_out = retaining.carry_out
 
-    def pin_first(*arguments: Any, **options: Any) -> Applied:
+    def pin_first(*arguments: Any, **options: Any) -> RetentionResult:
         pin_point(made.backup, 7, reason="r")
         return carry_out(*arguments, **options)
 
@@ -189,7 +189,7 @@ def test_a_mirror_that_cannot_ask_the_cluster_lets_nothing_go(made: Retained) ->
 
 def test_a_plan_pauses_after_each_point_that_a_rule_chooses(made: Retained) -> None:
     """Thousands may be asked for, and each is read: a round of the backup must not wait for all of them."""
-    steps = planned(made.backup, parse_policy(keep_hourly=8), clock=made.clock)
+    steps = retention_plan_steps(made.backup, parse_policy(keep_hourly=8), clock=made.clock)
     assert sum(1 for _ in steps) >= 8
 
 

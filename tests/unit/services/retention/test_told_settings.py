@@ -12,7 +12,7 @@ from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
 from offsite.model.cleanup_policy import Retention
 from offsite.model.errors import OtherCluster
-from offsite.services.retention.told_settings import read_told
+from offsite.services.retention.told_settings import read_cluster_retention
 from tests.retained import Retained
 
 TOPIC_ID = UUID("12345678123456781234567812345678")
@@ -48,14 +48,14 @@ def made() -> Retained:
 
 
 def test_the_topics_that_are_still_the_same_are_told(made: Retained) -> None:
-    found = read_told(Cluster(), made.backup, made.backup.state())
+    found = read_cluster_retention(Cluster(), made.backup, made.backup.state())
     assert found == {"a": Retention(cleanup_policy="delete", retention_ms=5, retention_bytes=None)}
 
 
 def test_of_a_topic_that_was_made_anew_since_nothing_is_told(made: Retained) -> None:
-    assert read_told(Cluster(topic_id=UUID(int=1)), made.backup, made.backup.state()) == {}
+    assert read_cluster_retention(Cluster(topic_id=UUID(int=1)), made.backup, made.backup.state()) == {}
 
 
 def test_another_cluster_is_not_asked(made: Retained) -> None:
     with pytest.raises(OtherCluster):
-        read_told(Cluster(cluster_id="other"), made.backup, made.backup.state())
+        read_cluster_retention(Cluster(cluster_id="other"), made.backup, made.backup.state())

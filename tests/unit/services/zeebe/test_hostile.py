@@ -13,7 +13,7 @@ import pytest
 from offsite.model.errors import ParticipantUnreachable
 from offsite.services.checkpoint.status import CheckpointStatus
 from offsite.services.zeebe.address import ZeebeCluster, parse_address
-from offsite.services.zeebe.client import NotNow, ZeebeClient
+from offsite.services.zeebe.client import ZeebeClient, ZeebeOutcomeUnknown
 from offsite.services.zeebe.management import Management
 from offsite.services.zeebe.participant import ZeebeParticipant
 from tests.certificates import Certificates
@@ -69,7 +69,7 @@ def test_the_good_answer_is_read(zeebe: ZeebeServer) -> None:
 )
 def test_a_status_that_is_none_is_not_believed(zeebe: ZeebeServer, body: Any) -> None:
     zeebe.fail_next("GET", answers(Said(code=200, body=body)))
-    with pytest.raises(NotNow):
+    with pytest.raises(ZeebeOutcomeUnknown):
         management(zeebe).find(7)
 
 
@@ -95,20 +95,20 @@ def test_a_status_that_is_none_is_not_believed(zeebe: ZeebeServer, body: Any) ->
 )
 def test_what_is_no_answer_is_an_unknown_outcome(zeebe: ZeebeServer, data: bytes) -> None:
     zeebe.fail_next("GET", answers_bytes(data))
-    with pytest.raises(NotNow):
+    with pytest.raises(ZeebeOutcomeUnknown):
         management(zeebe).find(7)
 
 
 def test_an_answer_is_read_up_to_a_limit(zeebe: ZeebeServer) -> None:
     zeebe.fail_next("GET", answers(Said(code=200, body=GOOD | {"failureReason": "x" * 5000})))
-    with pytest.raises(NotNow, match="more than 1000 bytes"):
+    with pytest.raises(ZeebeOutcomeUnknown, match="more than 1000 bytes"):
         management(zeebe, max_answer_bytes=1000).find(7)
 
 
 def test_who_answers_byte_by_byte_is_hung_up_on(zeebe: ZeebeServer) -> None:
     zeebe.fail_next("GET", drips)
     began_s = time.monotonic()
-    with pytest.raises(NotNow):
+    with pytest.raises(ZeebeOutcomeUnknown):
         management(zeebe, timeout_s=0.4).find(7)
     assert time.monotonic() - began_s < 8, "it would take ten"
 
@@ -117,7 +117,7 @@ def test_nobody_there_is_an_unknown_outcome() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         cluster = ZeebeCluster(address=parse_address(f"http://127.0.0.1:{held.getsockname()[1]}"))
-        with pytest.raises(NotNow, match="does not answer"):
+        with pytest.raises(ZeebeOutcomeUnknown, match="does not answer"):
             ZeebeClient(cluster, timeout_s=2.0).ask("GET", "backups/7")
 
 
@@ -146,7 +146,7 @@ def test_over_tls_only_who_has_the_right_certificate_is_told_who_we_are(
     with serving(certificate=certificates.server) as zeebe:
         at = parse_address(zeebe.url.replace("http:", "https:"))
         client = ZeebeClient(ZeebeCluster(address=at, authorization=f"Bearer {SECRET}"), timeout_s=5.0)
-        with pytest.raises(NotNow):
+        with pytest.raises(ZeebeOutcomeUnknown):
             client.ask("GET", "backups/7")
         assert zeebe.asked == []
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
@@ -201,7 +201,7 @@ def test_a_pause_that_is_not_told_to_be_one_is_none(zeebe: ZeebeServer, body: An
     zeebe.fail_next("resume", answers(Said(code=200, body=body)))
     from offsite.services.zeebe.management import Exporting
 
-    with pytest.raises(NotNow):
+    with pytest.raises(ZeebeOutcomeUnknown):
         management(zeebe).exporting(Exporting.RESUME)
 
 

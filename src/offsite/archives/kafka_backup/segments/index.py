@@ -93,10 +93,10 @@ class SegmentIndexFile:
 
     @classmethod
     def of(cls, files: Files, segment: SegmentFile) -> SegmentIndexFile:
-        known = segment.index_bytes != NO_FILE and files.get_range(segment.index_key, 0, 1) == VERSION
-        count = entry_count(segment.index_bytes) if known else 0
+        is_known = segment.index_bytes != NO_FILE and files.get_range(segment.index_key, 0, 1) == VERSION
+        count = entry_count(segment.index_bytes) if is_known else 0
         return cls(
-            files=files, key=segment.index_key, count=count, is_torn=is_torn(segment.index_bytes), is_known=known
+            files=files, key=segment.index_key, count=count, is_torn=is_torn(segment.index_bytes), is_known=is_known
         )
 
     def entries(self, number: int, count: int) -> Entries:

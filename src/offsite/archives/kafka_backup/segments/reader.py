@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from operator import add, lt
 from typing import TypeAlias
 
-from offsite.archives.archive import Damage, OnDamage, Piece, while_usable
+from offsite.archives.archive import Damage, OnDamage, Piece, read_while_usable
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import SegmentFile
 from offsite.archives.kafka_backup.segments.index import Entries, SegmentIndexFile, entry_position
 from offsite.archives.kafka_backup.segments.record_codec import decode_run, offsets_of
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, WINDOW_BYTES, RecordsFile
-from offsite.archives.kafka_backup.segments.walk import Skipped, Walk, Whole
-from offsite.archives.overlap import clipped
+from offsite.archives.kafka_backup.segments.walk import SkippedBytes, Walk, WholeRecords
+from offsite.archives.overlap import clip_to_piece
 from offsite.log.records.record import Record
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
@@ -33,18 +33,18 @@ _RECORDS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Misindexed:
+class IndexContradiction:
     """Entry at byte `position` of the index says other than the records behind offset `after`, which are whole."""
 
     position: int
     after: int
 
 
-SegmentStep: TypeAlias = Whole | Skipped | Misindexed
+SegmentStep: TypeAlias = WholeRecords | SkippedBytes | IndexContradiction
 
 
 @dataclass(slots=True)
-class SegmentReader:
+class KafkaBackupSegmentReader:
     """Reads on from the first record with an offset of `from_offset` or more, or from further ahead when the index is
     of no use. The state is the next entry, where its record should begin, and the last offset that was given."""
 
@@ -106,14 +106,14 @@ class SegmentReader:
         fitting = bisect_right(entries.positions, window_end) - 1  # the last that begins there may end behind
         return entries[: max(fitting, 2)]
 
-    def _agreed(self, entries: Entries) -> Whole:
+    def _agreed(self, entries: Entries) -> WholeRecords:
         """The records, from the position on, that these entries describe exactly."""
         end = self._contiguous_end(entries)
         run = decode_run(self._file.read(self._position, end))
-        ends = [self._position + each for each in run.ends]
+        ends = [self._position + run_end for run_end in run.ends]
         offsets = offsets_of(run.records)
         count = self._agreeing(entries, offsets, ends)
-        return Whole(self._position, run.records[:count], ends[:count])
+        return WholeRecords(self._position, run.records[:count], ends[:count])
 
     def _contiguous_end(self, entries: Entries) -> int:
         """Where the last entry ends that begins where the one before it does, in the file and in bounds."""
@@ -144,32 +144,32 @@ class SegmentReader:
             previous = offset
         return len(offsets)
 
-    def _advance(self, agreed: Whole) -> Iterator[Whole]:
+    def _advance(self, agreed: WholeRecords) -> Iterator[WholeRecords]:
         """Gives all but the last record, which is read again: it counts when what follows agrees as well."""
-        given = agreed[:-1]
-        self._number += len(given.records)
-        if given.records:
-            self._position, self._last = given.ends[-1], given.records[-1].offset
-            yield given
+        confirmed = agreed[:-1]
+        self._number += len(confirmed.records)
+        if confirmed.records:
+            self._position, self._last = confirmed.ends[-1], confirmed.records[-1].offset
+            yield confirmed
 
-    def _pass_contradiction(self, agreed: Whole) -> Iterator[SegmentStep]:
+    def _pass_contradiction(self, agreed: WholeRecords) -> Iterator[SegmentStep]:
         wrong = self._number + len(agreed.records)
         fence = agreed.ends[-1] if agreed.ends else self._position
         last = agreed.records[-1].offset if agreed.records else self._last
         self._contradictions += 1
         is_usable = self._contradictions <= _MAX_CONTRADICTIONS
-        found = self._next_fitting(wrong, fence, last) if is_usable else None
+        resume = self._next_fitting(wrong, fence, last) if is_usable else None
         yield from self._advance(agreed)
-        walk = self._walk(self._file.size_bytes) if found is None else self._walk(found[1], found[2])
+        walk = self._walk(self._file.size_bytes) if resume is None else self._walk(resume[1], resume[2])
         has_skipped = False
         for step in walk.steps():
-            has_skipped |= isinstance(step, Skipped)
+            has_skipped |= isinstance(step, SkippedBytes)
             yield step
         if not has_skipped and not self._index.is_torn:
-            yield Misindexed(entry_position(wrong), last)
+            yield IndexContradiction(entry_position(wrong), last)
         self._last = walk.last
-        self._number = self._index.count if found is None else found[0]
-        self._position = self._file.size_bytes if found is None else found[1]
+        self._number = self._index.count if resume is None else resume[0]
+        self._position = self._file.size_bytes if resume is None else resume[1]
 
     def _next_fitting(self, number: int, fence: int, last: int) -> tuple[int, int, int] | None:
         """Number, position and offset of the next entry that can be believed, from `fence` and `last` on."""
@@ -197,14 +197,14 @@ class SegmentRecords:
 
     def batches(self) -> Iterator[Sequence[Record]]:
         """Rising; ends where the piece does."""
-        return clipped(self.piece, while_usable(self._unclipped, self.segment.records_key, self.on_damage))
+        return clip_to_piece(self.piece, read_while_usable(self._unclipped, self.segment.records_key, self.on_damage))
 
     def _unclipped(self, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         end = self.piece.end
-        for step in SegmentReader(self.files, self.segment, self.piece.start).steps():
-            if isinstance(step, Skipped | Misindexed):
-                if self.piece.takes(max(step.after + 1, self.segment.start)):
-                    on_damage(damage_of(self.files, self.segment, step))
+        for step in KafkaBackupSegmentReader(self.files, self.segment, self.piece.start).steps():
+            if isinstance(step, SkippedBytes | IndexContradiction):
+                if self.piece.covers(max(step.after + 1, self.segment.start)):
+                    on_damage(describe_damage(self.files, self.segment, step))
                 continue
             for first in range(0, len(step.records), _RECORDS_AT_ONCE):
                 yield step.records[first : first + _RECORDS_AT_ONCE]
@@ -212,9 +212,9 @@ class SegmentRecords:
                 return
 
 
-def damage_of(files: Files, segment: SegmentFile, step: Skipped | Misindexed) -> Damage:
+def describe_damage(files: Files, segment: SegmentFile, step: SkippedBytes | IndexContradiction) -> Damage:
     """What to tell of it. Bytes that the file holds twice, as after a crash of the tool, are no loss but a note."""
-    if isinstance(step, Misindexed):
+    if isinstance(step, IndexContradiction):
         problem = f"the entry contradicts the records behind offset {step.after}, one of which may have a wrong offset"
         return Damage(file=segment.index_key, position=step.position, problem=problem)
     size_bytes = step.end - step.start

@@ -37,7 +37,7 @@ class Torn(Malformed):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordRun:
     """Whole records that lie back to back; `ends[n]` is where record n ends, in the bytes they were read from."""
 
     records: list[Record]
@@ -63,7 +63,7 @@ def encode_record(record: Record) -> bytes:
     return b"".join((head, key or b"", _LENGTH.pack(len(value)), value, tail))
 
 
-def decode_run(data: bytes, at: int = 0) -> Run:
+def decode_run(data: bytes, at: int = 0) -> RecordRun:
     """The whole records that lie back to back from `at`; what stopped it is for `shape_at` to say.
 
     The hot path: one pass, written out, and every length is checked against the bytes that are there.
@@ -102,7 +102,7 @@ def decode_run(data: bytes, at: int = 0) -> Run:
             add_end(at)
     except (struct.error, Malformed):
         pass  # the caller sees that the run ends early
-    return Run(records, ends)
+    return RecordRun(records, ends)
 
 
 def offsets_of(records: Sequence[Record]) -> list[int]:

@@ -21,7 +21,7 @@ from offsite.archives.kafka_backup.segments.record_codec import (
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
 from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 
-__all__ = ["Effort", "Exhausted", "Shape", "shape_at"]
+__all__ = ["Effort", "Exhausted", "RecordShape", "shape_at"]
 
 _LOOK_BYTES = 4 << 10
 _HEAD, _LENGTH = struct.Struct(">qi"), struct.Struct(">i")
@@ -40,7 +40,7 @@ class Exhausted(Exception):
 class Effort:
     """What may be spent on damage, in about a microsecond each."""
 
-    left: int
+    remaining_us: int
 
     @classmethod
     def for_bytes(cls, size_bytes: int) -> Effort:
@@ -48,12 +48,12 @@ class Effort:
         return cls(1_500_000 + size_bytes // 2)
 
     def spend(self, cost: int) -> None:
-        self.left -= cost
-        if self.left < 0:
+        self.remaining_us -= cost
+        if self.remaining_us < 0:
             raise Exhausted
 
 
-class Shape(NamedTuple):
+class RecordShape(NamedTuple):
     """A record goes on to `end`. `has_valid_names`: its headers' names are UTF-8, as those of all clients are."""
 
     offset: int
@@ -61,7 +61,7 @@ class Shape(NamedTuple):
     has_valid_names: bool
 
 
-def shape_at(read: Read, start: int, end: int, effort: Effort | None = None) -> Shape:
+def shape_at(read: Read, start: int, end: int, effort: Effort | None = None) -> RecordShape:
     """The shape of the record at `start`. Raises `Malformed`, also for a record of more than `MAX_RECORD_BYTES`, `Torn`
     for one that goes on beyond `end`, and `Exhausted` when all `effort` is spent."""
     cursor = _Cursor(read, start, end, effort or Effort(1 << 62))
@@ -74,7 +74,7 @@ def shape_at(read: Read, start: int, end: int, effort: Effort | None = None) -> 
         cursor.skip(_TIME_BYTES)
     cursor.skip(cursor.length("key"))
     cursor.skip(cursor.length("value"))
-    return Shape(offset, *_past_headers(cursor))
+    return RecordShape(offset, *_past_headers(cursor))
 
 
 def _past_headers(cursor: _Cursor) -> tuple[int, bool]:
@@ -109,10 +109,10 @@ class _Cursor:
         self.need(size_bytes)
         self.at += max(size_bytes, 0)
 
-    def length(self, what: str, *, lowest: int = -1) -> int:
+    def length(self, noun: str, *, lowest: int = -1) -> int:
         (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
         if length < lowest:
-            raise Malformed(f"a {what} of {length} bytes")
+            raise Malformed(f"a {noun} of {length} bytes")
         return int(length)
 
     def need(self, size_bytes: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.segments.index import Entries
 from offsite.archives.kafka_backup.segments.record_codec import Malformed, decode_run
-from offsite.archives.kafka_backup.segments.record_shape import Effort, Shape, shape_at
+from offsite.archives.kafka_backup.segments.record_shape import Effort, RecordShape, shape_at
 from offsite.model.errors import DamagedArchive
 
 VERSION = b"\x01"
@@ -67,7 +67,7 @@ class RecordsFile:
         ends = decode_run(data).ends
         return bool(ends) and ends[-1] == size_bytes
 
-    def shape_at(self, start: int, end: int, effort: Effort | None = None) -> Shape:
+    def shape_at(self, start: int, end: int, effort: Effort | None = None) -> RecordShape:
         """The shape of the record at `start`, at most up to `end`. Raises `Malformed` for bytes that are none,
         `Exhausted`."""
         return shape_at(self.read, start, end, effort)

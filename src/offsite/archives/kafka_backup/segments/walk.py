@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from offsite.archives.kafka_backup.segments.record_codec import Malformed, Run, Torn, decode_run, offsets_of
+from offsite.archives.kafka_backup.segments.record_codec import Malformed, RecordRun, Torn, decode_run, offsets_of
 from offsite.archives.kafka_backup.segments.record_shape import Effort, Exhausted
 from offsite.archives.kafka_backup.segments.records_file import WINDOW_BYTES, RecordsFile
 from offsite.log.records.record import Record
@@ -29,21 +29,21 @@ for behind damage: files that a crash filled up with zeros are more common."""
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeRecords:
     """Records back to back from `start`; record n ends at `ends[n]`, a position in the file."""
 
     start: int
     records: list[Record]
     ends: list[int]
 
-    def __getitem__(self, part: slice) -> Whole:
+    def __getitem__(self, part: slice) -> WholeRecords:
         """A part that begins with the first record, or goes from any to the last."""
         first = part.indices(len(self.records))[0]
-        return Whole(self.start if first == 0 else self.ends[first - 1], self.records[part], self.ends[part])
+        return WholeRecords(self.start if first == 0 else self.ends[first - 1], self.records[part], self.ends[part])
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedBytes:
     """Bytes `[start, end)` that are no whole record. `after` is the offset of the last record before them."""
 
     start: int
@@ -52,7 +52,7 @@ class Skipped:
     problem: str
 
 
-Step = Whole | Skipped
+Step = WholeRecords | SkippedBytes
 
 
 @dataclass(slots=True)
@@ -88,19 +88,19 @@ class Walk:
             else:
                 yield from self._pass_damage(whole)
 
-    def _decode(self) -> Whole:
+    def _decode(self) -> WholeRecords:
         """What is whole at the position, as far as offsets rise."""
         run = decode_run(self.file.window(self.position, self.end, self._window_bytes))
         count = self._rising(run)
         position = self.position
-        return Whole(position, run.records[:count], [position + end for end in run.ends[:count]])
+        return WholeRecords(position, run.records[:count], [position + end for end in run.ends[:count]])
 
-    def _rising(self, run: Run) -> int:
+    def _rising(self, run: RecordRun) -> int:
         offsets = [self.last, *offsets_of(run.records)]
-        rising = (n for n, (one, two) in enumerate(pairwise(offsets)) if not one < two < self.below)
+        rising = (n for n, (before, after) in enumerate(pairwise(offsets)) if not before < after < self.below)
         return next(rising, len(run.records))
 
-    def _may_go_on(self, whole: Whole) -> bool:
+    def _may_go_on(self, whole: WholeRecords) -> bool:
         """Whether only the window's end stopped the decoding."""
         stop = whole.ends[-1] if whole.ends else self.position
         window_end = min(self.end, self.position + self._window_bytes)
@@ -114,7 +114,7 @@ class Walk:
         last = whole.records[-1].offset if whole.records else self.last
         return shape.end > window_end and last < shape.offset < self.below
 
-    def _advance(self, whole: Whole) -> Iterator[Step]:
+    def _advance(self, whole: WholeRecords) -> Iterator[Step]:
         """The last record is decoded again with the next window: it counts only when another follows."""
         if len(whole.records) > 1:
             yield self._take(whole[:-1])
@@ -122,11 +122,11 @@ class Walk:
         else:
             self._window_bytes = self._needed_bytes + _SMALL_WINDOW_BYTES
 
-    def _take(self, whole: Whole) -> Whole:
+    def _take(self, whole: WholeRecords) -> WholeRecords:
         self.position, self.last = whole.ends[-1], whole.records[-1].offset
         return whole
 
-    def _pass_damage(self, whole: Whole) -> Iterator[Step]:
+    def _pass_damage(self, whole: WholeRecords) -> Iterator[Step]:
         self._window_bytes = _SMALL_WINDOW_BYTES
         self._effort.spend(min(self._window_bytes, self.end - self.position) // _BYTES_OF_COST)
         suspect = whole[-1:]
@@ -142,25 +142,25 @@ class Walk:
             yield self._take(suspect)
         yield self._skip_to_whole()
 
-    def _skip(self, end: int, problem: str) -> Skipped:
-        skipped = Skipped(self.position, end, self.last, problem)
+    def _skip(self, end: int, problem: str) -> SkippedBytes:
+        skipped = SkippedBytes(self.position, end, self.last, problem)
         self.position = end
         return skipped
 
-    def _written_again(self, suspect: Whole) -> int | None:
+    def _written_again(self, suspect: WholeRecords) -> int | None:
         """Where the record at `suspect.start` begins once more, inside what seemed to be its bytes."""
         offset = suspect.records[0].offset
         return self._find(suspect.start + 1, suspect.ends[-1], lowest=offset, highest=offset)
 
-    def _is_out_of_order(self, suspect: Whole) -> bool:
+    def _is_out_of_order(self, suspect: WholeRecords) -> bool:
         """Whether the next whole record fits to the one before `suspect`: then the offset of `suspect` is wrong."""
-        found = self._find(suspect.ends[-1], self.end, lowest=self.last + 1, highest=self.below - 1)
-        return found is not None and self.file.shape_at(found, self.end).offset < suspect.records[0].offset
+        position = self._find(suspect.ends[-1], self.end, lowest=self.last + 1, highest=self.below - 1)
+        return position is not None and self.file.shape_at(position, self.end).offset < suspect.records[0].offset
 
-    def _skip_to_whole(self) -> Skipped:
+    def _skip_to_whole(self) -> SkippedBytes:
         problem, first = self._problem()
-        found = self._find(first, self.end, lowest=self.last + 1, highest=self.below - 1)
-        return self._skip(self.end if found is None else found, problem)
+        position = self._find(first, self.end, lowest=self.last + 1, highest=self.below - 1)
+        return self._skip(self.end if position is None else position, problem)
 
     def _problem(self) -> tuple[str, int]:
         """What is wrong at the position, and from where on a record may begin."""

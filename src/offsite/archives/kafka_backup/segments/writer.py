@@ -21,7 +21,7 @@ FLUSH_BYTES = 4 << 20
 """What is gathered before it is written: large enough that an fsync of each of the two files is cheap."""
 
 
-class SegmentWriter:
+class KafkaBackupSegmentWriter:
     """Appends to the files of `stem`, which the partition index is to list at `start`. `records_bytes` is the size of
     its records file, 0 when there is none yet."""
 
@@ -57,16 +57,16 @@ class SegmentWriter:
         """Make durable what was gathered. Returns whether this made the segment's files."""
         if not self._parts:
             return False
-        made, self._is_new = self._is_new, False
+        was_new, self._is_new = self._is_new, False
         entries = segment_index.encode_entries(self._offsets, self._pending_start, self._ends)
-        self._files.append(self._records_key, b"".join([VERSION, *self._parts] if made else self._parts))
-        if made:
+        self._files.append(self._records_key, b"".join([VERSION, *self._parts] if was_new else self._parts))
+        if was_new:
             self._files.put(self._index_key, segment_index.VERSION + entries)  # an index without records may lie there
         else:
             self._files.append(self._index_key, entries)
         self._parts, self._offsets, self._ends = [], [], []
         self._pending_start = self.size_bytes
-        return made
+        return was_new
 
     def receipt(self, log_range: LogRange) -> FileReceipt | None:
         """What this writer appended; None when nothing."""

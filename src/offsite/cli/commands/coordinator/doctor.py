@@ -53,10 +53,10 @@ def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = Output
     """
     from offsite.services.doctor.examine import examine
 
-    found = examine(_request(options, engine), on_report=_tell)
-    emit(found, output=output, render=_render)
-    if not found.ok:
-        raise typer.Exit(found.exit_code)
+    examination = examine(_request(options, engine), on_report=_tell)
+    emit(examination, output=output, render=_render)
+    if not examination.ok:
+        raise typer.Exit(examination.exit_code)
 
 
 def _request(options: DoctorOptions, engine: SparkOptions) -> DoctorRequest:
@@ -78,12 +78,12 @@ def _tell(title: str, report: CheckReport) -> None:
     note(f"{report.verdict:<{_WIDTH}}{title}")
 
 
-def _render(console: Console, found: Examination) -> None:
+def _render(console: Console, examination: Examination) -> None:
     """A cure is told once, where several checks wait for it."""
-    told = ""
-    for each in found.checks:
-        console.print(f"{each.verdict:<{_WIDTH}}{each.id}: {each.said}")
-        if each.cure and each.cure != told:
-            console.print(f"{'':<{_WIDTH}}{each.cure}")
-        told = each.cure
-    console.print("nothing failed" if found.ok else "cure what failed, and ask again")
+    last_cure = ""
+    for check in examination.checks:
+        console.print(f"{check.verdict:<{_WIDTH}}{check.id}: {check.said}")
+        if check.cure and check.cure != last_cure:
+            console.print(f"{'':<{_WIDTH}}{check.cure}")
+        last_cure = check.cure
+    console.print("nothing failed" if examination.ok else "cure what failed, and ask again")

@@ -16,7 +16,7 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.jobs.forget import JobsForgotten
+    from offsite.services.jobs.forget import ForgetResult
     from offsite.services.jobs.status import JobList, JobReport
 
 app = typer.Typer(help="See what coordinators are doing, and end it.", no_args_is_help=True)
@@ -28,9 +28,9 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the
 @app.command(name="list")
 def list_(repo: Repo, limit: Limit = 20, output: Output = OutputFormat.TABLE) -> None:
     """List jobs, newest first."""
-    from offsite.services.jobs.status import job_list
+    from offsite.services.jobs.status import read_jobs
 
-    emit(job_list(open_repository(repo, looks=True).store, most=limit), output=output, render=_render_list)
+    emit(read_jobs(open_repository(repo, looks=True).store, most=limit), output=output, render=_render_list)
 
 
 @app.command()
@@ -39,21 +39,21 @@ def show(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
 
     Its state is starting, running, cancelling, succeeded, partial, failed, cancelled or lost.
     """
-    from offsite.services.jobs.status import job_report
+    from offsite.services.jobs.status import read_job
 
-    emit(job_report(open_repository(repo, looks=True).store, job), output=output, render=_render_job)
+    emit(read_job(open_repository(repo, looks=True).store, job), output=output, render=_render_job)
 
 
 @app.command()
 def cancel(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """Let a job end, as Ctrl-C would. What it did so far stays as it is."""
     from offsite.services.jobs.ask import cancel_job
-    from offsite.services.jobs.status import job_report
+    from offsite.services.jobs.status import read_job
 
     store = open_repository(repo).store
-    if job_report(store, job).ended_at_ms < 0:  # a lost one may only be silent
+    if read_job(store, job).ended_at_ms < 0:  # a lost one may only be silent
         cancel_job(store, job, by="offsite jobs cancel")
-    emit(job_report(store, job), output=output, render=_render_job)
+    emit(read_job(store, job), output=output, render=_render_job)
 
 
 @app.command()
@@ -66,8 +66,8 @@ def forget(
     from offsite.model.time import parse_duration_s
     from offsite.services.jobs.forget import forget_jobs
 
-    done = forget_jobs(open_repository(repo).store, older_than_s=parse_duration_s(older_than))
-    emit(done, output=output, render=_render_forgotten)
+    forgotten = forget_jobs(open_repository(repo).store, older_than_s=parse_duration_s(older_than))
+    emit(forgotten, output=output, render=_render_forgotten)
 
 
 def command_line(report: JobReport) -> str:
@@ -75,22 +75,24 @@ def command_line(report: JobReport) -> str:
     return shlex.join(["offsite", *report.arguments])
 
 
-def _render_list(console: Console, found: JobList) -> None:
+def _render_list(console: Console, listing: JobList) -> None:
     from rich.table import Table
 
-    if not found.jobs:
+    if not listing.jobs:
         console.print("no coordinator was asked for a job yet")
         return
     table = Table("job", "state", "kind", "backup", "asked", "by")
-    for each in found.jobs:
-        asked = each.problem or format_time(each.asked_at_ms)
-        state = f"{each.state} (claimed)" if each.claimed else each.state
-        table.add_row(each.id, state, each.kind, each.backup, asked, each.asked_by)
+    for job in listing.jobs:
+        requested = job.problem or format_time(job.asked_at_ms)
+        state = f"{job.state} (claimed)" if job.claimed else job.state
+        table.add_row(job.id, state, job.kind, job.backup, requested, job.asked_by)
     console.print(table)
 
 
-def _render_forgotten(console: Console, done: JobsForgotten) -> None:
-    console.print(f"{len(done.jobs):,} jobs forgotten" + (f", {done.kept:,} as old are kept" if done.kept else ""))
+def _render_forgotten(console: Console, forgotten: ForgetResult) -> None:
+    console.print(
+        f"{len(forgotten.jobs):,} jobs forgotten" + (f", {forgotten.kept:,} as old are kept" if forgotten.kept else "")
+    )
 
 
 def _render_job(console: Console, report: JobReport) -> None:
@@ -99,10 +101,10 @@ def _render_job(console: Console, report: JobReport) -> None:
     console.print(f"  asked for at {format_time(report.asked_at_ms)} by {report.asked_by}")
     if report.cancelled_by:
         console.print(f"  told to end by {report.cancelled_by}")
-    if (far := report.progress) is not None and report.ended_at_ms < 0:
+    if (progress := report.progress) is not None and report.ended_at_ms < 0:
         console.print(
-            f"  {far.label}: {format_size(far.moved_bytes)}, {far.records:,} records, "
-            f"{far.tasks_done}/{far.tasks_total} tasks"
+            f"  {progress.label}: {format_size(progress.moved_bytes)}, {progress.records:,} records, "
+            f"{progress.tasks_done}/{progress.tasks_total} tasks"
         )
     if report.worker:
         console.print(f"  {report.worker} works on it")

@@ -87,21 +87,21 @@ def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s:
     """Until SIGINT or SIGTERM. Raises `BadOption`, and `KubernetesUnavailable` where nobody is logged in."""
     _check_installed()
     from offsite.operator.kubernetes.home import KubernetesHome
-    from offsite.operator.kubernetes.http_cluster import HttpCluster
+    from offsite.operator.kubernetes.http_cluster import HttpKubernetesApi
     from offsite.operator.kubernetes.kopf_operator import log_in, run
 
     log_in()  # who cannot is told so now: later it may pass
     clock = SystemClock()
-    home = KubernetesHome(HttpCluster(log_in), _rules(options, queue, initial_copies), clock=clock)
-    with shown(home, options.metrics_port, clock):
+    home = KubernetesHome(HttpKubernetesApi(log_in), _rules(options, queue, initial_copies), clock=clock)
+    with serve_probes(home, options.metrics_port, clock):
         run(home, namespaces=options.namespace or (), every_s=every_s)
     note("stopped; agents go on")
 
 
 def check_not_given(options: KubernetesOptions) -> None:
     """What counts in Kubernetes alone is not taken for something else. Raises `BadOption`."""
-    given = {"--namespace": options.namespace, "--state": options.state}
-    if wrong := [name for name, value in given.items() if value]:
+    kubernetes_only = {"--namespace": options.namespace, "--state": options.state}
+    if wrong := [name for name, value in kubernetes_only.items() if value]:
         raise BadOption(f"{', '.join(wrong)} goes with --kubernetes alone", hint="add --kubernetes, or leave it away")
 
 
@@ -123,16 +123,16 @@ def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -
 
 
 @contextmanager
-def shown(home: Home, port: str | None, clock: Clock) -> Iterator[None]:
+def serve_probes(home: Home, port: str | None, clock: Clock) -> Iterator[None]:
     """A block in which probes are answered, where they were asked for."""
-    from offsite.operator.world.monitor import HomeShown
+    from offsite.operator.world.monitor import HomeMonitor
     from offsite.services.monitor.address import parse_address
     from offsite.services.monitor.http import StatusServer
 
     if port is None:
         yield
         return
-    with StatusServer(HomeShown(home=home, clock=clock), listen=parse_address(port), clock=clock) as server:
+    with StatusServer(HomeMonitor(home=home, clock=clock), listen=parse_address(port), clock=clock) as server:
         note(f"metrics on http://{server.address}/metrics")
         yield
 

@@ -20,7 +20,7 @@ from offsite.cli.options.common import (
 )
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
-from offsite.cli.output import OutputFormat, emit, note, tell_damage
+from offsite.cli.output import OutputFormat, emit, note, report_damage
 from offsite.cli.views.backup_view import render_commit
 from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
@@ -28,8 +28,8 @@ from offsite.cli.wiring import connect, open_repository, spark
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.operator.work.expire import Expired
-    from offsite.operator.work.signs import Signs
+    from offsite.operator.work.expire import ExpiryResult
+    from offsite.operator.work.signs import ProgressLog
     from offsite.repository.repository import Repository
     from offsite.services.follow.follower import Round
     from offsite.spark.rates.rate_limits import RateLimits
@@ -62,7 +62,7 @@ def agent(
     from offsite.cli.commands.backup_follow import leave_in_time
     from offsite.model.clock import SystemClock
     from offsite.model.time import parse_duration_s
-    from offsite.model.uninterrupted import told_of_interruption
+    from offsite.model.uninterrupted import notify_interruption
     from offsite.operator.work.assembly import AgentTools, expiry_policy, make_agent
     from offsite.services.outages import Outages
 
@@ -73,10 +73,10 @@ def agent(
     def open_spark(limits: RateLimits) -> AbstractContextManager[Runner]:
         return spark(engine.choice(), preload="offsite.copy.bundle", limits=limits)
 
-    def shown(ended: Round) -> None:
+    def shown(completed: Round) -> None:
         lines.worked()
-        if ended.result is not None:
-            emit(ended.result, output=form, render=render_commit)
+        if completed.result is not None:
+            emit(completed.result, output=form, render=render_commit)
 
     tools = AgentTools(
         repository=open_repository(repo),
@@ -87,7 +87,7 @@ def agent(
         on_round=shown,
         retain=expiry_policy(maximum_retention, minimum_restorable),
     )
-    with told_of_interruption(leave_in_time):
+    with notify_interruption(leave_in_time):
         try:
             make_agent(uid, tools).run()
         except KeyboardInterrupt:
@@ -110,24 +110,24 @@ def expire(
 ) -> None:
     """Let old data of a declared backup go, or all of it. Exit code 14: not yet, for it is read or copied."""
     from offsite.model.clock import SystemClock
-    from offsite.operator.work.assembly import make_expiry
+    from offsite.operator.work.assembly import make_expiry_request
     from offsite.operator.work.expire import expire as do
-    from offsite.operator.work.signs import Signs
+    from offsite.operator.work.signs import ProgressLog
 
     clock = SystemClock()
-    signs = Signs(clock=clock, say=note)
-    asked = make_expiry(
+    signs = ProgressLog(clock=clock, say=note)
+    expiry = make_expiry_request(
         uid,
-        [_heard(each, signs) for each in _opened(place)],
+        [_reporting_repository(repository, signs) for repository in _opened(place)],
         maximum_retention=maximum_retention,
         minimum_restorable=minimum_restorable,
         is_deletion=delete,
         member=member,
     )
-    emit(do(asked, clock=clock), output=output, render=_render_expired)
+    emit(do(expiry, clock=clock), output=output, render=_render_expired)
 
 
-def _heard(repository: Repository, signs: Signs) -> Repository:
+def _reporting_repository(repository: Repository, signs: ProgressLog) -> Repository:
     from dataclasses import replace
 
     from offsite.stores.timed_store import TimedStore
@@ -137,27 +137,27 @@ def _heard(repository: Repository, signs: Signs) -> Repository:
 
 def _opened(places: Sequence[str]) -> list[Repository]:
     """Each with the credentials of its own account, where the operator told them."""
-    from offsite.operator.folder.launches import place_environments
+    from offsite.operator.folder.launches import parse_place_environments
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store
 
-    if not (told := place_environments(os.environ)):
+    if not (environments := parse_place_environments(os.environ)):
         return [open_repository(place) for place in places]
     return [
-        Repository.open(open_store(place, environment=own), on_damage=tell_damage)
-        for place, own in zip(places, told, strict=True)
+        Repository.open(open_store(place, environment=environment), on_damage=report_damage)
+        for place, environment in zip(places, environments, strict=True)
     ]
 
 
-def _render_expired(console: Console, done: Expired) -> None:
-    if done.left_to:
-        console.print(f"nothing to do: {done.left_to}")
+def _render_expired(console: Console, result: ExpiryResult) -> None:
+    if result.left_to:
+        console.print(f"nothing to do: {result.left_to}")
         return
-    console.print(f"{done.points} restore points were let go")
-    for name in done.removed:
+    console.print(f"{result.points} restore points were let go")
+    for name in result.removed:
         console.print(f"deleted: {name}")
-    for kept in done.kept:
-        console.print(f"kept: {kept}")
+    for kept_backup in result.kept:
+        console.print(f"kept: {kept_backup}")
 
 
 def register(app: typer.Typer) -> None:

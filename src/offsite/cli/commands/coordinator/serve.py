@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.api.guard.gate import Guarded
+    from offsite.api.guard.gate import GateRules
     from offsite.api.guard.tokens import Tokens
-    from offsite.api.site import Place, Site
+    from offsite.api.site import ClusterAddress, Site
 
 LOOPBACK = "127.0.0.1"
 TIDIED_EACH_S = 3600.0
@@ -86,7 +86,7 @@ class ServeOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenMade:
+class NewToken:
     """`token` is told here only: the file has its hash."""
 
     name: str
@@ -107,7 +107,7 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
     from offsite.api.serve import listen
     from offsite.api.serve import serve as run
 
-    guarded, site = _guarded(options), _site(options, engine)
+    rules, site = _gate_rules(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:
         scheme = "https" if options.tls_cert else "http"
         host = sockets.host if options.host in _LOOPBACKS and not options.tls_cert else options.host  # TLS knows names
@@ -116,10 +116,10 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
         if options.token_file is None and not options.no_token:
             code = LoginCode(lambda code: _tell(f"open {address}/login?code={code} (once; the next one is told then)"))
             code.renew()
-            guarded = replace(guarded, login_code=code)
+            rules = replace(rules, login_code=code)
         if not options.read_only:
             threading.Thread(target=_tidy, args=(site,), name="tidy", daemon=True).start()
-        run(make_app(site, guarded), sockets=sockets, tls=_tls(options))
+        run(make_app(site, rules), sockets=sockets, tls=_tls(options))
 
 
 def _tell(line: str) -> None:
@@ -152,19 +152,19 @@ def add(
     from offsite.api.guard.tokens import new_token
 
     name, _, role = form.partition(":")
-    emit(TokenMade(name=name, role=role, token=new_token(form, token_file)), output=output, render=_render_token)
+    emit(NewToken(name=name, role=role, token=new_token(form, token_file)), output=output, render=_render_token)
 
 
 def _check_installed() -> None:
     from importlib.util import find_spec
 
-    if missing := [each for each in ("fastapi", "jinja2", "uvicorn") if find_spec(each) is None]:
+    if missing := [module for module in ("fastapi", "jinja2", "uvicorn") if find_spec(module) is None]:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[serve]'")
 
 
-def _guarded(options: ServeOptions) -> Guarded:
+def _gate_rules(options: ServeOptions) -> GateRules:
     """The rules. Raises `BadOption`."""
-    from offsite.api.guard.gate import Guarded
+    from offsite.api.guard.gate import GateRules
     from offsite.api.guard.hosts import Hosts
     from offsite.api.guard.sessions import Sessions
 
@@ -177,7 +177,7 @@ def _guarded(options: ServeOptions) -> Guarded:
         )
     if options.host not in _LOOPBACKS and options.tls_cert is None:
         note("warning: tokens go over the network as they are: give --tls-cert and --tls-key, or put TLS before it")
-    return Guarded(
+    return GateRules(
         hosts=Hosts.of([*(options.allow_host or ()), options.host]),
         sessions=Sessions(_session_key(options.session_key_file)),
         tokens=_tokens(options),
@@ -186,27 +186,27 @@ def _guarded(options: ServeOptions) -> Guarded:
 
 
 def _tokens(options: ServeOptions) -> Callable[[], Tokens] | None:
-    from offsite.api.guard.tokens import TokenFile, owner_alone
+    from offsite.api.guard.tokens import TokenFile, make_owner_tokens
 
     if options.no_token:
         return None
     if options.token_file is not None:
         return TokenFile(options.token_file)
-    own = owner_alone()
-    return lambda: own
+    owner_tokens = make_owner_tokens()
+    return lambda: owner_tokens
 
 
 def _site(options: ServeOptions, engine: SparkOptions) -> Site:
-    from offsite.api.site import SOURCE, Place, Site, SiteSettings
+    from offsite.api.site import SOURCE, ClusterAddress, Site, SiteSettings
 
     parse_zeebe(options.clusters)
-    own = Place(bootstrap=options.bootstrap, kafka_config=options.kafka_config)
-    places = {SOURCE: own} if own.is_named else {}
+    source_cluster = ClusterAddress(bootstrap=options.bootstrap, kafka_config=options.kafka_config)
+    places = {SOURCE: source_cluster} if source_cluster.is_named else {}
     return Site(
         SiteSettings(
             repo=options.repo,
             backup=options.backup,
-            places={**places, **dict(_target(each) for each in options.target or ())},
+            addresses={**places, **dict(_target(target) for target in options.target or ())},
             records=tuple(options.records or ()),
             spark=engine.choice(),
             read_only=options.read_only,
@@ -216,14 +216,14 @@ def _site(options: ServeOptions, engine: SparkOptions) -> Site:
     )
 
 
-def _target(text: str) -> tuple[str, Place]:
-    from offsite.api.site import SOURCE, Place
+def _target(text: str) -> tuple[str, ClusterAddress]:
+    from offsite.api.site import SOURCE, ClusterAddress
 
-    name, _, rest = text.partition("=")
-    bootstrap, _, file = rest.partition(",") if rest.count(",") == 1 and "/" in rest else (rest, "", "")
+    name, _, address = text.partition("=")
+    bootstrap, _, file = address.partition(",") if address.count(",") == 1 and "/" in address else (address, "", "")
     if not name or not bootstrap or name == SOURCE:
         raise BadOption(f"{text[:100]!r} is no NAME=HOST:PORT[,FILE]", hint="write it as dr=broker:9092")
-    return name, Place(bootstrap=bootstrap, kafka_config=Path(file) if file else None)
+    return name, ClusterAddress(bootstrap=bootstrap, kafka_config=Path(file) if file else None)
 
 
 def _tls(options: ServeOptions) -> tuple[Path, Path] | None:
@@ -257,6 +257,6 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _render_token(console: Console, made: TokenMade) -> None:
-    console.print(f"token of {made.name} ({made.role}), shown this once: {made.token}")
+def _render_token(console: Console, token: NewToken) -> None:
+    console.print(f"token of {token.name} ({token.role}), shown this once: {token.token}")
     console.print("send it as: Authorization: Bearer TOKEN; pages ask for it at /login")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from offsite.kafka.net.routing import Router
     from offsite.services.metastore.live import LiveBackup
     from offsite.services.metastore.source import CommandSource
-    from offsite.services.metastore.view import BackupView
+    from offsite.services.metastore.view import MetastoreView
     from offsite.services.monitor.metastore import MetastoreServer
 
 app = typer.Typer(help="Keep the command topic of ksqlDB as local files, and bring it back.", no_args_is_help=True)
@@ -70,7 +70,7 @@ class TopicOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackupOptions(TopicOptions):
+class MetastoreBackupOptions(TopicOptions):
     location: Location = None
     ksqldb_names: Annotated[
         bool, typer.Option("--ksqldb-names", help="Name new files as ksqlDB does: backup_TOPIC_MILLISECONDS.")
@@ -84,8 +84,8 @@ class BackupOptions(TopicOptions):
 
 
 @app.command()
-@takes(BackupOptions)
-def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
+@takes(MetastoreBackupOptions)
+def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Bring the backup file to where the topic is; with --follow each command is on the disk as it comes.
 
     A file is compared with the topic before anything is added. Properties that do not say
@@ -95,7 +95,7 @@ def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     properties do not say whether there are to be backups.
     """
     from offsite.model.clock import SystemClock
-    from offsite.services.metastore.backup import alarm, live_backup, warnings_of
+    from offsite.services.metastore.backup import live_backup, lost_commands_error, warnings_of
 
     place = parse_place(_words(options))
     if options.metrics_port is not None and not options.follow:
@@ -112,7 +112,7 @@ def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
             return
         view = live.catch_up()
     emit(view, output=output, render=render_backup)
-    if (lost := alarm(view)) is not None:
+    if (lost := lost_commands_error(view)) is not None:
         raise lost
     if view.diverged or view.undecided:
         raise typer.Exit(EXIT_PARTIAL)
@@ -184,8 +184,8 @@ def restore(
     plan = plan_restore(source, file, existing=existing, brokers=brokers, skip_incompatible=skip_incompatible)
     if not yes and not plan.changes_nothing:
         emit_notice(plan, render=render_restore_plan)
-        what = "mend the settings of" if plan.is_there_already else "replace" if existing else "make"
-        confirm(f"{what} {topic}?")
+        action = "mend the settings of" if plan.is_there_already else "replace" if existing else "make"
+        confirm(f"{action} {topic}?")
     emit(run_restore(plan, router, clock=SystemClock()), output=output, render=render_restored)
 
 
@@ -199,37 +199,37 @@ def _tell_off(switch: Switch, properties: Path | None) -> None:
     raise typer.Exit(EXIT_PARTIAL)
 
 
-def _follow(options: BackupOptions, source: CommandSource, live: LiveBackup, output: OutputFormat) -> None:
+def _follow(options: MetastoreBackupOptions, source: CommandSource, live: LiveBackup, output: OutputFormat) -> None:
     from offsite.model.clock import SystemClock
     from offsite.services.metastore.follow import follow_topic
     from offsite.services.monitor.address import parse_address
     from offsite.services.monitor.metastore import MetastoreServer
     from offsite.services.outages import Outages
-    from offsite.services.waiting import WaitingTeller
+    from offsite.services.waiting import WaitReporter
 
-    clock, lines, shown = SystemClock(), OutageLines(SystemClock()), _Shown(output)
+    clock, lines, shown = SystemClock(), OutageLines(SystemClock()), _ViewPrinter(output)
     outages = Outages(give_up_after_s=parse_duration_s(options.give_up_after), clock=clock, on_outage=lines)
     with ExitStack() as opened:
         if options.metrics_port is not None:
             listen = parse_address(options.metrics_port)
             shown.server = opened.enter_context(MetastoreServer(source.topic, listen=listen, clock=clock))
             note(f"metrics on http://{shown.server.address}/metrics")
-        opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
+        opened.enter_context(WaitReporter(lines.waiting, clock=clock))
         try:
             follow_topic(live, source, outages=outages, clock=clock, on_look=shown.look)
         except KeyboardInterrupt:
             note(f"stopped: {live.view.appended} commands were added")
 
 
-class _Shown:
+class _ViewPrinter:
     """What people, scripts and Prometheus see of a backup that follows: people only what is new."""
 
     def __init__(self, output: OutputFormat) -> None:
         self.server: MetastoreServer | None = None
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
-        self._told: BackupView | None = None
+        self._told: MetastoreView | None = None
 
-    def look(self, view: BackupView) -> None:
+    def look(self, view: MetastoreView) -> None:
         if self.server is not None:
             self.server.show(view)
         now = replace(view, seen_ms=0, undecided=0, undecided_since_ms=-1)  # each command has a transaction

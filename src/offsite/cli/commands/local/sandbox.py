@@ -55,9 +55,9 @@ def start(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Start the sandbox, or find it running; its data from earlier starts is kept."""
-    from offsite.sandbox import Sandbox, Settings
+    from offsite.sandbox import Sandbox, SandboxSettings
 
-    settings = Settings(brokers=brokers, kafka_version=kafka_version, long_run=True)
+    settings = SandboxSettings(brokers=brokers, kafka_version=kafka_version, long_run=True)
     emit(_running(Sandbox(directory).start(port=port, settings=settings, progress=note)), output=output, render=_render)
 
 
@@ -102,6 +102,6 @@ def _render(console: Console, report: SandboxReport) -> None:
 
     kafka = "Kafka" if report.kafka_version == KAFKA_VERSION else f"Kafka {report.kafka_version}"
     pids = ", ".join(f"{name} {pid}" for name, pid in report.pids.items())
-    what = f"pid {report.pid}" if len(report.pids) == 1 else f"pids: {pids}"
-    console.print(f"sandbox in {report.dir}: {kafka} on {report.bootstrap} ({what})")
+    processes = f"pid {report.pid}" if len(report.pids) == 1 else f"pids: {pids}"
+    console.print(f"sandbox in {report.dir}: {kafka} on {report.bootstrap} ({processes})")
     console.print(f"next: export OFFSITE_BOOTSTRAP={report.bootstrap}")

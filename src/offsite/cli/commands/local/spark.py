@@ -44,8 +44,8 @@ def pack(
     """
     from offsite.services.spark_pack import pack as pack_archive
 
-    made = pack_archive(output_file, extra=with_ or (), compress=not no_compress)
-    emit(made, output=output, render=_render)
+    archive = pack_archive(output_file, extra=with_ or (), compress=not no_compress)
+    emit(archive, output=output, render=_render)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +77,11 @@ def job(
     emit(WrittenJob(path=str(output_file)), output=output, render=_render_job)
 
 
-def _render_job(console: Console, made: WrittenJob) -> None:
-    console.print(f"next: spark-submit --files offsite.pex {made.path} backup run")
+def _render_job(console: Console, written_job: WrittenJob) -> None:
+    console.print(f"next: spark-submit --files offsite.pex {written_job.path} backup run")
 
 
-def _render(console: Console, made: PackedArchive) -> None:
-    console.print(f"{made.path}: {format_size(made.file_bytes)}, sha256 {made.sha256}")
-    console.print(f"offsite {made.offsite} for Python {made.python} on {made.platform}")
-    console.print(f"next: give it to a command, with --spark-archive {made.path}")
+def _render(console: Console, archive: PackedArchive) -> None:
+    console.print(f"{archive.path}: {format_size(archive.file_bytes)}, sha256 {archive.sha256}")
+    console.print(f"offsite {archive.offsite} for Python {archive.python} on {archive.platform}")
+    console.print(f"next: give it to a command, with --spark-archive {archive.path}")

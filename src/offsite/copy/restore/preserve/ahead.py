@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd
+from offsite.copy.restore.preserve.pieces import DataPiece, LogPiece, TransactionEnd
 from offsite.model.size import MIB
 
 PIECES_MAX = 2_048
@@ -18,7 +18,7 @@ BYTES_MAX = 4 * MIB
 
 
 @dataclass(slots=True, eq=False)
-class _Seen:
+class _WindowPiece:
     """A piece in the window. `is_beginning`: a transaction begins with the piece and ends in the window."""
 
     piece: LogPiece
@@ -27,7 +27,7 @@ class _Seen:
     has_passed: bool = False
 
 
-class Ahead:
+class LookAhead:
     """Iterates over `pieces`, and reads some pieces ahead of the consumer. `open_`: the source's producer ids of
     transactions that began before."""
 
@@ -39,12 +39,12 @@ class Ahead:
         most: int = PIECES_MAX,
         most_bytes: int = BYTES_MAX,
     ) -> None:
-        self.whole = 0
+        self.whole_transactions = 0
         """Transactions that begin behind the last consumed piece, and end in the window."""
         self._pieces, self._most, self._most_bytes = iter(pieces), most, most_bytes
-        self._window: deque[_Seen] = deque()
+        self._window: deque[_WindowPiece] = deque()
         self._bytes = 0
-        self._beginnings: dict[int, _Seen | None] = dict.fromkeys(open_)
+        self._beginnings: dict[int, _WindowPiece | None] = dict.fromkeys(open_)
 
     def __iter__(self) -> Iterator[LogPiece]:
         for piece in self._pieces:
@@ -55,20 +55,22 @@ class Ahead:
             yield self._pass()
 
     def _see(self, piece: LogPiece) -> None:
-        seen = _Seen(piece, len(piece.batch) if isinstance(piece, Data) else 0)
-        self._window.append(seen)
-        self._bytes += seen.size_bytes
-        if isinstance(piece, Data) and piece.producer_id is not None:
-            self._beginnings.setdefault(piece.producer_id, seen)
+        window_piece = _WindowPiece(piece, len(piece.batch) if isinstance(piece, DataPiece) else 0)
+        self._window.append(window_piece)
+        self._bytes += window_piece.size_bytes
+        if isinstance(piece, DataPiece) and piece.producer_id is not None:
+            self._beginnings.setdefault(piece.producer_id, window_piece)
         elif isinstance(piece, TransactionEnd):
-            beginning = self._beginnings.pop(piece.producer_id, seen)  # a transaction without data begins with its end
+            beginning = self._beginnings.pop(
+                piece.producer_id, window_piece
+            )  # a transaction without data begins with its end
             if beginning is not None and not beginning.has_passed:
                 beginning.is_beginning = True
-                self.whole += 1
+                self.whole_transactions += 1
 
     def _pass(self) -> LogPiece:
-        seen = self._window.popleft()
-        seen.has_passed = True
-        self._bytes -= seen.size_bytes
-        self.whole -= seen.is_beginning
-        return seen.piece
+        window_piece = self._window.popleft()
+        window_piece.has_passed = True
+        self._bytes -= window_piece.size_bytes
+        self.whole_transactions -= window_piece.is_beginning
+        return window_piece.piece

@@ -18,16 +18,23 @@ from typing import Self
 
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.plan import PartitionRestore
-from offsite.copy.restore.preserve.ahead import Ahead
-from offsite.copy.restore.preserve.pieces import Data, LogPiece, SourcePieces, UnusedOffsets, first_offset, log_start
-from offsite.copy.restore.preserve.resume import PassedOver, check_filler
+from offsite.copy.restore.preserve.ahead import LookAhead
+from offsite.copy.restore.preserve.pieces import (
+    DataPiece,
+    LogPiece,
+    SourcePieces,
+    UnusedOffsets,
+    first_offset,
+    log_start,
+)
+from offsite.copy.restore.preserve.resume import WrittenPieces, check_filler
 from offsite.copy.restore.preserve.writer import PreservingWriter
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt, RestoreSteps
 from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.log_start import delete_before
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.offsets import settled_end_offset
-from offsite.kafka.transactions.replay import PartitionTransactions, Slot
+from offsite.kafka.transactions.replay import PartitionTransactions, TransactionSlot
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld
@@ -93,7 +100,7 @@ class _Chain:
             self._recover()  # from now on, a writer that wakes begins and ends no transaction
         self._found = settled_end_offset(self._router, self._target, start=task.target_start)
         self._source = SourcePieces(task.partition, ends.store, target_end=task.target_start)
-        self._passed: PassedOver | None = PassedOver()
+        self._passed: WrittenPieces | None = WrittenPieces()
         self._writer = PreservingWriter(
             self._router,
             self._target,
@@ -108,10 +115,10 @@ class _Chain:
 
     def _has_gaps(self) -> bool:
         """Whether the partition has gaps, as far as segments tell. Empty transactions may have filled gaps."""
-        held = sum(segment.records + segment.control_batches for segment in self._plan.segments)
-        return self._plan.end - first_offset(self._plan, target_end=self._task.target_start) > held
+        stored_offsets = sum(segment.records + segment.control_batches for segment in self._plan.segments)
+        return self._plan.end - first_offset(self._plan, target_end=self._task.target_start) > stored_offsets
 
-    def _recover(self) -> Mapping[int, Slot]:
+    def _recover(self) -> Mapping[int, TransactionSlot]:
         """Recover open transactions. Without the right to ask, or on brokers without the request, no attempt can have
         begun a transaction."""
         try:
@@ -133,11 +140,13 @@ class _Chain:
         start = log_start(self._plan)
         self._fill_head()
         # 2. Skip the pieces that earlier attempts wrote, and continue their open transactions.
-        left = self._left()
-        some = list(islice(left, 1))  # from here on the transactions left open by an earlier attempt are known
+        remaining = self._remaining_pieces()
+        first_piece = list(
+            islice(remaining, 1)
+        )  # from here on the transactions left open by an earlier attempt are known
         self._catch_up()
         # 3. Write the remaining pieces, every piece at its own offset.
-        ahead = Ahead(chain(some, left), self._writer.open)
+        ahead = LookAhead(chain(first_piece, remaining), self._writer.open)
         for piece in ahead:
             self._writer.write(piece, ahead)
             yield
@@ -164,16 +173,16 @@ class _Chain:
             )
         self._writer.fill_head(self._source.first_offset)
 
-    def _left(self) -> Iterator[LogPiece]:
+    def _remaining_pieces(self) -> Iterator[LogPiece]:
         """The pieces that are not in the target yet."""
         for piece in self._source.pieces():
-            if isinstance(piece, Data):
+            if isinstance(piece, DataPiece):
                 self._bytes += len(piece.batch)
-            left = piece if self._passed is None else self._left_of(piece, self._passed)
-            if left is not None:
-                yield left
+            remaining = piece if self._passed is None else self._remaining_of(piece, self._passed)
+            if remaining is not None:
+                yield remaining
 
-    def _left_of(self, piece: LogPiece, passed: PassedOver) -> LogPiece | None:
+    def _remaining_of(self, piece: LogPiece, passed: WrittenPieces) -> LogPiece | None:
         if piece.end > self._found:
             self._look_again()
         if piece.end <= self._found:

@@ -14,16 +14,16 @@ from offsite.copy.chain import PartitionChain
 from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import committed_view, undecided_batches
 from offsite.log.batch import BatchHeader
-from offsite.log.markers import control_type
+from offsite.log.markers import parse_control_marker
 from offsite.log.records.batch_records import iterate
 from offsite.log.rewrite import needs_reencode, split_runs
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
-from offsite.spark.meter import counted
+from offsite.spark.meter import count_items
 from offsite.stores.store import Store
 
 
-class Data(NamedTuple):
+class DataPiece(NamedTuple):
     """A batch without gaps at `[start, end)`, in writable memory. `producer_id`: of its transaction."""
 
     start: int
@@ -48,7 +48,7 @@ class UnusedOffsets(NamedTuple):
     end: int
 
 
-LogPiece: TypeAlias = Data | TransactionEnd | UnusedOffsets
+LogPiece: TypeAlias = DataPiece | TransactionEnd | UnusedOffsets
 
 
 def first_offset(partition: PartitionChain, *, target_end: int = 0) -> int:
@@ -104,7 +104,7 @@ class SourcePieces:
     def _batches(self) -> Iterator[tuple[Segment, memoryview, BatchHeader]]:
         for segment in self._partition.segments:
             end = min(segment.end, self._partition.end)
-            for chunk in counted(SegmentReader(store=self._store, segment=segment).chunks(end=end)):
+            for chunk in count_items(SegmentReader(store=self._store, segment=segment).chunks(end=end)):
                 for header in chunk.batches:
                     yield segment, chunk.data, header
 
@@ -112,7 +112,7 @@ class SourcePieces:
         if header.record_count == 0 or header.next_offset <= low:
             return
         if header.is_control:
-            marker = control_type(header.view(data), header)
+            marker = parse_control_marker(header.view(data), header)
             if marker is not None:
                 offset = header.last_offset
                 committed = marker.kind == "commit" and offset not in self._left_out
@@ -124,19 +124,19 @@ class SourcePieces:
         else:
             yield from self._data(data, header, low, self._partition.end)
 
-    def _data(self, data: memoryview, header: BatchHeader, low: int, end: int) -> Iterator[Data]:
+    def _data(self, data: memoryview, header: BatchHeader, low: int, end: int) -> Iterator[DataPiece]:
         producer_id = header.producer_id if header.is_transactional else None
         batch = header.view(data)
         if low <= header.base_offset and header.last_offset < end and not needs_reencode(header):
-            yield Data(header.base_offset, header.next_offset, batch, producer_id)
+            yield DataPiece(header.base_offset, header.next_offset, batch, producer_id)
             return
         for first, after, run in split_runs(batch, header, start=low, end=end):
-            yield Data(first, after, run, producer_id)
+            yield DataPiece(first, after, run, producer_id)
 
     def _undecided(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[LogPiece]:
         if self._last_undecided is None:
             self._last_undecided = self._find_last_undecided(header.base_offset)
-        last = self._last_undecided[header.producer_id, self._committed.stretch(header)]
+        last = self._last_undecided[header.producer_id, self._committed.stretch_index(header)]
         yield from self._data(data, header, low, min(last, self._partition.end))
         if header.base_offset <= last <= header.last_offset:
             yield TransactionEnd(last, last + 1, header.producer_id, committed=False)
@@ -146,7 +146,7 @@ class SourcePieces:
         log once more, where undecided data exists."""
         view, most = self._committed, self._partition.end - 1
         undecided = undecided_batches(self._partition, self._store, view, start=start)
-        return {(each.producer_id, view.stretch(each)): min(each.last_offset, most) for each in undecided}
+        return {(header.producer_id, view.stretch_index(header)): min(header.last_offset, most) for header in undecided}
 
     def _count(self, data: memoryview, header: BatchHeader, low: int) -> None:
         record_bounds = RecordBounds(max(self._start, low), self._partition.end)

@@ -66,8 +66,8 @@ class OffsetsVerdict:
     @property
     def extra_s(self) -> float:
         """Additional seconds for the offsets of the topic, with a few partitions at the same time."""
-        each = [partition.extra_s for partition in self.partitions]
-        return max(max(each, default=0.0), sum(each) / PARTITIONS_AT_ONCE)
+        extras_s = [partition.extra_s for partition in self.partitions]
+        return max(max(extras_s, default=0.0), sum(extras_s) / PARTITIONS_AT_ONCE)
 
 
 def preserved_partition(chain: PartitionRestore, *, way: ReplayWay, target_end: int = 0) -> PreservedPartition:
@@ -88,25 +88,29 @@ def preserved_partition(chain: PartitionRestore, *, way: ReplayWay, target_end: 
 def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | None) -> str:
     """Why the offsets of `partitions` cannot be kept in `target` (None: the target will be made); empty when
     possible."""
-    for each in partitions:
-        name, number = f"partition {each.chain.source.partition}", each.chain.target.partition
-        if target is not None and target.ends[number] > (start := log_start(each.chain)):
+    for partition in partitions:
+        name, number = f"partition {partition.chain.source.partition}", partition.chain.target.partition
+        if target is not None and target.ends[number] > (start := log_start(partition.chain)):
             return f"{name} of the target ends at {target.ends[number]:,} already, the source begins at {start:,}"
-        if each.gap_offsets > each.way.gaps_max:
-            count = f"{each.gap_offsets:,}"
+        if partition.gap_offsets > partition.way.gaps_max:
+            count = f"{partition.gap_offsets:,}"
             return f"{name} has {count} offsets without records, too many to fill without {DIRECT_NEEDS}"
     return ""
 
 
-def too_slow(partitions: Sequence[PreservedPartition]) -> str:
+def describe_slow_transaction(partitions: Sequence[PreservedPartition]) -> str:
     """Description of a transaction that can hardly be replayed before brokers end it; empty without one. An
     estimate."""
-    slow = [(each.slow.open_s, each.chain.source.partition, each.slow) for each in partitions if each.slow is not None]
+    slow = [
+        (preserved.slow.open_s, preserved.chain.source.partition, preserved.slow)
+        for preserved in partitions
+        if preserved.slow is not None
+    ]
     if not slow:
         return ""
-    open_s, partition, found = max(slow, key=lambda each: each[0])
+    open_s, partition, worst = max(slow, key=lambda candidate: candidate[0])
     takes, limit = format_duration(open_s), format_duration(TRANSACTION_OPEN_MAX_S)
     return (
-        f"partition {partition} has a transaction at offsets {found.start:,} to {found.end:,} that takes about {takes}"
+        f"partition {partition} has a transaction at offsets {worst.start:,} to {worst.end:,} that takes about {takes}"
         f" to write, and brokers end what is open for {limit}"
     )

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.preserve.expected_end import ExpectedEnd, LastData, Verdict
-from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd
+from offsite.copy.restore.preserve.expected_end import BatchVerdict, ExpectedEnd, LastData
+from offsite.copy.restore.preserve.pieces import DataPiece, LogPiece, TransactionEnd
 from offsite.kafka.net.routing import Router
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.transactions.replay import PartitionTransactions, Slot
+from offsite.kafka.transactions.replay import PartitionTransactions, TransactionSlot
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition
@@ -30,7 +30,7 @@ COMPARED_OUTCOMES = 65_536
 """Outcomes to compare at the end: more than the open transactions of any partition, and less than 15 MB."""
 
 
-class PassedOver:
+class WrittenPieces:
     """The pieces of the source that are in the target already."""
 
     def __init__(self) -> None:
@@ -42,16 +42,16 @@ class PassedOver:
 
     def add(self, piece: LogPiece) -> None:
         match piece:
-            case Data(start=start, producer_id=producer_id):
+            case DataPiece(start=start, producer_id=producer_id):
                 self._last_data.add(piece)
                 if producer_id is not None:
                     self._first_offsets.setdefault(producer_id, start)
             case TransactionEnd(producer_id=producer_id):
                 self._first_offsets.pop(producer_id, None)
                 self._outcomes.append(piece)
-        self.has_transactions |= not isinstance(piece, Data) or piece.producer_id is not None
+        self.has_transactions |= not isinstance(piece, DataPiece) or piece.producer_id is not None
 
-    def take_up(self, recovered: Mapping[int, Slot], target: TopicPartition) -> dict[int, Slot]:
+    def take_up(self, recovered: Mapping[int, TransactionSlot], target: TopicPartition) -> dict[int, TransactionSlot]:
         """The slots to continue with: source's producer id → the slot with its open transaction. `recovered`: slots by
         first offset.
 
@@ -84,11 +84,11 @@ class PassedOver:
         expected = ExpectedEnd(data, outcomes)
         for batch, header in _batches(router, log_range):
             is_strange = not header.is_control and not header.is_transactional and not attempt.wrote(header)
-            verdict = Verdict.UNEXPECTED if is_strange else expected.judge(batch, header)
-            if verdict is Verdict.ENDED_BY_BROKERS:
+            verdict = BatchVerdict.UNEXPECTED if is_strange else expected.judge(batch, header)
+            if verdict is BatchVerdict.ENDED_BY_BROKERS:
                 raise _lost(target)
-            if verdict is Verdict.UNEXPECTED:
-                raise attempt.unexpected(header.base_offset, end=end, own=transactions.producer_ids)
+            if verdict is BatchVerdict.UNEXPECTED:
+                raise attempt.unexpected(header.base_offset, end=end, own_producer_ids=transactions.producer_ids)
 
 
 def check_filler(  # noqa: PLR0913  # where to look, and who judges
@@ -107,7 +107,7 @@ def check_filler(  # noqa: PLR0913  # where to look, and who judges
     for _, header in _batches(router, log_range):
         is_ours = attempt.wrote(header) and header.max_timestamp_ms < 0
         if not header.is_control and not is_ours:
-            raise attempt.unexpected(header.base_offset, end=end, own=transactions.producer_ids)
+            raise attempt.unexpected(header.base_offset, end=end, own_producer_ids=transactions.producer_ids)
 
 
 def _batches(router: Router, log_range: LogRange) -> Iterator[tuple[memoryview, BatchHeader]]:

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.preserve.ahead import Ahead
-from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd, UnusedOffsets
+from offsite.copy.restore.preserve.ahead import LookAhead
+from offsite.copy.restore.preserve.pieces import DataPiece, LogPiece, TransactionEnd, UnusedOffsets
 from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.appending.log_writer import OUTCOMES_MAX, LogWriter
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import await_end_offset
 from offsite.kafka.producer import Producer
-from offsite.kafka.transactions.outcomes import Outcome
-from offsite.kafka.transactions.replay import PartitionTransactions, Slot
+from offsite.kafka.transactions.outcomes import TransactionOutcome
+from offsite.kafka.transactions.replay import PartitionTransactions, TransactionSlot
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
 from offsite.model.errors import OffsiteError, TransactionLost
@@ -49,7 +49,7 @@ class PreservingWriter:
         self._transactions = transactions
         self._attempt = attempt
         self._direct, self._careful = direct, careful
-        self._open: dict[int, Slot] = {}
+        self._open: dict[int, TransactionSlot] = {}
         self._producer: Producer = attempt.producer()
         self._log = LogWriter(router, target, at=at, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes)
 
@@ -67,17 +67,17 @@ class PreservingWriter:
         """Continue at `offset`: another attempt has written up to it."""
         self._log.skip_to(offset)
 
-    def take_up(self, slots: Mapping[int, Slot]) -> None:
+    def take_up(self, slots: Mapping[int, TransactionSlot]) -> None:
         """Continue open transactions, by the source's producer id."""
         self._open.update(slots)
 
-    def write(self, piece: LogPiece, ahead: Ahead) -> None:
+    def write(self, piece: LogPiece, ahead: LookAhead) -> None:
         """Write the next piece. Raises `TargetDisturbed` or `TargetNotEmpty` when a record is not at its offset, and
         the errors of writer and transactions."""
         if piece.start != self.at:
             raise self._elsewhere(self.at, piece.start)
         match piece:
-            case Data():
+            case DataPiece():
                 self._send(piece)
             case TransactionEnd():
                 self._end(piece, ahead)
@@ -90,7 +90,7 @@ class PreservingWriter:
         """Use up the offsets below `end`, the future log start: nobody reads these records."""
         while self.at < end:
             count = min(end - self.at, FILLER_MAX_RECORDS)
-            self._log.batch(filler_batch(count), count, self._producer)
+            self._log.send_batch(filler_batch(count), count, self._producer)
 
     def flush(self) -> None:
         """Return when everything is in the log."""
@@ -100,42 +100,46 @@ class PreservingWriter:
         """Return when the log ends at `end`. Raises as `write` when the log ends behind, and `TransactionLost` when
         brokers would end a transaction behind the end later."""
         self._await(end)
-        if self._transactions.going_on:
+        if self._transactions.ongoing:
             raise TransactionLost(f"a transaction in {self._target} is open behind its end", hint=_AGAIN)
 
     def close(self) -> None:
         self._log.close()
 
-    def _send(self, piece: Data) -> None:
+    def _send(self, piece: DataPiece) -> None:
         """Send one batch. A leader asks the coordinator for the first batch of a transaction (KIP-890), and refuses
         only this batch while the coordinator moves: batches sent behind it would take its offset."""
         begins = piece.producer_id is not None and piece.producer_id not in self._open
         producer = self._producer if piece.producer_id is None else self._slot(piece.producer_id).producer
-        self._log.batch(piece.batch, piece.end - piece.start, producer)
+        self._log.send_batch(piece.batch, piece.end - piece.start, producer)
         if begins and self._careful:
             self.flush()
 
-    def _end(self, piece: TransactionEnd, ahead: Ahead) -> None:
+    def _end(self, piece: TransactionEnd, ahead: LookAhead) -> None:
         slot = self._slot(piece.producer_id)
         del self._open[piece.producer_id]
-        if self._direct and self._transactions.going_on < ahead.whole and self._transactions.may_go_on(slot):
-            self._log.outcomes([self._transactions.outcome(slot, committed=piece.committed)])
+        if (
+            self._direct
+            and self._transactions.ongoing < ahead.whole_transactions
+            and self._transactions.may_go_on(slot)
+        ):
+            self._log.send_outcomes([self._transactions.outcome(slot, committed=piece.committed)])
             return
         self.flush()  # the coordinator writes the outcome: in no order with batches still under way
         self._attempt.guard()
         self._transactions.end(slot, committed=piece.committed)
         self._await(piece.end)  # the answer may come before the outcome is in the log, and does not tell the offset
 
-    def _slot(self, producer_id: int) -> Slot:
+    def _slot(self, producer_id: int) -> TransactionSlot:
         if producer_id not in self._open:
             self._attempt.guard()
             self._open[producer_id] = self._transactions.begin()
         return self._open[producer_id]
 
     def _fill_with_outcomes(self, end: int) -> None:
-        nothing = Outcome(self._producer.producer_id, self._producer.epoch, committed=False)
+        nothing = TransactionOutcome(self._producer.producer_id, self._producer.epoch, committed=False)
         while self.at < end:
-            self._log.outcomes([nothing] * min(end - self.at, OUTCOMES_MAX))
+            self._log.send_outcomes([nothing] * min(end - self.at, OUTCOMES_MAX))
 
     def _fill_with_transactions(self, end: int) -> None:
         self.flush()
@@ -144,15 +148,15 @@ class PreservingWriter:
             self._await(self.at + self._transactions.end_empty(end - self.at))
 
     def _await(self, end: int) -> None:
-        found = await_end_offset(self._router, self._target, end)
-        if found != end:
-            raise self._elsewhere(found, end)
+        end_offset = await_end_offset(self._router, self._target, end)
+        if end_offset != end:
+            raise self._elsewhere(end_offset, end)
         if self.at != end:
             self.skip_to(end)
 
-    def _elsewhere(self, found: int, expected: int) -> OffsiteError:
+    def _elsewhere(self, actual: int, expected: int) -> OffsiteError:
         """The target is at offset `actual` while the source is at `expected`."""
-        return self._unexpected(min(found, expected), max(found, expected))
+        return self._unexpected(min(actual, expected), max(actual, expected))
 
     def _unexpected(self, start: int, end: int) -> OffsiteError:
-        return self._attempt.unexpected(start, end=end, own=self._transactions.producer_ids)
+        return self._attempt.unexpected(start, end=end, own_producer_ids=self._transactions.producer_ids)
