@@ -26,12 +26,12 @@ def money(results: Results) -> str:
         [
             row("**storage, a month**", lambda each: prices.storage_month(each.stored_bytes)),
             row("requests of the first backup", lambda each: prices.requests(each.backup.puts, each.backup.gets)),
-            row("executors, while it copies", lambda e: e.executors_cost(e.backup.seconds, prices)),
+            row("executors of the first backup", lambda e: e.executors_cost(e.backup.seconds, prices)),
             row(
                 "requests of a restore and its proof",
                 lambda e: prices.requests(e.restore.puts + e.proof.puts, e.restore.gets + e.proof.gets),
             ),
-            row("executors for these", lambda each: each.executors_cost(each.restore_s, prices)),
+            row("executors of a restore and its proof", lambda each: each.executors_cost(each.restore_s, prices)),
             row("if two thirds of the bytes cross zones once", two_thirds),
         ],
     )
@@ -50,9 +50,8 @@ def prices_taken() -> str:
         ("an executor, an hour", f"${prices.executor_hour:.2f}"),
         ("a GB from zone to zone, both sides", f"${prices.zone_gb:g}"),
     ]
-    return f"List prices of us-east-1, {prices.taken_on}; check yours. That of an executor is a guess.\n\n" + table(
-        ("price", ""), rows
-    )
+    said = f"List prices of us-east-1, {prices.taken_on}; check your own prices. The price of an executor is a guess."
+    return f"{said}\n\n{table(('price', ''), rows)}"
 
 
 def following_day(results: Results) -> str:
@@ -66,16 +65,17 @@ def following_day(results: Results) -> str:
         ),
         ("rounds, a day", f"{count(day.puts)} puts, {count(day.gets)} gets"),
         ("roll-ups, a day", f"{count(day.roll_up_puts)} puts, {count(day.roll_up_gets)} gets"),
-        ("written again by them, a day", in_tb(day.written_again_bytes)),
+        ("written again by roll-ups, a day", in_tb(day.written_again_bytes)),
         (
             "requests, 30 days",
             dollars(DAYS_30 * prices.requests(day.puts + day.roll_up_puts, day.gets + day.roll_up_gets)),
         ),
-        ("storage of 30 days of news, a month", dollars(prices.storage_month(DAYS_30 * following.day_bytes))),
+        ("storage of 30 days of new records, a month", dollars(prices.storage_month(DAYS_30 * following.day_bytes))),
     ]
     return f"""\
-A backup that follows the world of {world.name}: a round every {following.interval_s} s, {in_tb(following.day_bytes)}
-a day, all {following.busy:,} partitions with news in each. Which roll-ups are due is what the planner itself says.
-Reading the ends, the deletion of what was replaced and the bytes of commits are not in it.
+The next table is for a backup that follows the {world.name}: a round every {following.interval_s} s,
+{in_tb(following.day_bytes)} a day, new records in all {following.busy:,} partitions in each round. The planner itself
+decides which roll-ups are due. The table does not include reading the ends of the logs, deleting replaced segments, and
+the bytes of commits.
 
 {table(("following", ""), rows)}"""

@@ -68,7 +68,7 @@ def _units(results: Results) -> str:
         [
             row("a MiB of the log", lambda each: f"{each.mib_ms:.1f} ms"),
             row("a small range or partition", lambda each: f"{each.small_ms:.1f} ms"),
-            row("a run, whatever it moves", lambda each: f"{each.run_ms:.0f} ms"),
+            row("a run, whatever its size", lambda each: f"{each.run_ms:.0f} ms"),
             row("planning a partition, in the driver", lambda each: f"{each.plan_ms:.2f} ms"),
             row("requests for a segment: puts, gets", lambda each: f"{each.segment_puts:.0f}, {each.segment_gets:.0f}"),
             row("gets for 100 MiB", lambda each: f"{100 * each.mib_gets:.0f}"),
@@ -76,24 +76,27 @@ def _units(results: Results) -> str:
         ],
     )
     return f"""\
-{_machine(costs)} CPU time of offsite, without the broker's; medians; the topic was compressed with lz4 by its
-producer, and a byte of its log is a byte in the store. Listings are among the puts, at whose price they are.
+{_machine(costs)} The figures are CPU time of offsite, without the broker's CPU time, and medians. The producer
+compressed the topic with lz4, so a byte of its log is a byte in the store. Listings count as puts, because they have
+the price of puts.
 
 {made}
 
-A task of Spark costs {driver.task_ms:.1f} ms of CPU, {driver.driver_task_ms:.1f} of them in the driver and the JVM
-(which is the executor's too here: on a cluster it is less), and holds {driver.task_heap_bytes:,.0f} bytes on
-Java's heap; with the segment that it brought {driver.task_python_bytes:,.0f} bytes more of the driver's memory, until
-that is committed. A commit costs {driver.commit_ms:.1f} ms, {1000 * driver.commit_segment_ms:.0f} µs for each segment
-in it, {driver.commit_puts:.0f} puts and {driver.commit_gets:.0f} gets; and
-{1000 * driver.commit_ended_task_ms:.0f} µs for each task of the pass that has ended so far, to find what is new. A run
-takes {driver.run_puts:.0f} puts and {driver.run_gets:.0f} gets more.
+A task of Spark costs {driver.task_ms:.1f} ms of CPU, {driver.driver_task_ms:.1f} ms of it in the driver and the JVM.
+Here the JVM also belongs to the executor: on a cluster the driver's part is less. A task holds
+{driver.task_heap_bytes:,.0f} bytes on Java's heap. With its segment, a task holds {driver.task_python_bytes:,.0f} bytes
+more of the driver's memory, until the segment is committed. A commit costs {driver.commit_ms:.1f} ms,
+{1000 * driver.commit_segment_ms:.0f} µs for each segment in the commit, {driver.commit_puts:.0f} puts and
+{driver.commit_gets:.0f} gets. To find the new segments, a commit costs {1000 * driver.commit_ended_task_ms:.0f} µs more
+for each task of the pass that has ended so far. A run takes {driver.run_puts:.0f} puts and {driver.run_gets:.0f} gets
+more.
 
 These tasks had one segment each; the larger tasks of a plan of more than {full_tb:.0f} TB have many. The
-{1000 * driver.brought_segment_ms:.0f} µs for a task with its segment are reckoned for each segment here: too much, if
-anything. Of the memory, a check by hand gave 1,135 to 1,300 bytes a segment where a task had eight or more, and 1,615
-where it had one; so {SEGMENT_BYTES:,} are reckoned for a segment, and {TASK_BYTES} for a task besides. What is
-committed is let go of: {HELD_COMMITS} times the segments of the largest commit are reckoned."""
+{1000 * driver.brought_segment_ms:.0f} µs for a task with its segment are counted for each segment here, which is
+rather too much. A check of the memory by hand gave 1,135 to 1,300 bytes a segment for tasks with eight or more
+segments, and 1,615 for tasks with one. So the calculation takes {SEGMENT_BYTES:,} bytes for a segment, and {TASK_BYTES}
+for a task besides. Memory of committed segments is freed: the calculation takes {HELD_COMMITS} times the segments of
+the largest commit."""
 
 
 def _machine(costs: UnitCosts) -> str:
@@ -112,13 +115,13 @@ def _checked(results: Results) -> str:
         (name, f"{each.log_mib:.0f} MiB", f"{simulated:.2f} s", f"{of_cpu:.2f} s", f"{each.wall_s:.2f} s")
         for name, (each, simulated, of_cpu) in zip(("backup", "restore"), told, strict=True)
     ]
-    made = table(("a run that no cost was taken from", "moved", "simulated", "CPU by cores", "clock"), rows)
+    made = table(("a run that gave none of the costs", "moved", "simulated", "CPU by cores", "clock"), rows)
     backup, restore = (simulated / of_cpu for _, simulated, of_cpu in told)
     return f"""\
-The simulation against a run of {check.large} large and {check.small} small partitions here, with the broker on the same
-{check.cores} cores. It gives {backup:.2f} times the CPU that the backup took, {restore:.2f} times that of the restore
-(a factor of 2 either way fails a test). It knows no waiting for a disk, a leader or other work, so the clock, on a busy
-machine, shows more:
+The next table compares the simulation with a run of {check.large} large and {check.small} small partitions here, with
+the broker on the same {check.cores} cores. The simulation gives {backup:.2f} times the CPU of the backup, and
+{restore:.2f} times the CPU of the restore (a factor of 2 either way fails a test). The simulation knows no waiting for
+a disk, a leader or other work, so the clock shows more on a busy machine:
 
 {made}"""
 
@@ -134,18 +137,18 @@ def _inputs(results: Results) -> str:
         ("input", *(each.name for each in worlds)),
         [
             row("partitions", lambda each: f"{each.partitions:,}"),
-            row("the largest", lambda each: in_tb(each.largest_bytes)),
+            row("the largest partition", lambda each: in_tb(each.largest_bytes)),
             row("executors", lambda each: f"{each.executors}"),
             row("brokers", lambda each: f"{each.brokers}"),
             row("prefixes of the bucket", lambda each: f"{each.prefixes}"),
         ],
     )
     return f"""\
-Executors have {world.executor_cores} cores like those here and {world.executor_gbit_s:g} Gbit/s, brokers
-{world.broker_gbit_s:g} Gbit/s, {world.broker_share:.0%} of which a backup may take. What is restored goes to
-{world.replicas} replicas. {world.idle_share:.0%} of the partitions hold a MiB, one is the largest, the others are
-log-normal. S3 takes {S3_PUTS_S:,} puts and {S3_GETS_S:,} gets a second for a prefix. What all want more of than there
-is, all get alike.
+Executors have {world.executor_cores} cores like the cores here and {world.executor_gbit_s:g} Gbit/s. Brokers have
+{world.broker_gbit_s:g} Gbit/s; a backup may take {world.broker_share:.0%} of that. Restored records go to
+{world.replicas} replicas. {world.idle_share:.0%} of the partitions hold a MiB, one is the largest, the sizes of the
+others are log-normal. S3 takes {S3_PUTS_S:,} puts and {S3_GETS_S:,} gets a second for a prefix. If the tasks want more
+of a resource than there is, all of them slow down alike.
 
 {made}"""
 
@@ -165,17 +168,17 @@ def _times(results: Results) -> str:
         [
             row("**backup**", lambda each: f"**{time_of(each.backup.seconds)}**"),
             row("bound by", lambda each: each.backup.ran.bound_by),
-            row("of it until all is copied", lambda each: time_of(each.backup.plan_s + each.backup.ran.copied_s)),
+            row("until all is copied", lambda each: time_of(each.backup.plan_s + each.backup.ran.copied_s)),
             row("commits", lambda each: f"{each.backup.ran.commits:,}"),
-            row("in all they take", lambda each: time_of(each.backup.ran.commit_s)),
-            row("of it to find what is new", lambda each: time_of(each.backup.ran.search_s)),
-            row("from one to the next, at most", lambda each: time_of(each.backup.ran.unsaved_s)),
-            row("segments of the largest", lambda each: count(each.backup.ran.most_new)),
+            row("time of all commits", lambda each: time_of(each.backup.ran.commit_s)),
+            row("of this, to find new segments", lambda each: time_of(each.backup.ran.search_s)),
+            row("longest time between commits", lambda each: time_of(each.backup.ran.unsaved_s)),
+            row("segments of the largest commit", lambda each: count(each.backup.ran.most_new)),
             far_row(f"**backup**, look-ups of {LOOK_UP_MS} ms", lambda each: f"**{time_of(each.seconds)}**"),
             far_row("commits", lambda each: f"{each.ran.commits:,}"),
-            far_row("in all they take", lambda each: time_of(each.ran.commit_s)),
-            far_row("from one to the next, at most", lambda each: time_of(each.ran.unsaved_s)),
-            far_row("segments of the largest", lambda each: count(each.ran.most_new)),
+            far_row("time of all commits", lambda each: time_of(each.ran.commit_s)),
+            far_row("longest time between commits", lambda each: time_of(each.ran.unsaved_s)),
+            far_row("segments of the largest commit", lambda each: count(each.ran.most_new)),
             row("tasks", lambda each: count(each.backup.tasks)),
             row("segments", lambda each: count(each.backup.segments)),
             row("driver memory for tasks and segments", lambda each: f"{each.driver_bytes / GB:,.2g} GB"),
@@ -187,7 +190,7 @@ def _times(results: Results) -> str:
             row("puts, gets", lambda each: f"{count(each.restore.puts)}, {count(each.restore.gets)}"),
             row("**its proof**", lambda each: f"**{time_of(each.proof.seconds)}**"),
             row("bound by", lambda each: each.proof.ran.bound_by),
-            row("of it with slots free", lambda each: time_of(each.proof.ran.bound_s.get(CHAIN, 0))),
+            row("of this, with free slots", lambda each: time_of(each.proof.ran.bound_s.get(CHAIN, 0))),
             row("gets", lambda each: count(each.proof.gets)),
         ],
     )
@@ -196,7 +199,7 @@ def _times(results: Results) -> str:
 def _picture(results: Results) -> str:
     world = results.by_largest[0].world
     return f"""\
-The same {world.name}, with a smaller or a larger partition among them. A backup cuts it; a restore writes it as one
-ordered chain, from its beginning on; its proof reads it when its turn comes.
+The picture shows the same {world.name} with largest partitions of different sizes. A backup cuts the largest partition.
+A restore writes it as one ordered chain, from its beginning on. The proof of the restore reads it when its turn comes.
 
 ![Hours by the size of the largest partition](pictures/{PICTURE})"""

@@ -31,39 +31,40 @@ def what_it_says(results: Results) -> str:
     _, far_middle, far_big, far_split = results.far
     far_share = _written_share(far_big)
     return f"""\
-**The backup window.** Cores are not what is short: one copies {core:.0f} MiB a second. {middle.world.name} are copied
-after {time_of(copied_s(middle))}, which {middle.backup.ran.bound_by} bounds, {big.world.name} after
-{time_of(copied_s(big))} ({big.backup.ran.bound_by}). A pass commits every {gib} GiB or {every.seconds / 60:.0f} min,
-and each commit goes over all tasks of the pass to find what is new. So that this does not grow with the square, a
-commit waits until {every.times_longer:.0f} times what the last search took has passed, whatever the rest of the commit
-took: searches take {time_of(big.backup.ran.search_s)} of the driver in {big.world.name}, all of the commits
-{time_of(big.backup.ran.commit_s)}, beside the copy, and the last one makes it {time_of(big.backup.seconds)}. And a plan
-has about {TASKS_MAX:,} tasks, larger ones beyond {TASKS_MAX * TASK_BYTES_MAX / TB:.0f} TB, but one at least for each
-partition that is not small: {count(big.backup.tasks)} for {big.world.name}.
+**The backup window.** Cores are not the limit: one core copies {core:.0f} MiB a second. {middle.world.name} are copied
+after {time_of(copied_s(middle))}, bound by {middle.backup.ran.bound_by}; {big.world.name} after
+{time_of(copied_s(big))} ({big.backup.ran.bound_by}). A pass commits every {gib} GiB or {every.seconds / 60:.0f} min.
+Each commit goes over all tasks of the pass to find the new segments. To keep this from growing with the square of the
+tasks, a commit waits until {every.times_longer:.0f} times the duration of the last search has passed, whatever the rest
+of the commit took. In {big.world.name}, searches take {time_of(big.backup.ran.search_s)} of the driver and all commits
+take {time_of(big.backup.ran.commit_s)}, beside the copy. With the last commit, the backup takes
+{time_of(big.backup.seconds)}. A plan has about {TASKS_MAX:,} tasks, larger ones beyond
+{TASKS_MAX * TASK_BYTES_MAX / TB:.0f} TB, but at least one for each partition that is not small:
+{count(big.backup.tasks)} for {big.world.name}.
 
-**What that costs.** A driver that is killed (one that is interrupted still commits) loses the tasks that run and what
-was not committed yet, {time_of(middle.backup.ran.unsaved_s)} of {middle.world.name} at most,
-{time_of(big.backup.ran.unsaved_s)} of {big.world.name}; there the largest commit lists
-{count(big.backup.ran.most_new)} segments, some {big.backup.ran.most_new / MILLION:.1f} GB of JSON at 1 kB each, and
-the driver holds {big.driver_bytes / GB:.1f} GB of tasks and segments besides. A commit looks for each of its segments
-in the store, too, {LOOK_UPS_TOGETHER} at once. If each look takes {LOOK_UP_MS} ms, {middle.world.name} have
-{far_middle.ran.commits} commits, {time_of(far_middle.ran.unsaved_s)} apart at most; {big.world.name} has
-{far_big.ran.commits}, up to {time_of(far_big.ran.unsaved_s)} apart, since writing them takes {far_share:.0%} of the
-driver's time, and what the last one has to write makes it {time_of(far_big.seconds)}.
-**None of this was tried: for tens of TB and more, make several backups**, each of a part of the topics. {SPLIT} of
-{big.world.name}, side by side, take {time_of(far_split.seconds)} then, with {split.driver_bytes / GB:.2f} GB of memory
-each. To change: more look-ups at once.
+**What that costs.** A driver that is killed loses the running tasks and the segments that are not committed yet: at
+most {time_of(middle.backup.ran.unsaved_s)} of {middle.world.name}, and {time_of(big.backup.ran.unsaved_s)} of
+{big.world.name}. (A driver that is interrupted still commits.) The largest commit of {big.world.name} lists
+{count(big.backup.ran.most_new)} segments, some {big.backup.ran.most_new / MILLION:.1f} GB of JSON at 1 kB each. The
+driver holds {big.driver_bytes / GB:.1f} GB of tasks and segments besides. A commit also looks up each of its segments
+in the store, {LOOK_UPS_TOGETHER} at once. If each look-up takes {LOOK_UP_MS} ms, {middle.world.name} have
+{far_middle.ran.commits} commits, at most {time_of(far_middle.ran.unsaved_s)} apart. {big.world.name} has
+{far_big.ran.commits} commits, up to {time_of(far_big.ran.unsaved_s)} apart, because writing them takes {far_share:.0%}
+of the driver's time; with the last commit, the backup takes {time_of(far_big.seconds)}.
+**None of this was tried: for tens of TB and more, make several backups**, each of a part of the topics. {SPLIT} backups
+of {big.world.name}, side by side, take {time_of(far_split.seconds)} then, with {split.driver_bytes / GB:.2f} GB of
+memory each. A possible improvement: more look-ups at once.
 
-**Restore.** A byte goes to {big.world.replicas} replicas, and {big.restore.ran.bound_by} bounds it:
+**Restore.** A byte goes to {big.world.replicas} replicas, so a restore is bound by {big.restore.ran.bound_by}:
 {time_of(big.restore.seconds)} for {big.world.name}. More executors do not help. The largest partition takes {chain_tb}
-for each TB, on however many: it begins first, and shows only where it is larger than its share of all. The proof
-begins with partitions as they come: in {big.world.name}, {idle} at its end have slots free while the last large ones
-are read. To change: the largest first there too.
+for each TB, with any number of executors. The largest partition begins first, and matters only if it is larger than its
+share of all. The proof begins partitions in the order of the list: in {big.world.name}, it has free slots for {idle} at
+its end while the last large partitions are read. A possible improvement: the largest first there too.
 
 **Requests.** {dollars(puts)} for the first backup of {big.world.name}, beside {dollars(storage)} for each month of
-storage. Who follows pays more for them: {dollars(following)} a month, nearly all of it for gets and puts of
-roll-ups; half the rounds are half of that. What crosses zones costs more than all requests and executors: let fetches
-go to replicas in the same zone (`client.rack`), and the bucket be in the region."""
+storage. A backup that follows pays more for requests: {dollars(following)} a month, nearly all of it for gets and puts
+of roll-ups; half the rounds cost half of that. Bytes that cross zones cost more than all requests and executors: let
+fetches go to replicas in the same zone (`client.rack`), and keep the bucket in the region."""
 
 
 def copied_s(found: Simulated) -> float:
