@@ -36,9 +36,7 @@ class CompactOptions:
     backup: BackupName
     topics: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topics", help="CompactionResult topics to look at [default: all of the backup].", callback=split_all
-        ),
+        typer.Option("--topics", help="Compacted topics to look at [default: all of the backup].", callback=split_all),
     ] = None
     min_dirty_ratio: Annotated[
         float | None,

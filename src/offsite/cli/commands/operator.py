@@ -80,9 +80,7 @@ def run(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="The folder: resources, accounts.yaml, clusters/.")
     ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="LookResult once, do one step for each resource, and end.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Look once, do one step for each resource, and end.")] = False,
     stop_agents: Annotated[
         bool, typer.Option("--stop-agents", help="At the end, let the processes that copy end as well.")
     ] = False,
