@@ -1,8 +1,8 @@
-"""What an archive is to the rest of offsite: pieces that tasks can read, partitions that tasks can write.
+"""Defines an archive for the rest of offsite: tasks read pieces, tasks write partitions.
 
-Readers and writers are pickled to workers. `contents` and `finish` run on the driver, and are cheap: they list, and
-read indexes. The rules for all readers: order comes from offsets, never from names; files may overlap, each offset is
-given once; gaps are legal, going backwards is damage.
+Readers and writers are pickled to workers. `contents` and `finish` run on the driver and are cheap: both list files and
+read indexes. Rules for all readers: order comes from offsets, never from names; files may overlap, an offset is
+returned once; gaps are legal, decreasing offsets are damage.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from offsite.log.records.record_columns import RecordColumns
 from offsite.model.errors import DamagedArchive, UnfitArchive
 
 MAX_PROBLEM = 500
-"""Characters that are told of one damage."""
+"""Characters kept of a damage message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostOffset:
-    """One offset of a partition."""
+    """An offset of a partition."""
 
     topic: str
     partition: int
@@ -33,12 +33,12 @@ class LostOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """What of a file cannot be used: `position` is in bytes from its start.
+    """An unusable part of a file. `position`: bytes from the start of the file.
 
     `is_note`: nothing is lost, but whoever trusts the archive should know (a sentence for `fidelity`). `lost_at`: an
-    offset that is lost if no piece holds it, of damage that only `contents` tells, not the reading of a piece.
-    `unfit`: what to do with a file that is whole, and laid out otherwise than its format wants. Such a file is never
-    skipped as damage is: all of it would be.
+    offset that is lost if no piece holds the offset, for damage reported by `contents` only. `unfit`: advice for an
+    intact file whose layout breaks the rules of the format. Unfit files are never skipped like damage, because a skip
+    would lose the whole file.
     """
 
     file: str
@@ -57,12 +57,12 @@ class Damage:
 
 
 OnDamage = Callable[[Damage], None]
-"""Is told of damage; when it returns, the reader goes on with the undamaged rest. A reader has given all records before
-the damage by then, and none behind it: what is missing between the two is what the damage took."""
+"""Receives damage. When the callback returns, the reader continues with the undamaged rest. All records before the
+damage were returned by then, none behind the damage: the gap between the two is the loss."""
 
 
 def refuse_damage(damage: Damage) -> None:
-    """The usual `OnDamage`: raises `DamagedArchive` or `UnfitArchive`, except for a note."""
+    """The default `OnDamage`: raise `DamagedArchive` or `UnfitArchive`, except for a note."""
     if damage.is_note:
         return
     if damage.unfit:
@@ -71,8 +71,8 @@ def refuse_damage(damage: Damage) -> None:
 
 
 def collect_damage(into: list[Damage], *, skip: bool) -> OnDamage:
-    """Notes go `into` the list, and so does damage, unless that is not to be skipped: then it is refused. What is unfit
-    always is."""
+    """Make an `OnDamage` that appends notes to `into`. Damage is appended too if `skip` is set, else refused. Unfit
+    files are always refused."""
 
     def on_damage(damage: Damage) -> None:
         if damage.unfit or not skip:
@@ -83,11 +83,11 @@ def collect_damage(into: list[Damage], *, skip: bool) -> OnDamage:
 
 
 MAX_DAMAGES = 1_000
-"""Told of one file, which is no use then: a hostile one has them by the million, and each is kept."""
+"""Damages reported per file. A file with more is useless; a hostile file has millions, and all are kept in memory."""
 
 
 class _TooDamaged(Exception):
-    """Ends the reading of a file from within `on_damage`; seen in this module alone."""
+    """Ends the reading of a file from inside `on_damage`; never leaves the module."""
 
 
 ItemT = TypeVar("ItemT")
@@ -96,7 +96,8 @@ ItemT = TypeVar("ItemT")
 def read_while_usable(
     read: Callable[[OnDamage], Iterator[ItemT]], file: str, on_damage: OnDamage, *, most: int = MAX_DAMAGES
 ) -> Iterator[ItemT]:
-    """What `read` gives of one file, until it has told `most` damages: then the rest of the file is left out."""
+    """Yield the items that `read` returns for a file, until `read` has reported `most` damages; the rest of the file is
+    left out."""
     problem_count = 0
 
     def tell(damage: Damage) -> None:
@@ -115,9 +116,9 @@ def read_while_usable(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What one task reads: the records of one partition with offsets in `[start, end)`, which lie in `files`.
+    """The input of a task: records of a partition with offsets in `[start, end)`, stored in `files`.
 
-    `end` is None when only reading tells it: of the last piece of a partition, or the only one.
+    `end` is None when only reading shows the end: for the last or only piece of a partition.
     """
 
     topic: str
@@ -133,7 +134,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTopic:
-    """A topic as far as the archive tells; `configs`, `replication_factor` (-1) and `topic_id` are often unknown."""
+    """A topic as far as the archive describes the topic; `configs`, `replication_factor` (-1) and `topic_id` are often
+    unknown."""
 
     topic: str
     partitions: int
@@ -144,7 +146,7 @@ class ArchiveTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveHole:
-    """Offsets `[start, end)` that the archive itself says it lacks. `reason`: `retention` or `truncation`."""
+    """Offsets `[start, end)` recorded as missing by the archive itself. `reason`: `retention` or `truncation`."""
 
     range: LogRange
     reason: str
@@ -152,8 +154,8 @@ class ArchiveHole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveContents:
-    """What a reader found. `pieces` of one partition are disjoint and rise; `fidelity` says, a sentence each, what of
-    the source this archive does not hold. `cluster_id` is the source's, empty when unknown."""
+    """The result of a reader's listing. `pieces` of a partition are disjoint and rise. `fidelity`: sentences about
+    properties of the source missing from the archive. `cluster_id`: of the source, empty when unknown."""
 
     topics: tuple[ArchiveTopic, ...]
     pieces: tuple[Piece, ...]
@@ -165,18 +167,19 @@ class ArchiveContents:
 
 class ArchiveReader(Protocol):
     def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
-        """What there is. Raises `ArchiveNotFound` when the place holds nothing of this format, `DamagedArchive`."""
+        """List the contents. Raises `ArchiveNotFound` when the place holds nothing of the format, `DamagedArchive`."""
 
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
-        """The records of `piece` in rising order of offsets, each once, a few thousand at a time (bounded by bytes).
+        """Yield the records of `piece` in rising order of offsets, every record once, in batches of a few thousand
+        (bounded by bytes).
 
-        Raises `DamagedArchive` or `UnfitArchive` unless `on_damage` takes it.
+        Raises `DamagedArchive` or `UnfitArchive` unless `on_damage` returns.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReceipt:
-    """One file that is written and durable: records with first and last offset (both inside) and times of records."""
+    """A written and durable file: number of records, first and last offset (both inclusive), times of records."""
 
     name: str
     range: LogRange
@@ -192,7 +195,8 @@ class FileReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReceipt:
-    """What one range came to. `losses`: what had to be left out (with `--lossy`), and in how many records."""
+    """The result of writing a range. `losses`: properties left out (with `--lossy`), with the number of affected
+    records."""
 
     range: LogRange
     files: tuple[FileReceipt, ...]
@@ -201,17 +205,17 @@ class RangeReceipt:
 
 
 class RangeWriter(Protocol):
-    """Takes the records of one range; a context manager: leaving it by an exception leaves nothing that counts."""
+    """Writes the records of a range. A context manager: leaving by an exception leaves nothing that counts."""
 
     def append(self, records: Sequence[Record]) -> None:
-        """Offsets rise and lie in the range. Raises `NotRepresentable`, naming topic, partition, offset and what it
-        is, for a record that the format cannot hold, unless the writer is lossy."""
+        """Append records; offsets rise and lie in the range. Raises `NotRepresentable` for a record outside the
+        format's abilities, naming topic, partition, offset and property, unless the writer is lossy."""
 
     def append_columns(self, columns: RecordColumns) -> None:
-        """The same of records in columns, maybe none."""
+        """Append records given as columns; the columns may be empty."""
 
     def close(self) -> RangeReceipt:
-        """All is durable when this returns."""
+        """Finish the range. Everything is durable on return."""
 
     def __enter__(self) -> Self: ...
 
@@ -221,35 +225,38 @@ class RangeWriter(Protocol):
 
 
 class ArchiveWriter(Protocol):
-    """Incremental: `ends` is where to go on. Idempotent: writing a range again gives the same files."""
+    """Writes archives. Incremental: `ends` says where to continue. Idempotent: writing a range again produces the same
+    files."""
 
     @property
     def divides(self) -> bool:
-        """Whether ranges of one partition can be written side by side; else a partition is one chain, in order."""
+        """Whether ranges of a partition can be written in parallel; if not, a partition is written as an ordered
+        chain."""
 
     def ends(self) -> Mapping[TopicPartition, int]:
-        """The next offset of each partition that the archive holds already. Repairs what a crash left behind: a torn
-        tail, files that no index lists. Raises `DamagedArchive` for what it may not touch."""
+        """Return the next offset of every partition in the archive. Repairs the leftovers of a crash: a torn tail,
+        files missing from every index. Raises `DamagedArchive` for files that must not be touched."""
 
     def topic_ids(self) -> Mapping[str, str]:
-        """The id that each topic in the archive already had at the source. Empty where the format keeps none."""
+        """Return the source's id of every topic in the archive. Empty if the format stores no ids."""
         return {}
 
     def last_record(self, of: TopicPartition) -> Record | None:  # noqa: ARG002
-        """The record with the highest offset of a partition, by which an archive without topic ids is told from that of
-        another topic. None where there is none, and where the format keeps the ids. Raises `DamagedArchive`."""
+        """Return the record with the highest offset of a partition. The record distinguishes an archive without topic
+        ids from the archive of another topic. None if the partition is empty or the format stores ids. Raises
+        `DamagedArchive`."""
         return None
 
     def left_alone(self) -> tuple[str, ...]:
-        """Files of others among those of the archive, which it does not count and never removes, a sentence each. Empty
-        where names tell nothing of who wrote a file."""
+        """Describe foreign files among the files of the archive, a sentence per group. The archive neither counts nor
+        removes a foreign file. Empty if names say nothing about the author of a file."""
         return ()
 
     def open(self, log_range: LogRange) -> RangeWriter:
-        """Begin to write a range that starts at the partition's end (or, when `divides`, beyond it)."""
+        """Begin to write a range. The range starts at the end of the partition, or beyond the end if `divides`."""
 
     def finish(
         self, written: Sequence[RangeReceipt], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
     ) -> tuple[str, ...]:
-        """Write indexes, groups, manifest, the last one last: from then on the ranges count. `topics` are all of the
-        export. Returns what of them the format has no place for, a sentence each."""
+        """Write indexes, groups and manifest, the manifest last: from the manifest on the ranges count. `topics`: all
+        topics of the export. Returns the properties without a place in the format, a sentence per property."""

@@ -1,13 +1,14 @@
-"""The names of files in the archives that offsite indexes itself (Avro, Parquet, JSON lines). Pure.
+"""File names of the archives indexed by offsite (Avro, Parquet, JSON lines). Pure.
 
     _archive.json                                                      the manifest: what is here
     <topics>/<topic>/_index.json                                       the topic's files, and what is known of them
     <topics>/<topic>/partition=<nr>/<topic>+<nr>-<start:020><suffix>   the records of a range that begins at `start`
 
-Others number the files of a partition (`<topic>+<nr>-<number><suffix>`, of any number of digits): such a name says
-which comes first, and no offset. Names with `_` are passed over by Spark and others who read such a folder as a table.
-A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
-folder.
+Other tools number the files of a partition (`<topic>+<nr>-<number><suffix>`, any number of digits): such a name gives
+the order, but no offset. Spark and other table readers ignore names with a leading `_`.
+
+A file name holds at most 255 bytes on most systems, so file names cut topics to 180 characters; folder names keep the
+whole topic.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _NAME = re.compile(
     r"(?P<topic>[^/]+)/partition=(?P<partition>[0-9]{1,10})/(?P<cut>[^/+]+)\+(?P=partition)-(?P<number>[0-9]+)"
 )
 _DIGITS = 20
-"""Of a name that offsite gives: its number is an offset."""
+"""Digits of the number in names given by offsite; the number is an offset."""
 _COLUMN = r"(?:(?!topic=|partition=)[^/_.=][^/=]*=[^/]*/)*"
 _OTHER_NAME = re.compile(rf"(?P<topic>[^/]+)/{_COLUMN}partition=(?P<partition>\d{{1,10}})/{_COLUMN}[^/_.][^/]*")
 
 
 class FileName(NamedTuple):
-    """`start`: the offset that the name says, else 0."""
+    """`start`: the offset in the name, else 0."""
 
     topic: str
     partition: int
@@ -44,11 +45,11 @@ class FileName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLayout:
-    """How the files of an archive are named.
+    """Naming rules of an archive.
 
-    `topics`: what stands before a topic's name, such as `topics/`. `suffixes`: how names of files may end, the first
-    one is written. `any_name`: others may have put files there under names of their own, which say no offset, and below
-    folders of more columns. `advice`: what to do with files that lie elsewhere.
+    `topics`: text before a topic's name, such as `topics/`. `suffixes`: allowed suffixes of file names; offsite writes
+    the first. `any_name`: foreign files may have any name without an offset and lie below folders of further columns.
+    `advice`: help for files at another place.
     """
 
     topics: str
@@ -68,8 +69,8 @@ class ArchiveLayout:
         return f"{self.topic_folder(topic)}partition={partition}/{name}"
 
     def parse_file(self, key: str) -> FileName | None:
-        """What `key` says if it is the key of a file with records, else None. Raises `DamagedArchive` for a partition
-        or an offset that cannot be."""
+        """Parse the key of a file with records; None for another key. Raises `DamagedArchive` for an impossible
+        partition or offset."""
         name = self._name(key)
         if (offsite_name := self.parse_own_file(key)) is not None:
             return offsite_name
@@ -80,32 +81,31 @@ class ArchiveLayout:
         return None
 
     def is_stray(self, key: str) -> bool:
-        """Whether `key` ends like a file with records, and is where none is looked for: such are named, for they may
-        well hold what is missed later. Names that Spark passes over are none."""
+        """Whether `key` has the suffix of a file with records but lies where no reader looks. Stray files are reported,
+        because a stray file may hold records missed later. Names ignored by Spark are never stray."""
         is_hidden = any(part.startswith(("_", ".")) for part in key.split("/"))
         return not is_hidden and key.endswith(self.suffixes) and self.parse_file(key) is None
 
     def parse_own_file(self, key: str) -> FileName | None:
-        """What the name of a file says, if it is one that offsite gives: a file of any other name is somebody
-        else's."""
+        """Parse a name given by offsite; None for a foreign file."""
         match = _numbered(self._name(key))
         if match is None or len(match["number"]) != _DIGITS or _cut(match["topic"]) != match["cut"]:
             return None
         return _claimed(key, match["topic"], int(match["partition"]), int(match["number"]))
 
     def file_number(self, key: str) -> int | None:
-        """Where a file stands among those of its partition, as far as its name says it."""
+        """Return the number in a file's name, the position among the files of the partition; None without a number."""
         match = _numbered(self._name(key))
         return None if match is None else int(match["number"])
 
     def _name(self, key: str) -> str:
-        """What is between the prefix and the suffix of a file with records; empty when it has not got both."""
+        """Return the text between prefix and suffix of a file with records; empty if prefix or suffix is missing."""
         suffix = next((suffix for suffix in self.suffixes if key.endswith(suffix)), None)
         is_one = suffix is not None and key.startswith(self.topics)
         return key.removeprefix(self.topics).removesuffix(suffix or "") if is_one else ""
 
     def parse_index(self, key: str) -> str | None:
-        """The topic whose index `key` is, else None."""
+        """Return the topic whose index is `key`, else None."""
         topic = key.removeprefix(self.topics).removesuffix(f"/{_INDEX}")
         return topic if key == f"{self.topics}{topic}/{_INDEX}" and is_topic_name(topic) else None
 
@@ -120,6 +120,6 @@ def _cut(topic: str) -> str:
 
 
 def _claimed(key: str, topic: str, partition: int, start: int) -> FileName | None:
-    """None for what cannot name a topic: then it is nobody's partition. Raises `DamagedArchive`."""
+    """Return None for a text that cannot name a topic. Raises `DamagedArchive`."""
     check_claims(key, partition=partition, start=start)
     return FileName(topic, partition, start) if is_topic_name(topic) else None

@@ -1,9 +1,8 @@
-"""What Avro that somebody else wrote may claim, before fastavro reads it, which recurses and loops without limits.
+"""Bounds the claims of foreign Avro before fastavro reads the data; fastavro recurses and loops without limits.
 
-A schema may nest, refer to itself, or double with every type; an array may have 2^40 items of no bytes; and two bytes
-may become a dict. So fastavro gets a copy of the schema that comes to a tree of few types when every name in it stands
-for what it names, and whose items cost bytes; and what the items of a large block come to is counted before they are
-made.
+A schema may nest, refer to itself, or double with every type; an array may have 2^40 items of zero bytes; two bytes may
+become a dict. Therefore fastavro gets a copy of the schema. The copy, with all names expanded, is a tree of few types
+whose items cost bytes. The items of a large block are counted before fastavro creates the items.
 """
 
 from __future__ import annotations
@@ -23,21 +22,22 @@ _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _Object = dict[str, object]
 MAX_DEPTH, MAX_TYPES = 32, 1_000
 MAX_TYPES_PER_BYTE = 16
-"""Of a record or item, by the fewest bytes that it can have: so many steps a byte may cost."""
+"""Types per minimum byte of a record or item: the steps that a byte may cost."""
 MAX_BLOCK_RECORDS = 250_000
 MAX_FIXED_BYTES = MIB
 MAX_EMPTY_BLOCKS = 100_000
-"""Of one file: they hold nothing, and each takes its time."""
+"""Per file: empty blocks hold nothing, but take time."""
 _SMALL_BYTES = 2 * MIB
-"""In blocks up to this size nothing is counted: even a dict for every two bytes comes to some 300 MiB."""
+"""Items in blocks up to this size are not counted: even a dict for every two bytes needs some 300 MiB only."""
 _LEAST_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
 
 
 def check_items(schema: object, data: Buffer, records: int, named: Mapping[str, object]) -> None:
-    """Count how many items the arrays and maps of a block have, without making them.
+    """Count the items of arrays and maps in a block without creating the items.
 
-    `schema` is of little depth, and refers to types in `named`, none of which refers to itself. Raises `ValueError` for
-    more than `MAX_ITEMS`, and for bytes that are not these records. Format: Avro 1.11 specification, binary encoding.
+    `schema` has little depth and refers to types in `named`; no type refers to itself. Raises `ValueError` for more
+    than `MAX_ITEMS` items, and for bytes that do not hold the records. Format: Avro 1.11 specification, binary
+    encoding.
     """
     _Walk(data, named).values(schema, 0, records)
 
@@ -107,9 +107,9 @@ class _Walk:
 
 
 class Claims(NamedTuple):
-    """What the values of a schema may come to. `schema` is the copy. `types`: what one value goes through at most,
-    `height` of them at once; `least_bytes`: what it has at least. `named`: what the copy refers to by name, known for a
-    whole schema."""
+    """The bounds of a schema's values. `schema`: the copy. `types`: types visited by a value at most, `height` of the
+    types at once. `least_bytes`: minimum size of a value. `named`: named types referred to by the copy, known for a
+    whole schema only."""
 
     schema: object
     types: int
@@ -118,7 +118,7 @@ class Claims(NamedTuple):
     named: Mapping[str, object] = {}
 
     def check_block(self, data: Buffer, records: int) -> None:
-        """Check what the records of a block come to. Raises `ValueError` when they might not fit into memory."""
+        """Check the size of the records in a block. Raises `ValueError` when the records might not fit into memory."""
         if records > MAX_BLOCK_RECORDS:
             raise ValueError(f"a block of {records} records, at most {MAX_BLOCK_RECORDS} are read")
         if len(data) > _SMALL_BYTES:
@@ -131,15 +131,15 @@ class Claims(NamedTuple):
 
 
 def compute_claims(schema: object) -> Claims:
-    """The claims of a schema as parsed from JSON. Raises `ValueError` for one that might not be survived: also for a
-    type that refers to itself, which nobody needs who writes such records."""
+    """Compute the claims of a schema parsed from JSON. Raises `ValueError` for a schema that might exhaust memory or
+    stack, also for a type that refers to itself: Kafka records need no such type."""
     reader = _SchemaReader()
     claims = reader.claims(schema, _Place(0, ""))
     return claims._replace(named={name: named_claims.schema for name, named_claims in reader.named.items()})
 
 
 class _Place(NamedTuple):
-    """How deep a type lies, and the namespace around it."""
+    """The depth of a type, and the surrounding namespace."""
 
     depth: int
     space: str
@@ -152,7 +152,7 @@ class _Place(NamedTuple):
         return name if "." in name or not self.space else f"{self.space}.{name}"
 
     def inside(self, schema: Mapping[str, object]) -> _Place:
-        """Of a record's fields."""
+        """Return the place of a record's fields."""
         name, space = schema.get("name"), schema.get("namespace", self.space)
         if isinstance(name, str) and "." in name:
             space = name.rpartition(".")[0]
@@ -160,7 +160,7 @@ class _Place(NamedTuple):
 
 
 class _SchemaReader:
-    """`named`: the types that are complete, by full name, which what comes behind them may refer to."""
+    """Reads a schema. `named`: the complete types by full name; later types may refer to complete types."""
 
     def __init__(self) -> None:
         self.named: dict[str, Claims] = {}
@@ -231,7 +231,7 @@ def _names_of(schema: Mapping[str, object]) -> dict[str, object]:
 
 
 def _leaf(schema: Mapping[str, object]) -> Claims:
-    """An enum or a fixed type."""
+    """Compute the claims of an enum or a fixed type."""
     if schema["type"] == "enum":
         return Claims({**_names_of(schema), "type": "enum", "symbols": schema.get("symbols")}, 1, 1)
     size = schema.get("size")

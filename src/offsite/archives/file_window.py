@@ -1,6 +1,6 @@
-"""A file of an archive read from its start to its end through a window, and checked against its index before.
+"""Reads a file of an archive from start to end through a window, after a check against the index.
 
-Files as offsite writes them fit the window: they are fetched once. Larger ones are hashed in a pass of their own.
+Files written by offsite fit into the window and are fetched once. Larger files are hashed in a separate pass.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["FileWindow", "SourceFile", "open_file"]
 
 WINDOW_BYTES = 1 << 20
 _WHOLE_BYTES = 64 << 20
-"""Files up to this size are fetched at once: what offsite writes is at most about half of it."""
+"""Files up to this size are fetched at once: files written by offsite have at most about half the size."""
 _HASHED_BYTES = 4 << 20
 
 
 class FileWindow:
-    """A file read forward through a window of it. `position` is that of the next byte to be read. `data` may hold the
-    file's first bytes already."""
+    """A forward reader with a window. `position`: of the next byte to read. `data` may hold the first bytes of the
+    file."""
 
     def __init__(self, files: Files, key: str, data: bytes = b"") -> None:
         self._files, self._key = files, key
@@ -33,14 +33,15 @@ class FileWindow:
         return self._start + self._at
 
     def read(self, size: int) -> bytes:
-        """The next `size` bytes, fewer only at the end of the file."""
+        """Read the next `size` bytes; fewer at the end of the file only."""
         self._fill(size)
         data = self._data[self._at : self._at + size]
         self._at += len(data)
         return data
 
     def line(self, limit: int) -> bytes:
-        """The next line with its newline; without one, at the end of the file or when it is longer than `limit`."""
+        """Read the next line with the newline. The newline is missing at the end of the file and for a line longer than
+        `limit`."""
         searched = 0
         while (newline := self._data.find(b"\n", self._at + searched)) < 0:
             searched = len(self._data) - self._at
@@ -49,13 +50,13 @@ class FileWindow:
         return self.read(min(newline + 1 - self._at, limit))
 
     def back_to(self, position: int) -> None:
-        """Read again from a position that was passed; fetched anew unless it is in the window still."""
+        """Go back to a position; bytes outside the window are fetched anew."""
         if position < self._start:
             self._data, self._start = b"", position
         self._at = position - self._start
 
     def pass_marker(self, marker: bytes) -> bool:
-        """Go on behind the next `marker`; False when there is none up to the end."""
+        """Go behind the next `marker`; False if no marker follows."""
         while True:
             marker_start = self._data.find(marker, self._at)
             if marker_start >= 0:
@@ -67,7 +68,7 @@ class FileWindow:
                 return False
 
     def _fill(self, size: int) -> bool:
-        """Have `size` more bytes in the window; False when the file ends before."""
+        """Fetch until the window holds `size` more bytes; False when the file ends before."""
         missing = self._at + size - len(self._data)
         if missing <= 0:
             return True
@@ -80,10 +81,11 @@ class FileWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file of an archive, and what its index says of it.
+    """A file of an archive, with the statements of the index.
 
-    `intact`: whether it has the hash of its index; None when no index lists it. `size_bytes` is what the index says,
-    `held_bytes` what is there, `plain_bytes` what the index says of its records; all 0 when no index lists it.
+    `intact`: whether the hash matches the index; None when no index lists the file. `size_bytes`: size by the index,
+    `held_bytes`: actual size, `plain_bytes`: plain size of the records by the index; all 0 when no index lists the
+    file.
     """
 
     key: str
@@ -95,7 +97,7 @@ class SourceFile:
 
 
 def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnDamage) -> SourceFile | None:
-    """The file, open to be read. None, with its damage reported, when there is no such file."""
+    """Open a file for reading. Returns None and reports damage when the file is missing."""
     first_bytes = _WHOLE_BYTES if listed and listed.size_bytes <= _WHOLE_BYTES else WINDOW_BYTES
     data = files.get_range(key, 0, first_bytes)
     if data is None:
@@ -117,7 +119,7 @@ def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnD
 
 
 def _measured(files: Files, key: str, data: bytes, chunk_bytes: int) -> tuple[int, str]:
-    """How long the file is that begins with `data`, and its hash."""
+    """Return the size and hash of the file that begins with `data`."""
     hasher, size_bytes = blake3(data), len(data)
     while len(data) == chunk_bytes:
         data, chunk_bytes = files.get_range(key, size_bytes, _HASHED_BYTES) or b"", _HASHED_BYTES

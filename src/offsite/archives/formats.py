@@ -1,6 +1,5 @@
-"""The formats of archives by name, and how to make a reader or a writer of each. A format's code is imported when it
-is asked for: some need large libraries.
-"""
+"""The archive formats by name, with constructors of readers and writers. The code of a format is imported on first use,
+because some formats need large libraries."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from offsite.model.errors import BadOption
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How an archive is read, where formats leave a choice.
+    """Options for reading an archive, where formats leave a choice.
 
-    `empty_as` (trivadis, kafka-backup): what an empty key or value was, `null` or `empty`; None: the format decides.
-    osodevops: `backup_id` where the place holds several backups, `adopt_orphans` to read files that no manifest lists,
-    `drop_control_like` to leave out what looks like transaction markers. `own_group` (kafka-backup): the group of the
-    tool's own connector, which is left out.
+    `empty_as` (trivadis, kafka-backup): meaning of an empty key or value, `null` or `empty`; None: the format decides.
+    osodevops: `backup_id` where the place holds several backups, `adopt_orphans` to read files missing from every
+    manifest, `drop_control_like` to leave out records that look like transaction markers. `own_group` (kafka-backup):
+    the group of the tool's own connector, always left out.
     """
 
     empty_as: EmptyAs | None = None
@@ -34,12 +33,12 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How an archive is written, where formats leave a choice.
+    """Options for writing an archive, where formats leave a choice.
 
-    `lossy`: leave out what the format cannot hold, and count it. `segment_bytes`: where a file ends and the next one
-    begins; `compression` (avro, jsonl); None: the format's own default. `plain` (avro): the published schema, which
-    holds less. osodevops: `backup_id` for a folder of that name, `offset_headers` to add the tool's own headers.
-    `cluster_id`: the source's, for formats that name it.
+    `lossy`: leave out and count properties beyond the format. `segment_bytes`: size at which a file ends; `compression`
+    (avro, jsonl); None: the format's default. `plain` (avro): use the published schema, which holds less. osodevops:
+    `backup_id` for a folder of the name, `offset_headers` to add the tool's own headers. `cluster_id`: of the source,
+    for formats that store the cluster.
     """
 
     lossy: bool = False
@@ -58,8 +57,8 @@ MakeRetention = Callable[[Files, ReadOptions], RetentionArchive]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFormat:
-    """A format of archives. `writer` and `retention` are None for a format that is only read. `reads_with`,
-    `writes_with`: those fields of `ReadOptions` and `WriteOptions` that mean something to it alone."""
+    """An archive format. `writer` and `retention` are None for a read-only format. `reads_with`, `writes_with`: fields
+    of `ReadOptions` and `WriteOptions` supported by the format."""
 
     name: str
     summary: str
@@ -71,22 +70,23 @@ class ArchiveFormat:
 
 
 def find_format(name: str) -> ArchiveFormat:
-    """The format of that name. Raises `BadOption` for a name that is not in `FORMATS`."""
+    """Return the format called `name`. Raises `BadOption` for a name outside `FORMATS`."""
     if name not in FORMATS:
         raise BadOption(f"there is no archive format {name!r}", hint=f"formats: {', '.join(FORMATS)}")
     return FORMATS[name]
 
 
 def open_reader(name: str, files: Files, options: ReadOptions = ReadOptions()) -> ArchiveReader:
-    """Touches nothing. Raises `BadOption` for an unknown format, and for an option that the format does not have."""
+    """Make a reader. Touches nothing. Raises `BadOption` for an unknown format, and for an option unknown to the
+    format."""
     chosen_format = find_format(name)
     _check_options(chosen_format, options, ReadOptions(), lambda archive_format: archive_format.reads_with)
     return chosen_format.reader(files, options)
 
 
 def open_writer(name: str, files: Files, options: WriteOptions = WriteOptions()) -> ArchiveWriter:
-    """Touches nothing. Raises `BadOption` as well for a format that is only read, or that an object store cannot hold
-    because it appends to files."""
+    """Make a writer. Touches nothing. Raises `BadOption` also for a read-only format, and for a format that appends to
+    files when the place is an object store."""
     chosen_format = find_format(name)
     _check_options(chosen_format, options, WriteOptions(), lambda archive_format: archive_format.writes_with | _FOR_ALL)
     if chosen_format.writer is None:
@@ -96,7 +96,8 @@ def open_writer(name: str, files: Files, options: WriteOptions = WriteOptions())
 
 
 def open_retention(name: str, files: Files, options: ReadOptions = ReadOptions()) -> RetentionArchive:
-    """Touches nothing. Raises `BadOption` as `open_reader`, and for a format that is only read."""
+    """Make the retention of an archive. Touches nothing. Raises `BadOption` like `open_reader`, and for a read-only
+    format."""
     chosen_format = find_format(name)
     _check_options(chosen_format, options, ReadOptions(), lambda archive_format: archive_format.reads_with)
     if chosen_format.retention is None:

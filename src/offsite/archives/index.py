@@ -1,7 +1,7 @@
-"""The index of an archive, shared by Avro, Parquet and JSON lines: which files count, and what is known of them. Pure.
+"""The index of an archive, shared by Avro, Parquet and JSON lines: the files that count, and their properties. Pure.
 
-One index for each topic, and one manifest that names the topics: no single file holds it all. A file that no index
-lists does not count: it is what an interrupted export left.
+A topic has an index; a manifest names the topics. No single file holds everything. A file outside every index does not
+count: an interrupted export left the file.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, RETENTION_SETTINGS,
 __all__ = ["ArchiveManifest", "EarlierSettings", "ExpiredFile", "TopicIndex", "find_unvouched", "promised_limits"]
 
 _EARLIER_MAX = 16
-"""Changes of a topic's retention that an index tells apart. People change it some times a year."""
+"""Retention changes of a topic kept apart in an index. People change retention a few times a year."""
 PIECE_BYTES = 64 << 20
-"""Files of one partition are read by one task up to this size: many small exports do not become many small tasks."""
+"""A task reads files of a partition up to this size, so many small exports do not become many small tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveManifest:
-    """What an archive says of itself. `kind`: the format and its variant. `groups` by name. `generations`: topic → that
-    of its index when this was written; a topic that is not there has one of an earlier version, of generation 0.
-    `is_sealed`: see `TopicIndex`."""
+    """The manifest of an archive. `kind`: the format with the variant. `groups`: by name. `generations`: topic →
+    generation of the index when the manifest was written; a missing topic has an index of an earlier version, with
+    generation 0. `is_sealed`: see `TopicIndex`."""
 
     kind: str
     topics: tuple[str, ...] = ()
@@ -40,8 +40,8 @@ class ArchiveManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredFile:
-    """A file that retention took out of the index at `at_ms` (clock of the store), and that may still be there: who
-    read the index before may be reading it."""
+    """A file taken out of the index by retention at `at_ms` (clock of the store). The file may still exist, because a
+    reader of the old index may be reading the file."""
 
     name: str
     size_bytes: int
@@ -50,8 +50,8 @@ class ExpiredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierSettings:
-    """Settings by which a topic once let its records go, while what lies below `ends` (partition, offset) was exported
-    that was not there under settings before these."""
+    """Earlier retention settings of a topic. `ends` (partition, offset): records below were exported under these or
+    older settings."""
 
     configs: tuple[tuple[str, str], ...]
     ends: tuple[tuple[int, int], ...]
@@ -59,11 +59,11 @@ class EarlierSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIndex:
-    """What of one topic lies in an archive. `covered`: what of the partitions was exported, disjoint and not touching,
-    by partition and offset; what lies between is what the source lacked. `files` by partition and start. `losses` as in
-    `Written`. `expired`: what retention took out and has not deleted yet. `generation` counts how often the index was
-    written. `earlier`: the settings of before, the oldest first, where the topic's retention has changed since. What
-    they promised stays promised. `is_sealed`: it has a digest, as all have that are written now."""
+    """The part of a topic in an archive. `covered`: exported ranges, disjoint and not adjoining, by partition and
+    offset; the source lacked the gaps. `files`: by partition and start. `losses`: as in `RangeReceipt`. `expired`:
+    files taken out by retention and not deleted yet. `generation`: number of writes of the index. `earlier`: former
+    retention settings, the oldest first; their promises remain valid. `is_sealed`: the index has a digest, like every
+    index written today."""
 
     topic: ArchiveTopic
     covered: tuple[LogRange, ...] = ()
@@ -75,7 +75,7 @@ class TopicIndex:
     is_sealed: bool = field(default=True, compare=False)
 
     def ends(self) -> dict[int, int]:
-        """Partition → the offset after what it holds."""
+        """Return partition → the offset after the last covered offset."""
         return {log_range.partition: log_range.end for log_range in self.covered}
 
     def holes(self) -> tuple[ArchiveHole, ...]:
@@ -86,7 +86,7 @@ class TopicIndex:
         )
 
     def with_written(self, written: Sequence[RangeReceipt], topic: ArchiveTopic) -> TopicIndex:
-        """The index when these ranges of the topic are in too. They take the place of files that lie inside them."""
+        """Return the index with the written ranges of the topic. Files inside the new ranges are replaced."""
         new = {receipt.name: receipt for range_receipt in written for receipt in range_receipt.files}
         ranges = [range_receipt.range for range_receipt in written]
         remaining = [old for old in self.files if old.name not in new and not _is_inside(old.range, ranges)]
@@ -104,8 +104,8 @@ class TopicIndex:
         )
 
     def without(self, names: Collection[str], *, at_ms: int) -> TopicIndex:
-        """The index when retention has taken out the files of these names, at `at_ms`: of each partition the first
-        ones, and never all. It covers what begins with the first file that stays."""
+        """Return the index after retention took out the named files at `at_ms`: the first files of every partition,
+        never all. Coverage begins with the first remaining file."""
         remaining = tuple(file for file in self.files if file.name not in names)
         gone = tuple(file for file in self.files if file.name in names)
         begins = {file.range.topic_partition: file.range.start for file in reversed(remaining)}
@@ -126,7 +126,7 @@ class TopicIndex:
         return _bounded((*self.earlier, last))
 
     def pieces(self) -> tuple[Piece, ...]:
-        """What is covered, cut between files into tasks of about `PIECE_BYTES`."""
+        """Cut the covered ranges between files into pieces of about `PIECE_BYTES`."""
         return tuple(piece for covered in self.covered for piece in self._pieces_of(covered))
 
     def _pieces_of(self, covered: LogRange) -> Iterable[Piece]:
@@ -151,9 +151,9 @@ class TopicIndex:
 
 
 def find_unvouched(manifest: ArchiveManifest | None, indexes: Mapping[str, TopicIndex | None]) -> Iterable[str]:
-    """What nothing vouches for where the manifest or indexes are not there, or have no digest: a sentence each.
+    """Yield a sentence for every statement without proof, because manifest or indexes are missing or have no digest.
 
-    `indexes` of all topics; None where there is none that counts.
+    `indexes`: of all topics; None where no valid index exists.
     """
     if manifest is None:
         yield f"no {MANIFEST_KEY} can be read: nothing vouches for the list of topics, and groups are unknown"
@@ -170,7 +170,7 @@ def _retention_of(topic: ArchiveTopic) -> tuple[tuple[str, str], ...]:
 
 
 def _bounded(earlier: tuple[EarlierSettings, ...]) -> tuple[EarlierSettings, ...]:
-    """At most `_EARLIER_MAX`: the oldest two become one, that keeps what either does."""
+    """Keep at most `_EARLIER_MAX` settings: the oldest two are merged and keep whatever either keeps."""
     if len(earlier) <= _EARLIER_MAX:
         return earlier
     oldest, second, *newer = earlier
@@ -180,7 +180,8 @@ def _bounded(earlier: tuple[EarlierSettings, ...]) -> tuple[EarlierSettings, ...
 
 
 def promised_limits(configs: Iterable[tuple[str, str]]) -> KeepLimits:
-    """How long a topic of these settings kept its records: Kafka's 7 days where they leave that to a default."""
+    """Return how long a topic with these settings kept records; Kafka's default of 7 days if the settings leave the
+    default."""
     return KeepLimits.of(Retention.of(dict(configs)), default_ms=KAFKA_RETENTION_MS)
 
 
@@ -197,7 +198,7 @@ def _is_inside(inner: LogRange, ranges: Iterable[LogRange]) -> bool:
 
 
 def _from(starts: Mapping[TopicPartition, int], ranges: Iterable[LogRange]) -> Iterable[LogRange]:
-    """What of `ranges` is not before where its partition begins now."""
+    """Yield the parts of `ranges` at or behind the new start of their partition."""
     for log_range in ranges:
         start = starts.get(log_range.topic_partition, log_range.start)
         if start < log_range.end or start == log_range.start:

@@ -1,4 +1,4 @@
-"""The fields of an index or a manifest, read strictly: sealed bytes, known members, numbers that Kafka can hold."""
+"""Reads the fields of an index or a manifest strictly: sealed bytes, known members, numbers within Kafka's limits."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from offsite.model.untrusted.names import check_topic_name
 __all__ = ["BadIndex", "IndexObject", "encode_sealed", "parse_sealed", "parse_topic_name"]
 
 FORMAT = 1
-"""The version of both files. Added fields do not change it: readers ignore them where the digest vouches for them."""
+"""The version of both files. New fields do not change the version: readers ignore new fields vouched for by the
+digest."""
 
 
 class BadIndex(ValueError):
-    """The bytes are no index; `position` is where they stop making sense (0 when the whole does not)."""
+    """The bytes are no index. `position`: where parsing failed, 0 when the whole file is wrong."""
 
     def __init__(self, problem: str, *, position: int = 0) -> None:
         super().__init__(problem)
@@ -28,7 +29,7 @@ class BadIndex(ValueError):
 
 
 class IndexObject(JsonObject):
-    """An object of an index: its lists are never left out, and its errors say the bounds of a number."""
+    """An object of an index. Lists are mandatory; errors name the bounds of a number."""
 
     __slots__ = ()
     ANY_TEXT = True
@@ -37,7 +38,7 @@ class IndexObject(JsonObject):
         return tuple(self._bounded(name, value, least, most) for value in self._list(name))
 
     def rows(self, name: str) -> list[list[int]]:
-        """A list of lists of integers that are not below 0."""
+        """Return a list of lists of integers; no integer is below 0."""
         values = self._list(name)
         rows = [row for row in values if isinstance(row, list)]
         if len(rows) != len(values):
@@ -68,8 +69,8 @@ def encode_sealed(fields: Mapping[str, object]) -> bytes:
 
 
 def parse_sealed(data: bytes, *, unsealed: frozenset[str]) -> IndexObject:
-    """`unsealed`: all that files had which were written before there was a digest. Any other member says that there was
-    one, and that it, or its name, is not as it was. Raises `BadIndex`."""
+    """Parse sealed bytes. `unsealed`: the members of files written before digests existed. Any further member shows
+    that a digest existed, and that the digest or its name was changed. Raises `BadIndex`."""
     try:
         document = IndexObject(fields=decode_object(data, decoder=UNAMBIGUOUS), damaged=BadIndex)
     except BadJson as error:
@@ -87,7 +88,7 @@ def parse_sealed(data: bytes, *, unsealed: frozenset[str]) -> IndexObject:
 
 
 def parse_topic_name(topic: str) -> str:
-    """The field `topic`, which must be a name that Kafka accepts."""
+    """Parse the field `topic`, a name accepted by Kafka."""
     try:
         return check_topic_name(topic)
     except BadName as error:

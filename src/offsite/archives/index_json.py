@@ -1,7 +1,8 @@
-"""Indexes and manifests as JSON, written in one byte form and read strictly: one wrong field and nothing counts.
+"""Encodes and parses indexes and manifests as JSON. A value has a single byte form; a single wrong field invalidates
+the file.
 
-Both end with a digest of their own bytes, so that no bit of them turns unseen: of what they say depends which files
-count, and which are removed.
+Both files end with a digest of their own bytes, so every flipped bit is found: the contents decide about valid files
+and about deletions.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def encode_manifest(manifest: ArchiveManifest) -> bytes:
 
 
 def parse_manifest(data: bytes) -> ArchiveManifest:
-    """The manifest in `data`. Raises `BadIndex`."""
+    """Parse the manifest in `data`. Raises `BadIndex`."""
     document = parse_sealed(data, unsealed=_UNSEALED_MANIFEST)
     groups = [_group(group_document) for group_document in document.children("groups")]
     topics = tuple(parse_topic_name(topic) for topic in document.texts("topics"))
@@ -59,7 +60,7 @@ def parse_manifest(data: bytes) -> ArchiveManifest:
 
 
 def _group_fields(group: GroupOffsets) -> Mapping[str, object]:
-    """Columns for each topic, as `GroupOffsets` holds them."""
+    """Return columns per topic, as in `GroupOffsets`."""
     topics = [
         {
             "topic": topic.topic,
@@ -120,8 +121,8 @@ def encode_index(index: TopicIndex) -> bytes:
 
 
 def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex:
-    """The index of a topic in `data`. Raises `BadIndex`, also when it is another topic's, or lists files of names that
-    offsite does not give."""
+    """Parse the index of a topic. Raises `BadIndex`, also for the index of another topic, and for file names not given
+    by offsite."""
     document = parse_sealed(data, unsealed=_UNSEALED_INDEX)
     if (named := document.text("topic")) != topic:
         raise BadIndex(f"it is of topic {named!r}")
@@ -165,7 +166,8 @@ def _expired_fields(file: ExpiredFile) -> Mapping[str, object]:
 def _expired(
     topic: str, document: IndexObject, listed: Collection[str], layout: ArchiveLayout
 ) -> Iterator[ExpiredFile]:
-    """They are deleted by their names: no other may be in this place than a file of the topic that does not count."""
+    """Parse expired files. Retention deletes by these names, so only files of the topic outside the index are
+    accepted."""
     for file_document in document.children("expired") if "expired" in document.fields else ():
         name = file_document.text("name")
         file_name = layout.parse_own_file(name)
@@ -185,7 +187,7 @@ def _topic(topic: str, document: IndexObject) -> ArchiveTopic:
 
 
 def _counts(document: IndexObject, name: str) -> tuple[tuple[str, int], ...]:
-    """An object of numbers as sorted pairs."""
+    """Parse an object of numbers as sorted pairs."""
     child = document.child(name)
     return tuple((key, child.count(key)) for key in sorted(child.fields))
 
@@ -223,14 +225,15 @@ def _file(topic: str, document: IndexObject) -> FileReceipt:
 
 
 def _check_disjoint(ranges: Sequence[LogRange], problem: str) -> None:
-    """In order, and no offset in two of them."""
+    """Check order, and that no offset is in two ranges."""
     for before, after in pairwise(ranges):
         if after < before or (after.partition == before.partition and after.start < before.end):
             raise BadIndex(f"{problem}: {after} after {before}")
 
 
 def _check_places(files: Sequence[FileReceipt], covered: Sequence[LogRange]) -> None:
-    """A file outside of what is covered would be passed over without a word. Both are in order."""
+    """Check that every file is covered: readers would silently ignore an uncovered file. Both sequences are in
+    order."""
     remaining = iter(covered)
     place = next(remaining, None)
     for file in files:
@@ -246,7 +249,7 @@ def _check_places(files: Sequence[FileReceipt], covered: Sequence[LogRange]) -> 
 
 
 def _check_names(files: Sequence[FileReceipt], layout: ArchiveLayout) -> None:
-    """Another name may lead to a file of another partition, or out of the archive."""
+    """Check names: a wrong name may lead to a file of another partition, or out of the archive."""
     for file in files:
         if layout.parse_own_file(file.name) != (file.range.topic, file.range.partition, file.range.start):
             raise BadIndex(f"{file.name!r} is no name of a file for {file.range}")

@@ -1,10 +1,10 @@
-"""An archive with our index: what it holds, where to go on, and how new ranges come to count.
+"""An archive with offsite's index: lists the contents, says where to continue, and makes new ranges count.
 
-Write order: the files of ranges, then the index of each topic, then the manifest; files that were replaced go last. A
-crash leaves files that no index lists, or topics that the manifest does not name: reading passes them over, `ends`
-removes them. So the manifest counts how often each index was written: behind an older one that was put back, newer
-files would look like what a crash left. Files of names that offsite does not give are never removed. Files without any
-manifest or index are read by their names and contents, and never touched.
+Write order: files of ranges, index of every topic, manifest; replaced files are deleted last. A crash leaves files
+outside every index, or topics outside the manifest; readers ignore both, `ends` removes both. Therefore the manifest
+counts the writes of every index: with an older, restored index, newer files would look like leftovers of a crash. Files
+with names not given by offsite are never removed. Files without a manifest or an index are read by names and contents,
+and never touched.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ __all__ = ["RECORDS_ONLY", "FirstOffset", "IndexedArchive"]
 RECORDS_ONLY = (
     "records only: their batches with compression, producer ids, transaction markers and leader epochs are not in it"
 )
-"""What every archive of this kind loses."""
+"""Properties lost in every archive of this kind."""
 
 _TABLE_LOGS = {"_delta_log/": "Delta Lake", ".hoodie/": "Hudi"}
 
 FirstOffset = Callable[[str], int | None]
-"""The offset of the first record in a file, or None when the file does not tell."""
+"""Returns the offset of the first record in a file, or None for an unknown offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedArchive:
-    """An archive with an index. `kinds` are the variants of one format, as manifests name them, each with what it
-    cannot hold."""
+    """An archive with an index. `kinds`: the variants of a format, as named by manifests, with the properties lost by
+    each variant."""
 
     files: Files
     layout: ArchiveLayout
     kinds: Mapping[str, Sequence[str]]
 
     def contents(self, first_offset: FirstOffset, on_damage: OnDamage) -> ArchiveContents:
-        """As `ArchiveReader.contents`. `first_offset` is asked only about files that no index lists."""
+        """Implement `ArchiveReader.contents`. `first_offset` is called for files outside every index only."""
         manifest = self._manifest(on_damage)
         if manifest is not None and manifest.kind not in self.kinds:
             raise ArchiveNotFound(f"{self.files.url} holds an archive of format {manifest.kind}")
@@ -93,7 +93,7 @@ class IndexedArchive:
         )
 
     def check_sizes(self, on_damage: OnDamage) -> None:
-        """Tell of files that an index lists and that are not there, or of another size, as far as a listing says it."""
+        """Report indexed files that are missing or have another size in a listing."""
         manifest = self._manifest(_pass_over)
         indexes = (self._index(topic, _pass_over, manifest) for topic in (manifest.topics if manifest else ()))
         listed = [receipt for index in indexes if index is not None for receipt in index.files]
@@ -109,16 +109,16 @@ class IndexedArchive:
                 on_damage(Damage(file=receipt.name, position=position, problem=problem))
 
     def listed(self, piece: Piece) -> Mapping[str, FileReceipt]:
-        """What the index says of the files of `piece`: nothing when there is no index that can be read."""
+        """Return the receipts of the index for the files of `piece`; empty without a readable index."""
         index = self._index(piece.topic, _pass_over, None)
         return (
             {} if index is None else {receipt.name: receipt for receipt in index.files if receipt.name in piece.files}
         )
 
     def ends(self, kind: str) -> Mapping[TopicPartition, int]:
-        """As `ArchiveWriter.ends`; makes the manifest of a new archive, so that from then on offsite may clean up here.
+        """Implement `ArchiveWriter.ends`. Creates the manifest of a new archive, so offsite may clean up from then on.
 
-        Raises `BadOption` when the archive is of another kind than `kind`.
+        Raises `BadOption` when the archive has another kind than `kind`.
         """
         manifest = self._manifest(refuse_damage)
         if manifest is None:
@@ -137,13 +137,13 @@ class IndexedArchive:
         }
 
     def topic_ids(self) -> Mapping[str, str]:
-        """As `ArchiveWriter.topic_ids`."""
+        """Implement `ArchiveWriter.topic_ids`."""
         indexes = self._indexes(self._manifest(refuse_damage) or ArchiveManifest(kind=""))
         return {topic: index.topic.topic_id for topic, index in indexes.items() if index.topic.topic_id}
 
     def stored_indexes(self) -> Mapping[str, TopicIndex]:
-        """The indexes of all topics, by name. Raises `ArchiveNotFound`, `DamagedArchive`: without a manifest nothing
-        says which files count."""
+        """Return the indexes of all topics, by name. Raises `ArchiveNotFound`, `DamagedArchive`: without a manifest no
+        file is known to count."""
         manifest = self._manifest(refuse_damage)
         if manifest is None or manifest.kind not in self.kinds:
             content = f"an archive of format {manifest.kind}" if manifest else f"no {MANIFEST_KEY}"
@@ -153,7 +153,8 @@ class IndexedArchive:
         return self._indexes(manifest)
 
     def rewrite(self, topic: str, change: Callable[[TopicIndex], TopicIndex]) -> None:
-        """Write the index of `topic` as `change` makes it. Raises `ArchiveBusy` when another process was first."""
+        """Replace the index of `topic` by the result of `change`. Raises `ArchiveBusy` when another process wrote
+        first."""
         data, old = self._read_to_change(topic, self._manifest(refuse_damage))
         if (new := change(old)) == old:
             return
@@ -168,8 +169,8 @@ class IndexedArchive:
         topics: Sequence[ArchiveTopic],
         groups: Mapping[str, GroupOffsets],
     ) -> None:
-        """As `ArchiveWriter.finish`. Indexes that would not change are left alone. Raises `ArchiveBusy` where another
-        process but retention wrote one since it was read."""
+        """Implement `ArchiveWriter.finish`. Unchanged indexes are not written. Raises `ArchiveBusy` if another process,
+        except retention, wrote an index since the read."""
         manifest = self._manifest(refuse_damage) or ArchiveManifest(kind=kind)
         indexes = self._indexes(manifest)
         generations = {topic: index.generation for topic, index in indexes.items()}
@@ -193,9 +194,9 @@ class IndexedArchive:
         recorded: TopicIndex | None,
         manifest: ArchiveManifest,
     ) -> tuple[TopicIndex, TopicIndex]:
-        """The index of a topic before and after `written` came into it, which is `known`, or shorter by now. An export
-        may be stopped for days between reading and writing: what retention took out meanwhile must not be listed again,
-        for it is deleted."""
+        """Return the index of a topic before and after adding `written`. The old index is `recorded`, or shorter by
+        now: an export may stop for days between read and write. Files taken out by retention meanwhile must not be
+        listed again, because retention deletes these files."""
         if recorded is None:
             old = TopicIndex(topic=topic)
             new = replace(old.with_written(written, topic), generation=old.generation + 1)
@@ -213,7 +214,7 @@ class IndexedArchive:
             recorded = old
 
     def _replace_index(self, topic: str, old: bytes, new: TopicIndex) -> bool:
-        """Whether `new` took the place of `old`, and of nothing else: a store that cannot compare takes it anyway."""
+        """Whether `new` replaced `old` and nothing else. A store without comparison replaces unconditionally."""
         key, data = self.layout.index_key(topic), encode_index(new)
         try:
             return self.files.replace(key, old, data)
@@ -223,7 +224,7 @@ class IndexedArchive:
             return True
 
     def _read_to_change(self, topic: str, manifest: ArchiveManifest | None) -> tuple[bytes, TopicIndex]:
-        """The index of `topic` as it is now, and its bytes."""
+        """Return the current index of `topic`, and the bytes."""
         key = self.layout.index_key(topic)
         if (data := self.files.get(key)) is None:
             raise ArchiveBusy(f"{self.files.url} has no {key} any more", hint="plan again")
@@ -239,7 +240,7 @@ class IndexedArchive:
         )
 
     def _create_manifest(self, kind: str) -> ArchiveManifest:
-        """The manifest of an archive that begins here. Raises `DamagedArchive` when there are files already."""
+        """Create the manifest of a new archive. Raises `DamagedArchive` when files already exist."""
         if (
             key := next((key for key in self._keys() if self.layout.parse_file(key) or self._is_index(key)), None)
         ) is not None:
@@ -256,14 +257,14 @@ class IndexedArchive:
         return {topic: index for topic, index in indexes.items() if index is not None}
 
     def left_alone(self) -> tuple[str, ...]:
-        """As `ArchiveWriter.left_alone`."""
+        """Implement `ArchiveWriter.left_alone`."""
         keys = [key for key in self._keys() if self.layout.parse_file(key) and not self.layout.parse_own_file(key)]
         if not keys:
             return ()
         return (f"{_some(keys)} not of offsite: left alone, and no part of the archive",)
 
     def _remove_unlisted(self, indexes: Mapping[str, TopicIndex]) -> None:
-        """Of the names that offsite gives. An index that misses files is none to delete others by."""
+        """Remove unlisted files with names given by offsite. An index with missing files is no basis for deletions."""
         listed = {receipt.name for index in indexes.values() for receipt in index.files}
         expired = {
             expired_file.name for index in indexes.values() for expired_file in index.expired
@@ -293,7 +294,7 @@ class IndexedArchive:
             return None
 
     def _index(self, topic: str, on_damage: OnDamage, manifest: ArchiveManifest | None) -> TopicIndex | None:
-        """It must be there, and not older than the manifest, if there is one."""
+        """Read an index. With a manifest, the index must exist and must not be older than the manifest."""
         key = self.layout.index_key(topic)
         data = self.files.get(key)
         if data is None:
@@ -313,8 +314,8 @@ class IndexedArchive:
         return index
 
     def _by_names(self, topic: str, first_offset: FirstOffset) -> tuple[ArchiveTopic, tuple[Piece, ...]]:
-        """A topic without an index: each partition is one piece, in the order of what the files begin with, then of
-        their numbers."""
+        """Return a topic without an index: every partition is a piece; files are ordered by first offset, then by
+        number."""
         partitions: dict[int, list[tuple[int, int, str, int]]] = {}
         for info in self.files.list(self.layout.topic_folder(topic)):
             if (name := self.layout.parse_file(info.key)) is not None:
@@ -366,7 +367,7 @@ def _not_read(strays: Sequence[str]) -> Iterator[str]:
 
 
 def _uncounted(keys: Sequence[str]) -> Iterator[str]:
-    """Of a table whose own log says which of its files count: what it has deleted may lie there still."""
+    """Warn of a table whose own log decides about valid files: deleted rows may still lie in the folder."""
     for folder, name in _TABLE_LOGS.items():
         if any(key.startswith(folder) for key in keys):
             yield (
@@ -380,7 +381,7 @@ def _some(keys: Sequence[str]) -> str:
 
 
 def _pass_over(damage: Damage) -> None:
-    """Of an index: `contents` has reported it."""
+    """Ignore damage of an index: `contents` has reported the damage."""
 
 
 def _name(topic: ArchiveTopic) -> str:

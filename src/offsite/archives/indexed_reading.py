@@ -1,7 +1,7 @@
-"""The records of a piece of an indexed archive: its files one after the other, each trusted as far as its hash goes.
+"""Reads the records of a piece of an indexed archive, file by file. A file is trusted as far as the hash matches.
 
-A file that is not what its index says is taken only in parts that prove themselves whole by checksums of their own; a
-format without such checksums loses the whole file.
+Of a file with a wrong hash, only parts with matching checksums of their own are taken; a format without such checksums
+loses the whole file.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ __all__ = ["FileFormat", "IndexedReader"]
 Batches = Iterator[Sequence[Record]]
 
 SORT_IT = "write its records anew in the order of their offsets, into another file, and take that"
-"""What to do with a file that is not sorted."""
+"""Advice for an unsorted file."""
 
 
 class FileFormat(Protocol):
-    """How files of one format are read."""
+    """Reads files of a format."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
-        """What is whole, as it stands in the file; the rest is reported, with the byte where it begins. A format that
-        can gives the records of a file that no index lists by rising offsets."""
+        """Yield the undamaged records in file order. Reports the rest with the byte where damage begins. A format with
+        the ability yields the records of an unindexed file by rising offsets."""
 
     def first_offset(self, source: SourceFile) -> int | None:  # noqa: ARG002 - most formats have to read records
-        """The least offset in the file where that can be told without its records, else None."""
+        """Return the least offset in the file if known without reading records, else None."""
         return None
 
     def checks_parts(self, source: SourceFile) -> bool:
-        """Whether a flipped bit is found by checksums inside this file, wherever there are records."""
+        """Whether checksums inside the file find a flipped bit wherever records are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedReader(ABC):
-    """An `ArchiveReader` of one of the indexed formats: each says what its archive is and how its files are read."""
+    """An `ArchiveReader` of an indexed format. A subclass names the archive and the file format."""
 
     files: Files
 
@@ -104,7 +104,7 @@ class IndexedReader(ABC):
             on_damage(_distrust(source))
 
     def _start(self, key: str, listed: FileReceipt | None) -> int:
-        """Where the records of a file begin, as far as can be told before it is read."""
+        """Return the first offset of a file, as far as known before reading."""
         if listed is not None:
             return listed.first_offset
         first = self._first_offset(key)
@@ -138,8 +138,8 @@ def _whole_parts(source: SourceFile, of: TopicPartition, file_format: FileFormat
 
 
 def _rising(source: SourceFile, batches: Batches, on_damage: OnDamage) -> Batches:
-    """The records of one file by rising offset, each once. A file that an index lists was written so: what goes
-    backwards in it is damage. Any other one is unsorted, and ends there."""
+    """Yield the records of a file by rising offset, every record once. Decreasing offsets in an indexed file are
+    damage. An unindexed file is unsorted, and ends at the first decreasing offset."""
     last: Record | None = None
     for batch in batches:
         if not batch:
@@ -165,7 +165,7 @@ def _rises(batch: Sequence[Record], last: Record | None) -> bool:
 
 
 def _in_order(source: SourceFile, batch: Sequence[Record], last: Record | None) -> tuple[list[Record], list[Damage]]:
-    """What of `batch` comes behind `last` and rises, and what is wrong with the rest of it."""
+    """Return the records of `batch` that rise behind `last`, and the problems of the rest."""
     in_order, problems = list[Record](), list[Damage]()
     for record in batch:
         if record.offset >= MAX_OFFSET:
@@ -184,7 +184,7 @@ def _in_order(source: SourceFile, batch: Sequence[Record], last: Record | None) 
 
 
 def _distrust(source: SourceFile) -> Damage:
-    """Of a file that nobody opens: parsers may not survive what is in it."""
+    """Describe a file that is never opened, because parsers may not survive the contents."""
     is_cut = source.held_bytes < source.size_bytes
     problem = f"cut, {source.size_bytes} bytes in the index" if is_cut else "its bytes are not those of the index"
     position = source.held_bytes if is_cut else 0
@@ -192,4 +192,4 @@ def _distrust(source: SourceFile) -> Damage:
 
 
 def _pass_over(damage: Damage) -> None:
-    """Damage found on the first look at a file is reported when it is read."""
+    """Ignore damage found at the first look at a file; reading reports the damage."""

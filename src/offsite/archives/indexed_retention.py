@@ -1,9 +1,9 @@
-"""Retention of the archives that offsite indexes itself (Avro, Parquet, JSON lines).
+"""Retention of the archives indexed by offsite (Avro, Parquet, JSON lines).
 
-The index of a topic is written without the files, and says what it took out, and when; the objects go later, and only
-those that it names. An export may write the same index at that moment: in a folder its lock keeps one of the two out,
-and an object store compares what is replaced with what was read, for both. Where the store does not compare, retention
-is refused. The manifest stays as it is, since an index may be newer than it says.
+The index of a topic is written without the files, and records the removed files with the time; the objects are deleted
+later, and only the recorded objects. An export may write the same index at that moment: in a folder the lock keeps
+either out, and an object store compares the replaced bytes with the bytes read, for both. Retention is refused for a
+store without comparison. The manifest stays unchanged, since an index may be newer than the manifest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class IndexedRetention:
         }
 
     def last_message(self, file: ArchiveFile) -> LastMessage:
-        """Asked only where the index has no digest: then what the object itself says counts."""
+        """Called for an index without digest only: the object's own metadata counts."""
         if (at_ms := self.archive.files.last_message_ms(file.name)) is not None:
             return LastMessage(at_ms=at_ms, end=file.end)
         return LastMessage(at_ms=None, unknown="nothing vouches for its time: the index has no digest")
@@ -72,7 +72,7 @@ class IndexedRetention:
             for expired_object in self._expired(index)
         )
 
-    def settle(self, gone: Collection[str], *, before_ms: int) -> None:  # noqa: ARG002  # they say it by name
+    def settle(self, gone: Collection[str], *, before_ms: int) -> None:  # noqa: ARG002  # the names suffice
         def settled(index: TopicIndex) -> TopicIndex:
             return replace(
                 index, expired=tuple(expired_file for expired_file in index.expired if expired_file.name not in gone)

@@ -1,6 +1,7 @@
-"""Ranges of records into the files of an indexed archive: each file is made in memory, written whole, and then counted.
+"""Writes ranges of records into the files of an indexed archive. A file is built in memory, written completely, and
+counted afterwards.
 
-Files that are written before an exception stay, and do not count: no index lists them.
+Files written before an exception remain and do not count: no index lists the files.
 """
 
 from __future__ import annotations
@@ -29,19 +30,20 @@ from offsite.model.errors import NotRepresentable
 __all__ = ["FileEncoder", "IndexedWriter", "Losses", "NewFile"]
 
 FILE_BYTES = 32 << 20
-"""A file ends with the group of records that brings it to this size: it lies in memory until it is written."""
+"""A file ends with the group of records that reaches this size: the file lies in memory until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """What a format has no place for, of the records of one range: refused by name, or with `lossy` counted."""
+    """Properties without a place in the format, of the records of a range: refused by name, or counted with `lossy`."""
 
     log_range: LogRange
     lossy: bool
     _counts: Counter[str] = field(default_factory=Counter, init=False)
 
     def note(self, offset: int, loss: str) -> None:
-        """The record at `offset` has `what`, which the format cannot hold. Raises `NotRepresentable` unless lossy."""
+        """Note that the record at `offset` has the property `loss`, unsupported by the format. Raises
+        `NotRepresentable` unless lossy."""
         if not self.lossy:
             raise NotRepresentable(
                 f"{self.log_range.topic_partition} offset {offset}: {loss}",
@@ -54,28 +56,28 @@ class Losses:
 
 
 class FileEncoder(Protocol):
-    """One file in the making."""
+    """Encodes a file."""
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is so far, about."""
+        """The approximate size of the file so far."""
 
     def add(self, columns: RecordColumns) -> None:
-        """Take in the next records. Raises `NotRepresentable`."""
+        """Add the next records. Raises `NotRepresentable`."""
 
     def close(self) -> tuple[Buffer, int]:
-        """The file, and how large its records are without compression."""
+        """Return the file, and the size of the records without compression."""
 
 
 NewFile = Callable[[str], FileEncoder]
-"""Begins a file, whose key it gets."""
+"""Begins a file with the given key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedWriter(ABC):
-    """An `ArchiveWriter` of one of the indexed formats: each says what its archive is and how one file is encoded.
+    """An `ArchiveWriter` of an indexed format. A subclass names the archive and encodes a file.
 
-    A file ends near `file_bytes`, and lies in memory until then. `lossy`: leave out what the format cannot hold.
+    A file ends near `file_bytes`, and lies in memory until then. `lossy`: leave out properties beyond the format.
     """
 
     files: Files
@@ -93,7 +95,7 @@ class IndexedWriter(ABC):
         return self._archive.topic_ids()
 
     def last_record(self, of: TopicPartition) -> Record | None:  # noqa: ARG002
-        """The index keeps the topic's id."""
+        """Return None: the index stores the topic's id."""
         return None
 
     def left_alone(self) -> tuple[str, ...]:
@@ -108,7 +110,7 @@ class IndexedWriter(ABC):
     def finish(
         self, written: Sequence[RangeReceipt], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
     ) -> tuple[str, ...]:
-        """All of topics and groups has its place."""
+        """Store topics and groups completely."""
         self._archive.finish(self._kind, written, topics, groups)
         return ()
 
@@ -119,15 +121,15 @@ class IndexedWriter(ABC):
     @property
     @abstractmethod
     def _kind(self) -> str:
-        """The variant that is written, one of the archive's `kinds`."""
+        """The written variant, from the archive's `kinds`."""
 
     @abstractmethod
     def _new_file(self, losses: Losses) -> NewFile:
-        """How files of the range `losses.log_range` begin."""
+        """Return a function that begins files of the range `losses.log_range`."""
 
 
 class _RangeFiles:
-    """The `RangeWriter` of indexed archives: one file after the other, each from where the one before ends."""
+    """The `RangeWriter` of indexed archives: adjoining files, written in order."""
 
     def __init__(self, *, archive: IndexedArchive, losses: Losses, new_file: NewFile, file_bytes: int) -> None:
         self._files, self._layout, self._losses = archive.files, archive.layout, losses
@@ -202,7 +204,7 @@ class _RangeFiles:
 
 
 class _Bounds:
-    """What is known of the records in the file that is open; it begins at `start`."""
+    """Bounds of the records in the open file, which begins at `start`."""
 
     def __init__(self, start: int) -> None:
         self.start = self.first_offset = self.next_offset = start

@@ -1,7 +1,7 @@
-"""gzip and zstd files as streams of plain bytes: in linear time, and never much of them at once.
+"""Streams plain bytes out of gzip and zstd files, in linear time and bounded memory.
 
-A KiB of gzip may become a MiB, one of zstd 32 MiB, and decompressors give all that comes of what they are fed; so they
-are fed a KiB at a time. Each member or frame stands for itself, and there may be any number of them, also empty ones.
+A KiB of gzip may become a MiB, a KiB of zstd 32 MiB, and decompressors return everything at once; therefore
+decompressors get a KiB at a time. Members and frames are independent; a file may have any number, also empty ones.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 _MAX_WINDOW_BYTES = 8 * MIB
 _STEP_BYTES = KIB
 _PART_BYTES = 64 * KIB
-"""A part is at least that large, unless nothing follows it: small ones cost more than the bytes in them."""
+"""A part has at least this size, unless nothing follows: handling a small part costs more than the bytes."""
 _MAX_PART_BYTES = MIB
 
 
 class PlainPart(NamedTuple):
-    """Plain bytes, and where in the file the member begins that the first of them came from."""
+    """Plain bytes. `position`: where in the file the member of the first byte begins."""
 
     position: int
     data: bytes
 
 
 class BadStream(ValueError):
-    """The bytes cannot be read any further. `position` is where the last good member ended."""
+    """The bytes cannot be read any further. `position`: the end of the last good member."""
 
     def __init__(self, problem: str, position: int) -> None:
         super().__init__(problem)
@@ -40,7 +40,7 @@ class BadStream(ValueError):
 
 
 class _Inflater(Protocol):
-    """One member being decompressed: of zlib and of zstandard."""
+    """Decompresses a member; of zlib or zstandard."""
 
     @property
     def eof(self) -> bool: ...
@@ -58,9 +58,9 @@ def inflate(
     promised_bytes: int = 0,
     most_bytes: int = MAX_EXPANDED_BYTES,
 ) -> Iterator[PlainPart]:
-    """The plain bytes of what `read` gives (at most so many bytes; none at the end). Raises `BadStream` for bytes that
-    are not `compression`, and for more plain ones than `most_bytes`, than an index promises, and than so many bytes of
-    real data come to (`MAX_RATIO`)."""
+    """Yield the plain bytes of `read(size)`, which returns at most `size` bytes and none at the end. Raises `BadStream`
+    for bytes other than `compression`, and for more plain bytes than all of `most_bytes`, the promise of an index, and
+    the ratio of real data (`MAX_RATIO`) allow."""
     stream = _Stream(_new_inflater(compression), max(promised_bytes, most_bytes))
     while step := read(_STEP_BYTES):
         yield from stream.feed(step)
@@ -68,7 +68,7 @@ def inflate(
 
 
 class _Stream:
-    """`_member` is where the member begins that is open, `_fed` counts what was taken in."""
+    """`_member`: start of the open member; `_fed`: number of bytes taken in."""
 
     def __init__(self, new_inflater: Callable[[], _Inflater], most_bytes: int) -> None:
         self._new_inflater, self._most_bytes = new_inflater, most_bytes

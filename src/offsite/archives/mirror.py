@@ -1,9 +1,10 @@
-"""Which files of an archive go because their topic's own retention let their records go at the source. Pure.
+"""Chooses the files of an archive to delete because the retention of their topic deleted the records at the source.
+Pure.
 
-A file goes when its newest record is older than `retention.ms`, or when `retention.bytes` lie behind it; by the
-settings of now *and* by those under which it was exported, since who shortens a retention by mistake, or by malice,
-must not empty the archive too. Where the cluster was asked, only what lies below the log start of its leader goes: the
-source has let go of it first. What cannot be judged is kept, with the reason.
+A file is deleted when the newest record is older than `retention.ms`, or when `retention.bytes` lie behind the file; by
+the current settings *and* by the settings at the time of the export, because a retention shortened by mistake or malice
+must not empty the archive too. If the cluster was asked, only files below the log start of the partition's leader are
+deleted: the source deleted the records first. Files beyond judgement are kept, with the reason.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ __all__ = ["MirrorRule", "OldestFiles", "RetentionVerdict", "TopicSettings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldestFiles:
-    """The first files of a partition, which go together or stay: they begin at `starts`, the last one ends before
-    `end`, the newest record is of `newest_ms`, and `behind_bytes` of the partition lie behind them."""
+    """The first files of a partition, deleted or kept together. `starts`: first offsets; the last file ends before
+    `end`; `newest_ms`: time of the newest record; `behind_bytes`: size of the partition behind the files."""
 
     partition: int
     starts: Sequence[int]
@@ -33,29 +34,29 @@ class OldestFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What an archive says of a topic: its id (empty: unknown), its settings as of the newest export, and those of
-    before."""
+    """Statements of an archive about a topic: id (empty: unknown), settings at the newest export, and earlier
+    settings."""
 
     topic_id: str = ""
     configs: Mapping[str, str] = field(default_factory=dict)
     earlier: Sequence[EarlierSettings] = ()
 
     def promised(self, oldest: OldestFiles) -> KeepLimits:
-        """How long these files were to be kept when they were exported."""
+        """Return how long the files were to be kept when exported."""
         limits = KeepLimits(keep_ms=0, keep_bytes=0)
         for start in oldest.starts:
             limits = limits.longer_of_both(self._promised(oldest.partition, start))
         return limits
 
     def _promised(self, partition: int, start: int) -> KeepLimits:
-        """The first settings under which so much was there are those under which the file was written."""
+        """Use the first settings with an end above the file: the file was written under these settings."""
         promises = (settings.configs for settings in self.earlier if start < dict(settings.ends).get(partition, 0))
         return promised_limits(next(promises, tuple(self.configs.items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionVerdict:
-    """Whether files go, and why they do or do not."""
+    """Whether files are deleted, with the reason."""
 
     goes: bool
     why: str
@@ -63,8 +64,8 @@ class RetentionVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorRule:
-    """By what files of a partition go: `now` are the limits of its topic now. `log_start` is what its leader told, None
-    where no cluster was asked. `kept`: why nothing goes at all; else empty."""
+    """Decides about files of a partition. `now`: current limits of the topic. `log_start`: as answered by the leader,
+    None if no cluster was asked. `keep_reason`: why nothing is deleted at all; else empty."""
 
     settings: TopicSettings
     now: KeepLimits = NO_LIMITS
@@ -72,7 +73,7 @@ class MirrorRule:
     keep_reason: str = ""
 
     def judge(self, oldest: OldestFiles, *, from_ms: int) -> RetentionVerdict:
-        """Ages count back from `from_ms`."""
+        """Judge the oldest files. Ages count back from `from_ms`."""
         if self.keep_reason:
             return RetentionVerdict(goes=False, why=self.keep_reason)
         if self.log_start is not None and oldest.end > self.log_start:

@@ -1,4 +1,4 @@
-"""Files that overlap, read as one: the rule of all archives that each offset is given once, in rising order. Pure."""
+"""Reads overlapping files as a single sequence: in all archives an offset is returned once, in rising order. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Batches = Iterator[Sequence[Record]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedRun:
-    """Records of one `file`, whose offsets rise from `start` on. `open` is not called before they are wanted."""
+    """Records of a `file` with offsets rising from `start`. `open` is called when the records are needed."""
 
     file: str
     start: int
@@ -28,8 +28,8 @@ class SortedRun:
 
 
 def group_overlapping(items: Iterable[ItemT], ends: Callable[[ItemT], tuple[int, int]]) -> Iterator[list[ItemT]]:
-    """Runs of items that share offsets, in the order of their first ones; nearly always of one. `ends`: the first and
-    the last offset of an item."""
+    """Group items that share offsets, in the order of first offsets; a group nearly always holds a single item. `ends`
+    returns the first and last offset of an item."""
     run: list[ItemT] = []
     highest = -1
     for (first, last), item in sorted(((ends(item), item) for item in items), key=lambda entry: entry[0][0]):
@@ -43,7 +43,7 @@ def group_overlapping(items: Iterable[ItemT], ends: Callable[[ItemT], tuple[int,
 
 
 class _Head(NamedTuple):
-    """The next offset of an open run, and where it stands; `run` decides between equal offsets."""
+    """The next offset of an open run, and its position; `run` decides between equal offsets."""
 
     offset: int
     run: int
@@ -53,10 +53,11 @@ class _Head(NamedTuple):
 
 
 def merge_runs(runs: Sequence[SortedRun], on_damage: OnDamage) -> Batches:
-    """The records of all runs by rising offset; of an offset that several have, the one of the earliest in `runs`.
+    """Merge the records of all runs by rising offset. Of an offset in several runs, the record of the earliest run is
+    taken.
 
-    Where another one has a different record at that offset, or one below 0, `on_damage` is told. Runs that do not
-    overlap are open one at a time and their batches pass untouched.
+    `on_damage` receives contradicting records at the same offset, and offsets below 0. Runs without overlap are open in
+    turn, and their batches pass untouched.
     """
     heads = [_Head(run.start, index, (), 0, None) for index, run in enumerate(runs)]
     heapify(heads)
@@ -89,7 +90,7 @@ def _not_taken(file: str, record: Record, last: tuple[Record, str] | None) -> Da
 
 
 def describe_contradiction(file: str, record: Record, accepted: Record, of_file: str, *, position: int = 0) -> Damage:
-    """Told of a `record` of `file` that comes when `taken`, of the same offset, or a later one, was given."""
+    """Describe a `record` of `file` that comes behind `accepted`, a returned record of the same or a later offset."""
     if record.offset < accepted.offset:
         problem = f"offset {record.offset} after {accepted.offset} of {of_file}: offsets go backwards"
     else:
@@ -99,7 +100,7 @@ def describe_contradiction(file: str, record: Record, accepted: Record, of_file:
 
 
 def clip_to_piece(piece: Piece, batches: Batches) -> Batches:
-    """What of rising `batches` the piece takes."""
+    """Yield the records of rising `batches` inside the piece."""
     for batch in batches:
         if batch and piece.covers(batch[0].offset) and piece.covers(batch[-1].offset):
             yield batch
@@ -115,7 +116,8 @@ def _push_next_batch(heads: list[_Head], head: _Head, runs: Sequence[SortedRun])
 
 
 def _span(head: _Head, next_offset: int, limit: int | None) -> tuple[int, int]:
-    """Which records of the head's batch come next: none that was given already, none beyond another run's next."""
+    """Return the positions of the next records in the head's batch: behind the returned offsets, before the next offset
+    of another run."""
     batch, size = head.batch, len(head.batch)
     start = _position(batch, next_offset, head.position, size)
     if limit is None or batch[-1].offset < limit:

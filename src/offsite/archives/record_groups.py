@@ -1,7 +1,7 @@
-"""Records cut into groups: how the writers of indexed archives take them.
+"""Cuts records into groups for the writers of indexed archives.
 
-Where a group ends depends on the records alone, never on how many were handed over at once, so that writing a range
-again gives the same bytes.
+The end of a group depends on the records only, never on the size of calls, so writing a range again produces the same
+bytes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ __all__ = ["GROUP_BYTES", "GROUP_RECORDS", "RecordGroups"]
 
 GROUP_RECORDS = 512
 GROUP_BYTES = 4 << 20
-"""A group ends with the record that brings its keys, values and header values to this size: it lies in memory."""
+"""A group ends with the record whose key, value and header values reach this total: a group lies in memory."""
 
 
 class RecordGroups:
-    """Takes records as they come, and hands them out in groups of at least one, in rising order of offsets."""
+    """Takes records as they come, and returns groups of at least a record, in rising order of offsets."""
 
     def __init__(self) -> None:
         self._lists: list[list[Any]] = [[] for _ in RecordColumns._fields]
-        self._waiting_bytes = 0  # of keys and values, which is enough to see that a group may be full
+        self._waiting_bytes = 0  # of keys and values: enough to see that a group may be full
 
     def add(self, columns: RecordColumns) -> Iterator[RecordColumns]:
-        """The groups that are full now."""
+        """Add records; yield the full groups."""
         for waiting, more in zip(self._lists, columns, strict=True):
             waiting.extend(more)
         self._waiting_bytes += blob_bytes(columns.keys) + blob_bytes(columns.values)
@@ -34,7 +34,7 @@ class RecordGroups:
             yield from self._full()
 
     def rest(self) -> Iterator[RecordColumns]:
-        """The last groups, of which one need not be full."""
+        """Yield the remaining groups; the last may be partial."""
         if self._lists[0]:
             yield from self._full()
         if self._lists[0]:
@@ -54,9 +54,9 @@ class RecordGroups:
 
 
 def _group_ends(columns: RecordColumns, size_bytes: int) -> Sequence[int]:
-    """Where full groups end."""
+    """Return the ends of full groups."""
     records = len(columns.offsets)
-    if size_bytes < GROUP_BYTES:  # then no part of them can be too large
+    if size_bytes < GROUP_BYTES:  # no part can be too large
         return range(GROUP_RECORDS, records + 1, GROUP_RECORDS)
     ends, count, group_bytes = [], 0, 0
     for position in range(records):

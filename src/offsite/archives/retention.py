@@ -1,8 +1,10 @@
-"""What retention asks of an archive, and which files of one may go by their age or by its size. The choice is pure.
+"""The port between retention and an archive, and the choice of files to delete by age or total size. The choice is
+pure.
 
-Whole files go, from the oldest of a partition on, and never the newest, where an export or the tool itself goes on.
-A file goes by its last message: its newest record must be seen to be old. Where that cannot be known the file stays,
-and all behind it, so that no archive ever has a hole in its middle. Files that share offsets go together or stay.
+Whole files are deleted, from the oldest of a partition on. The newest is always kept, because an export or the tool
+itself appends behind the newest. A file is judged by the last message: the newest record must be proven old. A file
+with an unknown time stays, with all later files, so no archive gets a hole in the middle. Files that share offsets are
+deleted or kept together.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastMessage:
-    """The time of the newest record in a file (epoch ms), and the offset behind its last one; `unknown` says why there
-    is no time that can be trusted. A file without records has the time 0."""
+    """The time of the newest record in a file (epoch ms), and the offset behind the last record. `unknown`: why no
+    trusted time exists. A file without records has the time 0."""
 
     at_ms: int | None
     end: int = 0
@@ -44,8 +46,8 @@ class LastMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFile:
-    """A file with the records of a partition from offset `start` on, below `end` as far as names and indexes tell. It
-    lies in the objects `keys`, which go in this order. `told`: its last message, where an index tells it."""
+    """A file with the records of a partition from offset `start`, below `end` as far as names and indexes say. `keys`:
+    the objects of the file, in the order of deletion. `last_message`: set if an index records the last message."""
 
     name: str
     partition: TopicPartition
@@ -58,7 +60,7 @@ class ArchiveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiringFile:
-    """A file that goes, and the rule by which: its newest record is of `last_message_ms` (epoch ms)."""
+    """A file to delete, with the rule. `last_message_ms`: time of the newest record (epoch ms)."""
 
     file: ArchiveFile
     last_message_ms: int
@@ -67,7 +69,7 @@ class ExpiringFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFiles:
-    """What stays of a partition: offsets `[start, end)`, and why its first file does not go as well."""
+    """The kept part of a partition: offsets `[start, end)`, and why the first file is kept."""
 
     partition: TopicPartition
     start: int
@@ -79,7 +81,7 @@ class KeptFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredObject:
-    """An object of a file that no reader takes any more since `since_ms`, by the clock of the place."""
+    """An object of a file ignored by readers since `since_ms`, by the clock of the place."""
 
     key: str
     partition: TopicPartition
@@ -88,33 +90,33 @@ class ExpiredObject:
 
 
 class RetentionArchive(Protocol):
-    """An archive of a format that retention can shorten. Nothing is written but by `forget` and `settle`."""
+    """An archive of a format supported by retention. Only `forget` and `settle` write."""
 
     def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
-        """The files of each partition, by offset, as far as they count. Raises `ArchiveNotFound`, `DamagedArchive`."""
+        """Return the valid files of every partition, by offset. Raises `ArchiveNotFound`, `DamagedArchive`."""
 
     def last_message(self, file: ArchiveFile) -> LastMessage:
-        """What is known of the newest record of a file; may read all of it."""
+        """Return the known facts about the newest record of a file; may read the whole file."""
 
     def forget(self, going: Sequence[ExpiringFile], *, now_ms: int) -> Sequence[ExpiredObject]:
-        """Take the files out of whatever lists them, first of all. Gives the objects that may be deleted at once, in
-        this order; all others are `expired` from now on. Raises `ArchiveBusy` where the archive is not as planned."""
+        """Remove the files from every index first. Returns the objects that may be deleted at once, in this order;
+        further objects are `expired` from now on. Raises `ArchiveBusy` when the archive differs from the plan."""
 
     def expired(self) -> Sequence[ExpiredObject]:
-        """What earlier calls of `forget` took out, by what the archive says now, and is still there."""
+        """Return the existing objects taken out by earlier calls of `forget`, according to the archive now."""
 
     def settings(self) -> Mapping[str, TopicSettings] | None:
-        """What the archive says of its topics, by name, where something vouches for it; None of a format in which
-        nothing does. Raises as `partitions`."""
+        """Return the settings of topics, by name, where a digest vouches for the settings; None for a format without
+        digests. Raises like `partitions`."""
 
     def settle(self, gone: Collection[str], *, before_ms: int) -> None:
-        """Forget expired objects that are deleted: those `gone`, out of those of before `before_ms`."""
+        """Forget deleted objects: the objects in `gone` that expired before `before_ms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """How long an archive keeps what it holds: `keep_age_ms` behind the last message of a file, and `max_bytes` of all
-    its files; None: no limit of this kind."""
+    """Limits of an archive: `keep_age_ms` after the last message of a file, and `max_bytes` for all files; None: no
+    limit of the kind."""
 
     keep_age_ms: int | None = None
     max_bytes: int | None = None
@@ -128,8 +130,9 @@ def choose_files(
     from_ms: int,
     mirror: Mapping[TopicPartition, MirrorRule] | None = None,
 ) -> tuple[tuple[ExpiringFile, ...], tuple[KeptFiles, ...]]:
-    """The files that go by age, which counts back from `from_ms`, or by what the source let go (`mirror`), and beyond
-    these by size, the oldest first; and what stays of each partition."""
+    """Choose the files to delete: by age, which counts back from `from_ms`, or by the retention of the source
+    (`mirror`), and then by size, the oldest first. Returns the files to delete, and the kept part of every
+    partition."""
     heads = [_Head(files=tuple(files), last_message=last_message) for files in partitions if files]
     if limits.keep_age_ms is not None:
         why = f"older than {format_duration(limits.keep_age_ms / 1000)}"
@@ -150,9 +153,9 @@ def find_age_reference_ms(
     *,
     now_ms: int,
 ) -> int:
-    """From when ages count back: now, where the newest record of the archive is dated about so; else that record. One
-    clock alone may be wrong by a year, and where the source is silent nothing new takes the place of what goes. 0: no
-    record tells a time."""
+    """Return the reference time of ages: now, if the newest record of the archive is dated about now; else the time of
+    the newest record. A single clock may be wrong by a year, and with a silent source nothing new replaces deleted
+    files. 0: no record has a time."""
     recorded = 0
     for files in partitions:
         at_ms = _newest_ms(files, last_message) or 0
@@ -164,7 +167,7 @@ def find_age_reference_ms(
 
 
 def _newest_ms(files: Sequence[ArchiveFile], last_message: Callable[[ArchiveFile], LastMessage]) -> int | None:
-    """Of the newest file; of the one before where an export writes that one just now. None: it is not known."""
+    """Return the time of the newest file, or of the file before while an export writes the newest. None: unknown."""
     messages = (file.last_message or last_message(file) for file in reversed(files[-2:]))
     return next((message.at_ms for message in messages if message.at_ms is not None), None)
 
@@ -182,8 +185,7 @@ def _drop_beyond(heads: Sequence[_Head], max_bytes: int) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Head:
-    """How far the files of one partition have gone. The next group, of files that share offsets, is looked at when it
-    is asked for."""
+    """The deletion progress of a partition. The next group of files with shared offsets is examined on demand."""
 
     files: tuple[ArchiveFile, ...]
     last_message: Callable[[ArchiveFile], LastMessage]
@@ -199,18 +201,18 @@ class _Head:
 
     @property
     def can_go(self) -> bool:
-        """Whether the next group is of a known time, and something stays behind it."""
+        """Whether the next group has a known time, and a file remains behind the group."""
         if not self._group and not self._stops:
             self._look()
         return bool(self._group)
 
     @property
     def at_ms(self) -> int:
-        """The newest record of the next group."""
+        """The time of the newest record in the next group."""
         return max(at_ms for _, at_ms in self._group)
 
     def follow(self, rule: MirrorRule, *, from_ms: int) -> None:
-        """Let go what the source let go."""
+        """Delete files whose records the source deleted."""
         while self.can_go:
             oldest = OldestFiles(
                 partition=self.files[0].partition.partition,
@@ -226,7 +228,7 @@ class _Head:
             self.drop(judged.why)
 
     def drop(self, why: str) -> int:
-        """Let the next group go; how many bytes that frees."""
+        """Delete the next group; returns the number of freed bytes."""
         freed = self._group_bytes
         self.going += (ExpiringFile(file=file, last_message_ms=at_ms, why=why) for file, at_ms in self._group)
         self.left_bytes -= freed
@@ -273,7 +275,7 @@ class _Head:
 
 
 def group_by_partition(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFile, ...]]:
-    """The files of each partition, those of one beside each other, by offset."""
+    """Yield the files of every partition, by offset."""
     partitions: dict[TopicPartition, list[ArchiveFile]] = {}
     for file in files:
         partitions.setdefault(file.partition, []).append(file)
@@ -282,7 +284,7 @@ def group_by_partition(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFi
 
 
 def are_first(going: Sequence[ExpiringFile], partitions: Sequence[Sequence[ArchiveFile]]) -> bool:
-    """Whether the files that go are still the first ones of their partitions, and something stays behind them."""
+    """Whether the files to delete are still the first files of their partitions, and a file remains behind."""
     now = {files[0].partition: files for files in partitions if files}
     return all(
         len(gone) < len(now.get(gone[0].partition, ()))

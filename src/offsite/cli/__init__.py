@@ -1,1 +1,1 @@
-"""The command line: one file per noun in `commands`; what they share lies here."""
+"""The command line: a file per noun in `commands`; shared parts lie here."""

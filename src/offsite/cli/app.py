@@ -1,4 +1,4 @@
-"""The command line: puts the commands together and turns errors into exit codes.
+"""The command line: assembles the commands and turns errors into exit codes.
 
 Importing this module must stay cheap (`offsite --help` in under 250 ms): commands are imported when called, and import
 their services then (`tests/unit/cli/test_start.py` counts).
@@ -18,7 +18,7 @@ from offsite.model.errors import BadOption, OffsiteError
 
 
 class _Commands(LazyGroup):
-    """All commands, in the order in which the help lists them."""
+    """All commands, in the order of the help."""
 
     entries = (
         LazyCommand(
@@ -90,15 +90,15 @@ app = typer.Typer(
 
 @app.callback()
 def _all() -> None:
-    """What typer takes for a sign that there are commands, although it was told of none."""
+    """Typer takes the callback as a sign of subcommands, although typer knows of none."""
 
 
 def run() -> None:
-    """Run the command line; exits with the code of the error that ended it (see `model.errors`)."""
+    """Run the command line; exits with the code of the final error (see `model.errors`)."""
     try:
         try:
             app()
-        except SystemExit:  # how it ends, unless by an error of ours
+        except SystemExit:  # the normal end
             check_written()
             raise
         except FileNotFoundError:
@@ -110,7 +110,7 @@ def run() -> None:
 
 
 def _check_working_folder() -> None:
-    """Raise `BadOption` where the working folder was deleted: relative names lead nowhere then."""
+    """Raise `BadOption` when the working folder was deleted: relative names lead nowhere then."""
     try:
         Path.cwd()
     except FileNotFoundError as error:
@@ -120,7 +120,7 @@ def _check_working_folder() -> None:
 
 
 def _output_format(arguments: list[str]) -> OutputFormat:
-    """The `-o` of a command line that failed, read without a parser: errors must be printable before parsing ends."""
+    """Return the `-o` of a failed command line, read without a parser: errors must be printable before parsing ends."""
     for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
         if option in {"-o", "--output"} and value in set(OutputFormat):
             return OutputFormat(value)

@@ -1,11 +1,11 @@
-"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: all three end a command as Ctrl-C does, with all its clean-up.
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: all three end a command like Ctrl-C, with the whole clean-up.
 
-In the command they become `KeyboardInterrupt`, before and after it they end the process at once, since there is nothing
-to clean up. What was ignored when the process began (nohup, a background job of a shell) stays ignored. While
-the command cleans up, only another Ctrl-C interrupts that. Imports nothing that takes time.
+During the command a signal becomes `KeyboardInterrupt`; before and after, a signal ends the process at once, since
+nothing needs a clean-up. A signal ignored at the start of the process (nohup, a background job of a shell) stays
+ignored. During the clean-up, only another Ctrl-C interrupts. Imports nothing slow.
 
-An exception would get lost where Python is amid an import or a finaliser, and the signal with it: it is raised a moment
-later then.
+Inside an import or a finaliser, Python would lose an exception, and the signal too: the exception is then raised a
+moment later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import FrameType
 from offsite.model.uninterrupted import interrupt
 
 EXIT_INTERRUPTED = 130
-"""Exit code after Ctrl-C. In general it is 128 plus the number of the signal, as in shells."""
+"""Exit code after Ctrl-C. In general the code is 128 plus the number of the signal, as in shells."""
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,7 +30,7 @@ _Handler = Callable[[int, FrameType | None], None]
 
 
 class Interruption:
-    """The signal that ended this process, if one did."""
+    """The signal that ended the process, if any."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -46,7 +46,7 @@ class Interruption:
         self._handle(lambda number, _: os._exit(128 + number))
 
     def ignore(self) -> None:
-        """From here on what has to be told is told, whatever signal comes."""
+        """Ignore all signals from here on: the final message must be written."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         for signum in self._handled:
             signal.signal(signum, signal.SIG_IGN)
@@ -57,7 +57,7 @@ class Interruption:
         self._handle(self._interrupt)
 
     def tell(self) -> None:
-        """Say on stderr which signal ended the command, unless it was Ctrl-C: who pressed it knows."""
+        """Print on stderr which signal ended the command, except for Ctrl-C: the person at the keyboard knows."""
         if self.signal not in {None, signal.SIGINT}:
             with suppress(OSError, ValueError):  # the terminal may be gone
                 print(f"interrupted by {self.signal.name}", file=sys.stderr, flush=True)  # noqa: T201

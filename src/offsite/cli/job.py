@@ -1,5 +1,5 @@
-"""An offsite command in the driver that `spark-submit` has started: for clusters that allow nothing else, and for
-drivers on the cluster itself."""
+"""An offsite command in the driver started by `spark-submit`: for clusters without another way, and for drivers on the
+cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from offsite.cli.job import main
 if __name__ == "__main__":
     main()
 '''
-"""What `spark-submit` is given: it takes no program but a file."""
+"""The script for `spark-submit`, which accepts a file as a program only."""
 
 
 def main() -> None:
-    """The context comes first: YARN takes a program that never makes one for failed, whatever it did."""
+    """Run the command. The context comes first: for YARN, a program without a context has failed, whatever the program
+    did."""
     from offsite.cli.main import main as command
     from offsite.spark.sessions.joined_session import submitted_context
     from offsite.spark.sessions.master import SUBMITTED

@@ -1,8 +1,8 @@
-"""A group whose commands are known by name and one line of help, and imported when one of them is called.
+"""A group whose commands are known by name and a line of help, and imported on call.
 
-Importing all commands takes longer than importing Python and typer together. What is listed (help, completion, a name
-that was mistyped) is listed from `Entry`s; what is called, asked for its own help, or walked through `commands` (as the
-generated pages do) is the command itself.
+Importing all commands takes longer than importing Python and typer together. Listings (help, completion, a mistyped
+name) use `LazyCommand` values; calls, a command's own help, and walks through `commands` (by the generated pages) use
+the real command.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ROOM = "offsite.cli.commands"
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
-    """`place` is `MODULE:NAME` of a function or of a `Typer` below `cli/commands`. `help` is the first sentence of its
-    own help: a test compares them."""
+    """A command. `place`: `MODULE:NAME` of a function or of a `Typer` below `cli/commands`. `help`: the first sentence
+    of the command's own help; a test compares the two."""
 
     name: str
     place: str
@@ -33,7 +33,7 @@ class LazyCommand:
 
 
 class LazyGroup(TyperGroup):
-    """The group that a `Typer` makes of itself; a subclass says of what."""
+    """The group made by a `Typer`; a subclass lists the commands."""
 
     entries: ClassVar[tuple[LazyCommand, ...]] = ()
 
@@ -45,12 +45,12 @@ class LazyGroup(TyperGroup):
         return list(self.commands)  # typer looks at each of them
 
     def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:  # noqa: ARG002  # the same
-        """What there is to say of a command in a list. It cannot be called."""
+        """Return a stand-in for lists. The stand-in cannot be called."""
         listed = next((entry for entry in self.entries if entry.name == cmd_name), None)
         return None if listed is None else TyperCommand(listed.name, help=listed.help)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
-        """The command itself: it is about to be called, or its own words are to be completed."""
+        """Return the real command, about to be called or completed."""
         name, listed, arguments = super().resolve_command(ctx, args)
         return name, None if listed is None else self.commands[str(listed.name)], arguments
 
@@ -59,8 +59,8 @@ _QUOTE = "Quote patterns, or the shell makes names of files of them: --topics '*
 
 
 class _Command(TyperCommand):
-    """A command that says what is wrong with words that it does not expect, and takes no URL for a file or folder of
-    this machine: it would become a folder `s3:` below the working one."""
+    """A command that explains unexpected words, and refuses a URL for a local file or folder: a URL would become a
+    folder `s3:` below the working folder."""
 
     def __init__(self, *words: Any, **settings: Any) -> None:  # noqa: ANN401  # whatever typer has found
         super().__init__(*words, **settings)
@@ -96,7 +96,7 @@ def _of_this_machine(convert: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands themselves, each imported when it is looked at."""
+    """The real commands, imported on access."""
 
     def __init__(self, entries: tuple[LazyCommand, ...]) -> None:
         self._entries = {entry.name: entry for entry in entries}

@@ -1,7 +1,7 @@
-"""A log file that several commands may write at the same time, and that never grows beyond what was promised.
+"""A log file shared by several commands, with a promised maximum size.
 
-Each line is written whole, under a lock, into the file that has the name at that moment. So two runs may share a file,
-and whoever turns it over (a run, or a tool of the system) loses nobody's lines.
+Every line is written completely, under a lock, into the file with the name at the moment. So several runs may share a
+file, and a rotation (by a run, or by a tool of the system) loses no line.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 from offsite.cli.output import note
 
 MAX_BYTES = 10 << 20
-"""Size at which a log file is turned over: some 60,000 lines, opened at once by any editor."""
+"""Size of a log file at rotation: some 60,000 lines, opened at once by any editor."""
 
 KEPT_FILES = 4
-"""Older files beside it, named FILE.1 (the newest) to FILE.4: 50 MiB together with the current one."""
+"""Older files beside the current file, named FILE.1 (the newest) to FILE.4: 50 MiB together with the current file."""
 
 _PRIVATE = 0o600
-"""Mode of a new file: a log names topics, groups and places. A file that a person made with another mode is followed by
-one of the same mode."""
+"""Mode of a new file: a log names topics, groups and places. After a file with another mode, set by a person, the next
+file has the same mode."""
 
 _REOPENINGS = 10
 
 
 class LogFile(logging.Handler):
-    """A log handler that appends to the file `path`. A write that fails is told once on stderr and stops no command."""
+    """A log handler that appends to the file `path`. A failed write is reported once on stderr and stops no command."""
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, kept_files: int = KEPT_FILES) -> None:
         """Raises `OSError` when the file cannot be written."""
@@ -62,21 +62,21 @@ class LogFile(logging.Handler):
         raise OSError(0, "others turn it over all the time")
 
     def _open(self) -> int:
-        """The file, locked until it is closed; without a lock where the file system has none."""
+        """Open the file, locked until closed; without a lock where the file system has none."""
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
         with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX)
         return fd
 
     def _is_current(self, fd: int) -> bool:
-        """Whether the file still has the name, now that it is locked."""
+        """Whether the locked file still has the name."""
         try:
             return os.path.samestat(os.fstat(fd), self._path.stat())
         except FileNotFoundError:
             return False
 
     def _turned_over(self, fd: int, more_bytes: int) -> bool:
-        """Give the file another name if it is full. Pipes and terminals never are."""
+        """Rename a full file. Pipes and terminals are never full."""
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or not status.st_size or status.st_size + more_bytes <= self._max_bytes:
             return False

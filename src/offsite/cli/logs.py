@@ -1,8 +1,8 @@
-"""The options of every command. `--verbose` and `--log-file`: where the journal of a command goes, and in what form.
+"""The options of every command. `--verbose` and `--log-file`: destination and form of a command's journal.
 `--allow-http`: see `stores.open_store`.
 
 A line is `2026-01-31T01:02:03.456Z INFO event field=value … why="…"`; a traceback follows its line, indented. stdout is
-never touched, and the error document stays the last line of stderr: what is shown there ends before it.
+never touched, and the error document stays the last line of stderr: log output ends before.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ AllowHttp = Annotated[
 
 _ROOT = logging.getLogger("offsite")
 _TELLS_WHO = "offsite serve"
-"""The command whose journal says who looked at records and who changed what: it goes to stderr where no file takes it.
-"""
+"""The command whose journal names readers of records and authors of changes: without a log file, the journal goes to
+stderr."""
 
 
 def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:
-    """Give every command of `app` the options, and let its run be logged under its name."""
+    """Give every command of `app` the options, and log its run under its name."""
     for command in app.registered_commands:
         if command.callback is not None:
             name = command.name or command.callback.__name__
@@ -69,7 +69,7 @@ def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:
 
 @contextmanager
 def log_command(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None]:
-    """A block whose journal goes to stderr and to the log file, as the options say. Warnings go to stderr in any case.
+    """A context whose journal goes to stderr and to the log file, as the options say. Warnings always go to stderr.
     Raises `BadOption`."""
     verbose = verbose or (command == _TELLS_WHO and log_file is None)
     handlers = [_Terminal(verbose=verbose), *([_opened(log_file)] if log_file is not None else [])]
@@ -89,7 +89,7 @@ def log_command(command: str, *, verbose: bool, log_file: Path | None) -> Iterat
 
 
 class _Form(logging.Formatter):
-    """One line for each record, in UTC; the lines of a traceback are indented."""
+    """Formats a record as a line, in UTC; lines of a traceback are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{format_time(int(record.created * 1000))} {record.levelname} {printable(record.getMessage())}"
@@ -98,7 +98,7 @@ class _Form(logging.Formatter):
 
 
 class _Terminal(logging.Handler):
-    """stderr as it is at the moment, since a progress bar puts itself in between."""
+    """Writes to the current stderr, since a progress bar replaces stderr."""
 
     def __init__(self, *, verbose: bool) -> None:
         super().__init__(logging.INFO if verbose else logging.WARNING)
@@ -111,8 +111,8 @@ class _Terminal(logging.Handler):
 
 
 class _Others(logging.Handler):
-    """What libraries log, from warnings on, as Python shows it where nobody reads logs; but not that the JVM is gone,
-    which Py4J would tell with a traceback, and which happens to every command that is interrupted."""
+    """Shows warnings of libraries like Python without logging; except Py4J's report of a lost JVM, a traceback printed
+    for every interrupted command."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -128,7 +128,7 @@ _OTHERS = _Others()
 
 @contextmanager
 def _log_outcome(command: str) -> Iterator[None]:
-    """The begin and the end of a command, as lines. Its arguments are not: names of places may be nobody's business."""
+    """Log the begin and the end of a command. Arguments are not logged: names of places may be private."""
     began_s = time.monotonic()
     noted("began", command=command, version=__version__, pid=os.getpid())
     try:

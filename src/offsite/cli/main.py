@@ -1,7 +1,7 @@
-"""The entry point: whatever signal ends a command, from the first moment on, ends it cleanly and quietly. Whatever its
-standard streams are, none of them is a traceback.
+"""The entry point: any signal, from the first moment on, ends a command cleanly and quietly. No state of the standard
+streams causes a traceback.
 
-Imports next to nothing, so that signals are heard before the rest is imported.
+Imports next to nothing, so signals are handled before further imports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> None:
         try:
             interruption.raise_in_command()
             run()
-        finally:  # before the end is looked at: a signal amid that would be an error that nobody takes
+        finally:  # first: a signal during the checks below would be an uncaught error
             interruption.end_at_once()
             end_streams()
     except (SystemExit, KeyboardInterrupt) as end:

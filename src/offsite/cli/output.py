@@ -1,9 +1,8 @@
-"""All that offsite prints. Results go to stdout, everything else to stderr; a result is a frozen dataclass.
+"""Prints everything. Results go to stdout, everything else to stderr; a result is a frozen dataclass.
 
-What is for people passes `model.untrusted.printable` here, so that no view can forget it: names come from outside.
-
-`-o json` prints one document, `-o jsonl` one line per document; both hold the same fields as the dataclass, which is
-the contract scripts rely on: fields are added, never renamed.
+Text for people passes `model.untrusted.printable` here, so no view can forget the escape: names come from outside. `-o
+json` prints a document, `-o jsonl` a line per document; both hold the fields of the dataclass. The fields are the
+contract for scripts: fields are added, never renamed.
 """
 
 from __future__ import annotations
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_PARTIAL = 3
-"""Exit code of a command that finished, but with holes or with some parts left out: the data is safe, the report
-tells."""
+"""Exit code of a finished command with holes or left-out parts: the data is safe, the report explains."""
 
 WIDTH_OF_FILES = 140
-"""Columns for tables that go into a file or a pipe: enough for a topic name and its figures in one line."""
+"""Columns of tables in a file or a pipe: enough for a topic name and its figures in a line."""
 
 ResultT = TypeVar("ResultT")
 
@@ -53,8 +51,8 @@ def emit(result: ResultT, *, output: OutputFormat, render: Callable[[Console, Re
 
 
 def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, line: Callable[[ResultT], str]) -> None:
-    """Print results as they come, however many: a `line` for people, JSON lines, or one JSON document with a list under
-    `name`. Whoever reads them may stop early (`| head`): then so does the command."""
+    """Print results as they come, in any number: a `line` for people, JSON lines, or a JSON document with a list under
+    `name`. A reader may stop early (`| head`): then the command stops too."""
     texts: Iterable[str]
     match output:
         case OutputFormat.TABLE:
@@ -67,7 +65,7 @@ def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, li
 
 
 def emit_bytes(parts: Iterable[bytes], *, after_each: bytes = b"") -> None:
-    """Write `parts` to stdout as they are."""
+    """Write `parts` to stdout unchanged."""
     sys.stdout.flush()
     for part in parts:
         sys.stdout.buffer.write(part + after_each)
@@ -75,7 +73,7 @@ def emit_bytes(parts: Iterable[bytes], *, after_each: bytes = b"") -> None:
 
 
 def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:
-    """Print an error to stderr: `error[ID]: message` and a hint line, or one JSON line."""
+    """Print an error to stderr: `error[ID]: message` and a hint line, or a JSON line."""
     if output is OutputFormat.TABLE:
         note(f"error[{error.id}]: {error.message}")
         if error.hint:
@@ -86,14 +84,14 @@ def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:
 
 
 def emit_notice(result: ResultT, *, render: Callable[[Console, ResultT], None]) -> None:
-    """Show `result` to people on stderr: it is not the command's result."""
+    """Show `result` to people on stderr, apart from the command's result."""
     from offsite.cli.safe_console import SafeConsole
 
     render(SafeConsole(highlight=False, soft_wrap=True, stderr=True), result)
 
 
 def confirm(question: str) -> None:
-    """Ask on the terminal. Raises `ConfirmationMissing` for a no, and where there is nobody to ask."""
+    """Ask on the terminal. Raises `ConfirmationMissing` for a no, and without a terminal."""
     if not sys.stdin.isatty():
         raise ConfirmationMissing(f"not confirmed: {question}", hint="review the plan above, then add --yes")
     print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
@@ -102,7 +100,7 @@ def confirm(question: str) -> None:
 
 
 def note(text: str) -> None:
-    """A line for people, on stderr."""
+    """Print a line for people, on stderr."""
     print(printable_lines(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -114,9 +112,9 @@ def _document(results: Iterable[ResultT], name: str) -> Iterator[str]:
 
 
 def console() -> Console:
-    """A console on stdout. rich is imported here, so that `--help` and `-o json` do not pay for it.
+    """Return a console on stdout. rich is imported here, so `--help` and `-o json` stay fast.
 
-    Lines of text are left whole: a command that was shown can be copied, and found by grep.
+    Long lines are not wrapped: a displayed command can be copied, and found by grep.
     """
     from offsite.cli.safe_console import SafeConsole
 
@@ -127,7 +125,7 @@ _reported_damage: list[str] = []
 
 
 def report_damage(problem: str) -> None:
-    """Tell people of `problem`, and let the command end with the exit code of damage."""
+    """Warn of `problem`, and let the command end with the exit code of damage."""
     if problem not in _reported_damage:
         _reported_damage.append(problem)
         note(f"warning: {problem}")
@@ -135,9 +133,10 @@ def report_damage(problem: str) -> None:
 
 @contextmanager
 def exit_on_damage() -> Iterator[None]:
-    """A block that ends with the exit code of damage if any was told in it, unless it raises an exit code of its own.
+    """A context that ends with the exit code of damage after a reported damage, unless the context raises an exit code
+    of its own.
 
-    A command that met damage and did what can be done with what is sound must not end as if nothing were wrong.
+    A command that met damage and handled the sound rest must not end like a success.
     """
     _reported_damage.clear()
     yield

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar on a terminal, one line every 30 s elsewhere, nothing when it ends quickly."""
+"""Progress of a run on stderr: a bar on a terminal, a line every 30 s elsewhere, nothing for a short run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _listener: ContextVar[OnLabelled | None] = ContextVar("hearer", default=None)
 
 @contextmanager
 def report_progress_to(listener: OnLabelled) -> Iterator[None]:
-    """A block in which `hearer` is told how far each run is, by its label, instead of people."""
+    """A context in which `listener` receives the progress of every run, with the label, instead of people."""
     before = _listener.set(listener)
     try:
         yield
@@ -37,7 +37,7 @@ def report_progress_to(listener: OnLabelled) -> Iterator[None]:
 
 @contextmanager
 def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
-    """A callback for `Runner.run`. `total_bytes` is an estimate: the bar follows tasks when it proves wrong."""
+    """Yield a callback for `Runner.run`. `total_bytes` is an estimate: if wrong, the bar follows tasks."""
     label = printable(label)
     if (listener := _listener.get()) is not None:
         yield partial(listener, label)
@@ -50,7 +50,7 @@ def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
 
 @contextmanager
 def progress_of_two(first: str, second: str, *, total_bytes: int) -> Iterator[tuple[OnProgress, OnProgress]]:
-    """Callbacks for two runs, one after the other, over the same bytes."""
+    """Yield callbacks for two successive runs over the same bytes."""
     if (listener := _listener.get()) is not None:
         yield partial(listener, printable(first)), partial(listener, printable(second))
     elif sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""The console of all views: text is shown as it is, whoever chose it, and none of it is a command to the terminal."""
+"""The console of all views: text is shown as is, whoever chose the text, and never acts as a terminal command."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ __all__ = ["SafeConsole"]
 
 
 class SafeConsole(Console):
-    """A console without markup and emoji codes, which escapes what is not printable. Line breaks are escaped too: those
-    of our own come in through `sep`.
+    """A console without markup and emoji codes, with escaped unprintable characters. Line breaks are escaped too:
+    offsite's own come through `sep`.
 
-    All strings pass `render_str`, those in cells of tables as well. A `Text` does not: views make none of others' text.
+    All strings pass `render_str`, also strings in cells of tables. A `Text` does not: views make no `Text` of foreign
+    text.
     """
 
-    def render_str(self, text: str, **style: Any) -> Text:  # noqa: ANN401  # whatever rich passes on
+    def render_str(self, text: str, **style: Any) -> Text:  # noqa: ANN401  # passed on by rich
         return super().render_str(printable(text), **{**style, "markup": False, "emoji": False})

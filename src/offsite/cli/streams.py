@@ -1,8 +1,8 @@
-"""The standard streams of a command, whatever it was begun with: closed ones are opened, and a result that cannot be
-written ends the command.
+"""The standard streams of a command in any initial state: closed streams are opened, and an unwritable result ends the
+command.
 
-Without this a file of a store could get the number of a closed stream, to which a library writes its messages. Imports
-nothing that takes time.
+Otherwise a file of a store could get the number of a closed stream, and a library would write messages into the file.
+Imports nothing slow.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EXIT_UNREAD = 141
-"""Exit code of a command whose result nobody reads any longer (`| head`): 128 plus the number of SIGPIPE, by which
-other programs end there."""
+"""Exit code of a command without a reader of the result (`| head`): 128 plus the number of SIGPIPE, like common
+programs."""
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CLOSED = ((_STDIN, os.O_RDONLY), (_STDOUT, os.O_RDONLY), (_STDERR, os.O_WRONLY))
-"""How a closed stream is opened on /dev/null. A closed stdout is opened in the wrong way: each write to it fails."""
+"""How a closed stream is opened on /dev/null. A closed stdout is opened for reading, so every write fails."""
 
 
 def open_streams() -> None:
-    """Replace `sys.stdout` and `sys.stderr` by streams that know what to do when they cannot be written. Must come
-    before anything else opens a file."""
+    """Replace `sys.stdout` and `sys.stderr` by streams that handle failed writes. Must run before any file is
+    opened."""
     for number, mode in _CLOSED:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, mode), True)  # it takes no name; lowest free number
+            os.set_inheritable(os.open(os.devnull, mode), True)  # without a name; takes the lowest free number
     if sys.stdin is None:
-        sys.stdin = open(_STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115  # open as long as we live
-    if sys.stdout is sys.__stdout__:  # else a program has put its own there
+        sys.stdin = open(_STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115  # open for the life of the process
+    if sys.stdout is sys.__stdout__:  # otherwise a program has replaced the stream
         sys.stdout = _text(_Results(), sys.stdout)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _text(_Messages(), sys.stderr)
 
 
 def check_written() -> None:
-    """Raise if a part of the result was not written, whoever has passed over that."""
+    """Raise if a part of the result was not written, even if the error was swallowed."""
     sys.stdout.flush()
     results = _results()
     if results is not None and results.failure is not None:
@@ -52,7 +52,7 @@ def check_written() -> None:
 
 
 def end_streams() -> None:
-    """Let what is still to be written go where it can go: the end of the command is decided."""
+    """Flush as far as possible: the end of the command is already decided."""
     with suppress(BaseException):
         sys.stdout.flush()
     results = _results()
@@ -61,7 +61,7 @@ def end_streams() -> None:
 
 
 class _Results(io.FileIO):
-    """Stdout. A write that fails raises `OutputNotWritten`, or `SystemExit` where nobody reads any more."""
+    """Stdout. A failed write raises `OutputNotWritten`, or `SystemExit` without a reader."""
 
     def __init__(self) -> None:
         super().__init__(_STDOUT, "w", closefd=False)
@@ -79,7 +79,7 @@ class _Results(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Stderr. What cannot be written is dropped: a backup is not given up because nobody hears of it."""
+    """Stderr. Unwritable messages are dropped: a backup goes on without a reader of messages."""
 
     def __init__(self) -> None:
         super().__init__(_STDERR, "w", closefd=False)
@@ -92,7 +92,7 @@ class _Messages(io.FileIO):
 
 
 def _written(file: io.FileIO, data: ReadableBuffer) -> int:
-    """The bytes that were written; waits where a pipe is full that somebody else has told not to wait."""
+    """Write, and return the number of written bytes; waits for a full, non-blocking pipe."""
     while (size := io.FileIO.write(file, data)) is None:
         select.select([], [file], [])
     return size
@@ -118,7 +118,7 @@ def _results() -> _Results | None:
 
 
 def _text(raw: io.FileIO, before: object) -> io.TextIOWrapper:
-    """`raw` with the encoding that Python has chosen, but that no character is an error."""
+    """Wrap `raw` with Python's encoding, without encoding errors."""
     errors = getattr(before, "errors", "strict")
     return io.TextIOWrapper(
         io.BufferedWriter(raw),

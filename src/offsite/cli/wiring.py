@@ -1,4 +1,4 @@
-"""The parts that a service works with, made of options: the repository, the cluster, Spark. Heavy imports happen
+"""Makes the parts needed by services out of options: the repository, the cluster, Spark. Heavy imports happen
 inside."""
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 
 def open_repository(url: str, *, looks: bool = False, records: str | None = None) -> Repository:
-    """The repository at `url`. `looks`: for a command that changes nothing, which works where nothing can be written.
-    `records`: where records of restores lie, if not there. Raises `RepositoryNotFound`, `BadRepositoryUrl`,
-    `FormatTooNew`."""
+    """Open the repository at `url`. `looks`: for a command without changes, which works on a read-only store.
+    `records`: another place of restore records. Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`."""
     from offsite.repository.repository import Repository
     from offsite.stores.looking_store import ClockFallbackStore
     from offsite.stores.open_store import open_store
@@ -35,8 +34,8 @@ def open_repository(url: str, *, looks: bool = False, records: str | None = None
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
-    """The cluster at `bootstrap`, which wins over the file's `bootstrap.servers`. Asks nothing of the cluster. Raises
-    `BadKafkaConfig`."""
+    """Connect to the cluster at `bootstrap`, which wins over the file's `bootstrap.servers`. Sends nothing to the
+    cluster. Raises `BadKafkaConfig`."""
     from offsite.services import cluster
 
     connected = cluster.connect(bootstrap, kafka_config)
@@ -47,8 +46,8 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
 
 @contextmanager
 def spark(choice: SparkChoice, *, preload: str, limits: RateLimits | None = None) -> Iterator[SparkRunner]:
-    """Spark, starting in the background from here on; ended with the block. Workers import `preload` as they start, and
-    go by `limits`."""
+    """Start Spark in the background; Spark ends with the context. Workers import `preload` at start, and obey
+    `limits`."""
     from offsite.spark.spark_runner import SparkRunner
 
     runner = SparkRunner(choice, preload=[preload], limits=limits)

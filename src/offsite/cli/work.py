@@ -1,8 +1,8 @@
-"""The process of a job: `work JOB`, begun by a coordinator, with a command line as JSON on its standard input. It does
-the command, and tells how it ended.
+"""The process of a job: `work JOB`, started by a coordinator, with a command line as JSON on standard input. Runs the
+command, and reports the end.
 
-The repository is that of `OFFSITE_REPO`, as for the command itself. Nothing is printed: what the command prints, and
-what it says to people, is kept with the job.
+The repository is `OFFSITE_REPO`, as for the command. Nothing is printed: output and messages of the command are stored
+with the job.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _interruptible(interruption: Interruption, work: JobWork, arguments: list[str]) -> int:
-    """The exit code of the command; a signal ends it as it ends any command, and nothing behind it."""
+    """Run the command, and return the exit code; a signal ends the command as usual, and nothing afterwards."""
     from offsite.cli.progress import report_progress_to
 
     try:
@@ -70,7 +70,7 @@ def _interruptible(interruption: Interruption, work: JobWork, arguments: list[st
 
 
 def _carried_out(arguments: list[str]) -> int:
-    """The exit code of the command line `arguments`."""
+    """Run the command line `arguments`, and return the exit code."""
     from offsite.cli.app import run
 
     sys.argv = ["offsite", *arguments]
@@ -86,7 +86,7 @@ def _carried_out(arguments: list[str]) -> int:
 
 @contextmanager
 def _into_files() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """A block in which this process, and those that it begins, print into files, to be read at its end."""
+    """A context in which the process and its children print into files, read at the end."""
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as messages:
         for stream, file in ((_STDOUT, printed), (_STDERR, messages)):
             os.dup2(file.fileno(), stream)

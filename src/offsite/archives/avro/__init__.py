@@ -1,4 +1,4 @@
-"""Avro object container files, as the seed format lays them out: `topics/<topic>/partition=<nr>/…`, with an index."""
+"""Avro object container files in the layout of the seed format: `topics/<topic>/partition=<nr>/…`, with an index."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The codecs of Avro's blocks. Snappy blocks end with a CRC32, zstandard frames hold a checksum: flips are found there.
+"""The codecs of Avro blocks. A snappy block ends with a CRC32, a zstandard frame holds a checksum: both find flipped
+bits.
 
-Output is bounded, so that a damaged or hostile block cannot take the memory of a worker.
-Format: Avro 1.11 specification, object container files, required and optional codecs.
+Output is bounded, so a damaged or hostile block cannot exhaust a worker's memory. Format: Avro 1.11 specification,
+object container files, required and optional codecs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["CHECKED_CODECS", "CODECS", "DEFAULT_CODEC", "BadBlock", "decompress_
 
 CODECS = ("null", "deflate", "snappy", "zstandard")
 CHECKED_CODECS = frozenset({"snappy", "zstandard"})
-"""Codecs that find a flipped bit. (zstandard: in files of ours, and wherever the writer asked for checksums.)"""
+"""Codecs that find a flipped bit. (zstandard: in offsite's files, and wherever the writer enabled checksums.)"""
 DEFAULT_CODEC = "snappy"
 MAX_BLOCK_BYTES = MAX_RECORD_BYTES
 
@@ -28,11 +29,11 @@ _DEFLATE_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest 
 
 
 class BadBlock(ValueError):
-    """A block does not hold what its codec promises."""
+    """A block breaks the rules of its codec."""
 
 
 def make_compressor(codec: str) -> Callable[[bytes], Sequence[Buffer]]:
-    """Makes the parts of a block. Raises `BadOption` for a codec that is not in `CODECS`."""
+    """Make a function that returns the parts of a compressed block. Raises `BadOption` for a codec outside `CODECS`."""
     if codec == "null":
         return lambda plain: (plain,)
     if codec == "deflate":
@@ -50,7 +51,7 @@ def make_compressor(codec: str) -> Callable[[bytes], Sequence[Buffer]]:
 
 
 def decompress_block(codec: str, block: bytes) -> Buffer:
-    """The plain bytes of a block. Raises `BadBlock`."""
+    """Decompress a block. Raises `BadBlock`."""
     if codec == "null":
         return block
     try:

@@ -1,8 +1,8 @@
-"""Avro object container files: a header with the schema, then blocks of records with a marker behind each.
+"""Avro object container files: a header with the schema, then blocks of records with a marker behind every block.
 
-Owns the framing, not what is in the blocks. The same blocks make the same file: its marker comes from its name. Reading
-names the byte where something is wrong, and goes on behind the next marker.
-Format: Avro 1.11 specification, object container files.
+Owns the framing, not the contents of blocks. The same blocks make the same file: the marker derives from the file name.
+Reading names the byte of a problem, and continues behind the next marker. Format: Avro 1.11 specification, object
+container files.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["AvroBlock", "ContainerReader", "ContainerWriter", "FileHeader", "rea
 _MAGIC = b"Obj\x01"
 _MARKER_BYTES = 16
 _BLOCK_BYTES = 64 << 10
-"""A block ends with the group of records that brings it to this size: mostly one group, which then is not copied."""
+"""A block ends with the group of records that reaches this size: mostly a single group, written without a copy."""
 _MAX_HEADER_BYTES = 4 << 20
 _MAX_ENTRIES = 1_000
 _MAX_VARINT_BITS = 70
 
 
 class ContainerWriter:
-    """An object container file in the making. `name` decides the marker: no two files of an archive share one."""
+    """Builds an object container file. `name` decides the marker: no two files of an archive share a marker."""
 
     def __init__(self, *, name: str, schema: bytes, codec: str) -> None:
         self._marker = blake3(name.encode("utf-8")).digest(length=_MARKER_BYTES)
@@ -74,7 +74,7 @@ class FileHeader(NamedTuple):
 
 
 class AvroBlock(NamedTuple):
-    """A plain block of a file. `position` is where the block begins in its file; `data` holds `records` records."""
+    """A plain block of a file. `position`: start of the block in the file; `data` holds `records` records."""
 
     position: int
     records: int
@@ -86,8 +86,8 @@ class _BadFrame(ValueError):
 
 
 def read_header(window: FileWindow, key: str, on_damage: OnDamage) -> FileHeader | None:
-    """The header of a file. None, with its damage reported, when there is no whole header: then nothing of the file can
-    be read."""
+    """Read the header of a file. Returns None and reports damage without a complete header: then the file is
+    unreadable."""
     try:
         return _read_header(window)
     except _BadFrame as error:
@@ -116,14 +116,14 @@ def _read_header(window: FileWindow) -> FileHeader:
 
 
 class ContainerReader:
-    """The blocks of a file whose header was read from `window`."""
+    """Reads the blocks of a file whose header was read from `window`."""
 
     def __init__(self, source: SourceFile, header: FileHeader, on_damage: OnDamage) -> None:
         self._window, self._key, self._promised_bytes = source.window, source.key, source.plain_bytes
         self._header, self._on_damage = header, on_damage
 
     def blocks(self) -> Iterator[AvroBlock]:
-        """All whole ones that hold something, in order; the others are reported."""
+        """Yield all undamaged, non-empty blocks in order; damaged blocks are reported."""
         grown = empty = 0
         while not self._is_at_end():
             position = self._window.position

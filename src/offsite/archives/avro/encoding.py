@@ -1,6 +1,6 @@
-"""Records as Avro, a group at a time and column by column: ten times as fast as encoding them one by one.
+"""Encodes records as Avro by groups and columns: ten times as fast as encoding single records.
 
-Both schemas begin alike; they differ in the tail of each record, behind its value.
+Both schemas begin alike; the schemas differ in the tail of a record, behind the value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_CACHED_NAMES, _MAX_CACHED_LETTERS = 4096, 100
 
 
 class RecordEncoding:
-    """The encoding of the records of one partition. `tails` makes what follows the values."""
+    """Encodes the records of a partition. `tails` encodes the fields behind the value."""
 
     def __init__(self, *, topic: str, partition: int, tails: Tails) -> None:
         name = topic.encode("utf-8")
@@ -50,7 +50,8 @@ class RecordEncoding:
 
 
 def full_tails(columns: RecordColumns) -> Iterable[bytes]:
-    """The fields `headers`, `valueIsNull`, `timestampType`, `headerList`: our schema holds every record."""
+    """Encode the fields `headers`, `valueIsNull`, `timestampType`, `headerList`: offsite's schema holds every
+    record."""
     kinds = columns.timestamp_types
     if any(columns.headers):
         return map(_full_tail, columns.headers, columns.values, kinds)
@@ -60,7 +61,7 @@ def full_tails(columns: RecordColumns) -> Iterable[bytes]:
 
 
 def plain_tails(losses: Losses) -> Tails:
-    """The field `headers` only; what that cannot hold is refused or counted."""
+    """Encode the field `headers` only; properties beyond the field are refused or counted."""
 
     def tails(columns: RecordColumns) -> Iterable[bytes]:
         _note_values(columns, losses)
@@ -74,7 +75,7 @@ def plain_tails(losses: Losses) -> Tails:
 
 
 def _key_columns(keys: Sequence[bytes | None]) -> tuple[Iterable[bytes], ...]:
-    """The branch with the length, and the bytes."""
+    """Return the union branch with the length, and the bytes."""
     present = [key for key in keys if key is not None]
     if len(present) == len(keys):
         return map(_KEY_LENGTHS.__getitem__, map(len, present)), present
@@ -92,7 +93,7 @@ def _value_columns(values: Sequence[bytes | None]) -> tuple[Iterable[bytes], ...
 
 
 def _full_tail(headers: RecordHeaders, value: bytes | None, timestamp_type: int) -> bytes:
-    """A map holds what a record has of headers unless it would lose the order of several, a null or odd bytes."""
+    """Encode a tail. The map holds the headers, unless the map would lose an order, a null or odd bytes."""
     flags = (b"\x00" if value is not None else b"\x01") + LENGTHS[timestamp_type]
     if not headers:
         return NO_HEADERS + flags + b"\x00"
@@ -128,8 +129,7 @@ def _header_list(headers: RecordHeaders) -> bytes:
 
 
 class _NameTable(dict[str, "bytes | None"]):
-    """Names of headers encoded, None for one that is not UTF-8; bounded. Nearly all records of a topic have the same
-    few."""
+    """Encoded header names, None for a name outside UTF-8; bounded. Nearly all records of a topic share a few names."""
 
     def __missing__(self, name: str) -> bytes | None:
         encoded = _blob(name.encode("utf-8")) if _is_text(name) else None
@@ -148,7 +148,7 @@ def _blob(data: bytes) -> bytes:
 
 
 def _is_text(name: str) -> bool:
-    """Whether the name is UTF-8: other bytes stand in it as surrogates."""
+    """Whether the name is UTF-8: further bytes appear as surrogates."""
     return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
@@ -178,4 +178,4 @@ BARE_TAILS = {
     for is_null in (False, True)
     for kind in (CREATE_TIME, LOG_APPEND_TIME)
 }
-"""Of records without headers, by whether the value is null and by timestamp type: nearly all there are."""
+"""Tails of records without headers, by null value and timestamp type: nearly all records."""

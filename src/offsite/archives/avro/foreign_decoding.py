@@ -1,4 +1,4 @@
-"""Blocks whose schema others wrote and which resolves to ours, into records: by fastavro, imported where it is used."""
+"""Decodes blocks with a foreign schema that resolves to offsite's: by fastavro, imported on use."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _MILLISECONDS = "timestamp-millis"
 
 
 class OtherSchema(ValueError):
-    """The schema is sound, and not one of Kafka records as ours has them, or the records belong elsewhere."""
+    """The schema is valid but does not describe Kafka records, or the records belong elsewhere."""
 
 
 class ForeignDecoding:
-    """The decoding of the records of one partition. `written` is their schema: raises `ValueError` unless it is one,
-    and `OtherSchema` for that of something else."""
+    """Decodes the records of a partition. Raises `ValueError` unless `writer_schema` is a schema, and `OtherSchema` for
+    a schema of something else."""
 
     def __init__(self, of: TopicPartition, writer_schema: object) -> None:
         import fastavro
@@ -44,13 +44,14 @@ class ForeignDecoding:
         self._ours = fastavro.parse_schema({"type": "array", "items": SCHEMA})
 
     def decode(self, block: Buffer, records: int) -> list[Record]:
-        """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these, and `OtherSchema`."""
+        """Decode all `records` of a plain block. Raises `ValueError` unless the block holds exactly `records` records,
+        and `OtherSchema`."""
         self._claims.check_block(block, records)
         rows = self._rows(block, records)
         return [_record(row, self._of) for row in rows]
 
     def _rows(self, block: Buffer, records: int) -> list[Row]:
-        """The block as the one array that it nearly is: fastavro reads that in one call."""
+        """Read the block as a single array: fastavro reads an array in a single call."""
         import fastavro
         from fastavro.read import SchemaResolutionError
 
@@ -74,7 +75,7 @@ def _check_fields(writer_schema: object) -> None:
         present = ", ".join(name[:_MAX_NAME] for name in names[:_MAX_NAMED]) or "none"
         raise OtherSchema(f"its schema has no field {missing[0]!r}; it has {present}")
     for logical in _logical_types(fields[names.index("timestamp")]["type"]):
-        if logical != _MILLISECONDS:  # as Spark writes times, in microseconds, whatever the schema of ours says
+        if logical != _MILLISECONDS:  # Spark writes times in microseconds
             raise OtherSchema(f"its timestamp is of the logical type {logical[:_MAX_NAME]!r}, not {_MILLISECONDS!r}")
 
 
@@ -85,7 +86,7 @@ def _logical_types(kind: object) -> Iterator[str]:
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
-    """What fastavro raises for bytes that are not in the schema."""
+    """Return the errors raised by fastavro for bytes outside the schema."""
     return (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
 
 

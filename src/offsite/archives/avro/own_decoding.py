@@ -1,6 +1,6 @@
-"""Blocks of the two schemas that offsite writes, into records: the mirror of `encoding`, far faster than fastavro.
+"""Decodes blocks of the two schemas written by offsite: the mirror of `encoding`, far faster than fastavro.
 
-It reads all that Avro allows in these schemas, not just what offsite writes. Format: Avro 1.11 specification, binary
+Reads everything allowed by Avro in these schemas, beyond offsite's own output. Format: Avro 1.11 specification, binary
 encoding.
 """
 
@@ -16,21 +16,20 @@ from offsite.log.records.varint import PADDING, varint_reader
 __all__ = ["OwnDecoding"]
 
 FIRST, SECOND = 0, 2
-"""The bytes that begin a union."""
+"""The first bytes of a union."""
 MAX_HEADERS = 1_000_000
 """Of all records in a block: two bytes become a hundred."""
 _Tail = tuple[RecordHeaders, bool, int]
-"""What stands behind a record's value: its headers, whether the value is null, its timestamp type."""
+"""The part behind a record's value: headers, whether the value is null, timestamp type."""
 _FULL_BARE: dict[bytes, _Tail] = {tail: ((), is_null, kind) for (is_null, kind), tail in BARE_TAILS.items()}
 _PLAIN_BARE: dict[bytes, _Tail] = {NO_HEADERS: ((), False, CREATE_TIME)}
 
 
 class BlockFields:
-    """What of Avro can be read in a plain block, each from a position to the one behind it.
+    """Reads Avro values in a plain block, from a position to the next.
 
-    `data` is the block of `size` bytes with padding behind it, in which `long` may end. Every length that comes out of
-    the data is held against the block before anything is read behind it: damaged bytes raise `ValueError`, never
-    anything worse.
+    `data`: the block of `size` bytes, with padding for `long`. Every length in the data is checked against the block
+    before further reading: damaged bytes raise `ValueError`, never a worse error.
     """
 
     def __init__(self, block: Buffer) -> None:
@@ -46,20 +45,21 @@ class BlockFields:
         return self.data[start:end], end
 
     def is_second(self, position: int) -> bool:
-        """Which type of a union of two it is; one byte says that."""
+        """Whether a union of two holds the second type; a byte says the type."""
         branch = self.data[position]
         if branch not in (FIRST, SECOND):
             raise ValueError(f"no branch of two at byte {position}")
         return branch == SECOND
 
     def headers(self, position: int, *, are_exact: bool) -> tuple[list[tuple[str, bytes | None]], int]:
-        """The entries of the map `headers`, or `are_exact`, the items of `headerList`; one loop, as it is hot."""
+        """Read the entries of the map `headers`, or, if `are_exact`, the items of `headerList`; a single loop, because
+        the loop is hot."""
         data, size, long = self.data, self.size, self.long
         errors = "surrogateescape" if are_exact else "strict"
         pairs: list[tuple[str, bytes | None]] = []
         count, at = long(data, position)
         while count != 0:
-            if count < 0:  # then the size of the entries follows
+            if count < 0:  # the size of the entries follows
                 _, at = long(data, at)
             self._room -= abs(count)
             if self._room < 0:
@@ -85,7 +85,7 @@ class BlockFields:
 
 
 class OwnDecoding:
-    """The decoding of the records of one partition. `is_plain`: they were written with the plain schema."""
+    """Decodes the records of a partition. `is_plain`: the records were written with the plain schema."""
 
     def __init__(self, of: TopicPartition, *, is_plain: bool) -> None:
         name = of.topic.encode("utf-8")
@@ -93,9 +93,9 @@ class OwnDecoding:
         self._bare, self._read_tail = (_PLAIN_BARE, _plain_tail) if is_plain else (_FULL_BARE, _full_tail)
 
     def decode(self, block: Buffer, records: int) -> list[Record]:
-        """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these.
+        """Decode all `records` of a plain block. Raises `ValueError` unless the block holds exactly `records` records.
 
-        One loop, without calls for what nearly all records are: they would cost more than the work.
+        A single loop, without calls for the common case: calls would cost more than the work.
         """
         fields = BlockFields(block)
         data, size, long, head, bare = fields.data, fields.size, fields.long, self._head, self._bare
@@ -134,7 +134,7 @@ class OwnDecoding:
 
 
 def _strangeness(fields: BlockFields, at: int, of: TopicPartition) -> str:
-    """Of a record that does not begin as those of the partition do."""
+    """Describe a record with an unexpected beginning."""
     if at >= fields.size:
         return f"it ends before the last of its records, at byte {at}"
     topic, at = fields.blob(at)

@@ -1,4 +1,4 @@
-"""Where an Avro archive keeps what, and what its two variants cannot hold."""
+"""The layout of an Avro archive, and the properties lost by the two variants."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reads the Avro archive, with its index or without: records of our schema, of the plain one, and of others that
-resolve to ours."""
+"""Reads the Avro archive, with or without index: records of offsite's schema, of the plain schema, and of foreign
+schemas that resolve to offsite's."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from offsite.model.untrusted.bounded_json import parse_json
 __all__ = ["AvroReader"]
 
 MAX_BLOCK_RECORDS = 1_000_000
-"""Some 300 MiB when they are small; others end a block at some 64 KiB."""
+"""Some 300 MiB of small records; common writers end a block at some 64 KiB."""
 
 _WRITE_IT_SO = (
     "write it anew with the fields of offsite's schema, each topic and partition in a folder of its own:"
     " docs/explanation/archives.md"
 )
-"""What to do with records of another schema."""
+"""Advice for records of another schema."""
 
 
 class BadRecords(ValueError):
-    """The bytes hold no records of this schema, or others than they should."""
+    """The bytes hold no records of the schema, or unexpected records."""
 
 
 class BlockDecoding(Protocol):
-    """The decoding of blocks with records of one partition, written with one schema."""
+    """Decodes blocks with records of a partition, written with one schema."""
 
     def decode(self, block: Buffer, records: int) -> Sequence[Record]:
-        """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these."""
+        """Decode all `records` of a plain block. Raises `ValueError` unless the block holds exactly `records`
+        records."""
 
 
 def choose_decoding(writer_schema: bytes, of: TopicPartition, *, must_be_known: bool) -> BlockDecoding:
-    """The decoding of records that were written with this schema (JSON).
+    """Choose the decoding of records written with a schema (JSON).
 
-    Raises `BadRecords` for what is no schema, and `OtherSchema` for one of something else.
-
-    `must_be_known`: no other than those that offsite writes; in a damaged file a flipped field name might resolve.
+    Raises `BadRecords` for bytes without a schema, and `OtherSchema` for a schema of something else. `must_be_known`:
+    accept only the schemas written by offsite; in a damaged file a flipped field name might resolve.
     """
     try:
         schema = parse_json(writer_schema)
@@ -66,7 +66,7 @@ def choose_decoding(writer_schema: bytes, of: TopicPartition, *, must_be_known: 
 
 
 def decode_block(block: AvroBlock, decoding: BlockDecoding) -> Sequence[Record]:
-    """The records of a block, as they stand in it. Raises `BadRecords`, `OtherSchema`."""
+    """Decode the records of a block, in order. Raises `BadRecords`, `OtherSchema`."""
     if block.records > MAX_BLOCK_RECORDS:
         raise BadRecords(f"a block of {block.records} records, at most {MAX_BLOCK_RECORDS} are read")
     if block.records > len(block.data):
@@ -91,7 +91,7 @@ class AvroReader(IndexedReader):
 
 
 class _AvroFiles(FileFormat):
-    """How one object container file is read."""
+    """Reads an object container file."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         header = read_header(source.window, source.key, on_damage)
@@ -123,4 +123,4 @@ class _AvroFiles(FileFormat):
 
 
 def _pass_over(damage: Damage) -> None:
-    """Reported when the file is read."""
+    """Ignore damage: reading reports the damage."""

@@ -1,8 +1,8 @@
-"""The Avro schemas of the archive: the seed format's plain one, and ours, which a reader with the plain one can read.
+"""The Avro schemas of the archive: the plain schema of the seed format, and offsite's, readable with the plain schema.
 
-Ours begins with the plain schema's seven fields; what they cannot hold comes after, as Avro's schema resolution drops
-what a reader does not know. `value` stays plain bytes: a null could not be resolved to bytes.
-Format: Avro 1.11 specification, schema resolution.
+Offsite's schema begins with the seven fields of the plain schema; further properties follow, because Avro's schema
+resolution drops fields unknown to a reader. `value` stays plain bytes: a null could not be resolved to bytes. Format:
+Avro 1.11 specification, schema resolution.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLAIN_SCHEMA: dict[str, Schema] = {
         {"name": "headers", "type": [_MAP, "null"], "default": None},
     ],
 }
-"""As the format was published, with a default (`headers`) that Avro does not allow and that readers of files ignore."""
+"""The published form, with a default (`headers`) forbidden by Avro and ignored by readers of files."""
 
 _HEADER: Schema = {
     "type": "record",
@@ -69,5 +69,5 @@ SCHEMA: dict[str, Schema] = {
 
 
 def encode_schema(schema: Mapping[str, Schema]) -> bytes:
-    """The schema as it stands in a file."""
+    """Encode the schema as in a file."""
     return json.dumps(schema, separators=(",", ":")).encode("ascii")

@@ -1,6 +1,6 @@
-"""Avro's numbers: zigzag varints, alone and a column at a time. Pure.
+"""Avro's numbers: zigzag varints, single or by column. Pure.
 
-A column costs two look-ups for each number: the low 13 bits come from a table, the rest repeats from number to number.
+A column costs two look-ups per number: the low 13 bits come from a table, the rest repeats from number to number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def zigzag(number: int) -> bytes:
 
 
 def long_columns(numbers: Sequence[int]) -> tuple[Iterable[bytes], ...]:
-    """Columns whose rows, put together, are the numbers encoded; at least one number."""
+    """Return columns whose joined rows are the encoded numbers; at least a number is needed."""
     least, greatest = min(numbers), max(numbers)
     if least <= _LOW_MASK:  # shorter ones, and negative ones
         return (map(zigzag, numbers),)
@@ -31,7 +31,7 @@ def long_columns(numbers: Sequence[int]) -> tuple[Iterable[bytes], ...]:
 
 
 class NumberTable(dict[int, bytes]):
-    """Encoded numbers that come again and again, each behind `prefix`; bounded."""
+    """Encoded frequent numbers behind `prefix`; bounded."""
 
     def __init__(self, prefix: bytes = b"") -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class NumberTable(dict[int, bytes]):
 
 
 class _HighBytes(NumberTable):
-    """The bits above the low ones, as they end a zigzag varint."""
+    """The bits above the low bits, as the end of a zigzag varint."""
 
     def _encode(self, number: int) -> bytes:
         return _varint(number)

@@ -1,4 +1,4 @@
-"""Writes the Avro archive: one range after the other into object container files, see `schema` and `archive_layout`."""
+"""Writes the Avro archive: ranges in order into object container files, see `schema` and `archive_layout`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["AvroWriter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroWriter(IndexedWriter):
-    """A writer of Avro archives. `plain`: with the seed format's schema, which refuses what it cannot hold, or with
-    `lossy` leaves it out. Raises `BadOption` unless `codec` is one of `CODECS`."""
+    """Writes Avro archives. `plain`: use the seed format's schema, and refuse properties beyond the schema, or leave
+    the properties out with `lossy`. Raises `BadOption` unless `codec` is in `CODECS`."""
 
     plain: bool = False
     codec: str = DEFAULT_CODEC
@@ -46,7 +46,7 @@ class AvroWriter(IndexedWriter):
 
 
 class _AvroFile:
-    """One file in the making."""
+    """Builds a file."""
 
     def __init__(self, container: ContainerWriter, encoding: RecordEncoding) -> None:
         self._container, self._encoding = container, encoding

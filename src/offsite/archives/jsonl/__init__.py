@@ -1,4 +1,4 @@
-"""JSON lines: each record an object on a line of its own, `topics/<topic>/partition=<nr>/….jsonl`, with an index."""
+"""JSON lines: every record is an object on a line, `topics/<topic>/partition=<nr>/….jsonl`, with an index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines in gzip or zstd, or plain: written in parts that end with a checksum, read through a bounded window."""
+"""Lines in gzip or zstd, or plain: written in parts with a checksum, read through a bounded window."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MAX_LINE_BYTES = MAX_RECORD_BYTES
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 _GZIP_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export
 _PLAIN_BYTES = 256 << 10
-"""Of a plain file at once: about a thousand small records."""
+"""Read at a time from a plain file: about a thousand small records."""
 
 
 class Lines(NamedTuple):
-    """Lines that follow each other, without their newlines; `position` is where the first one begins in the file.
+    """Adjoining lines without newlines. `position`: start of the first line in the file.
 
-    Of a compressed file it is where the compressed bytes begin that the first line came from, and not `is_exact`.
+    In a compressed file, `position` is the start of the compressed bytes with the first line, and not `is_exact`.
     """
 
     position: int
@@ -38,7 +38,7 @@ class Lines(NamedTuple):
 
 
 def make_compressor(compression: str) -> Callable[[bytes], Buffer]:
-    """A function that compresses parts of a file. Raises `BadOption` for what is not one of `COMPRESSIONS`."""
+    """Make a function that compresses parts of a file. Raises `BadOption` for a compression outside `COMPRESSIONS`."""
     if compression == "none":
         return bytes
     if compression == "gzip":
@@ -51,7 +51,7 @@ def make_compressor(compression: str) -> Callable[[bytes], Buffer]:
 
 
 def read_lines(source: SourceFile) -> Iterator[Lines]:
-    """All lines of a file; one of more than `MAX_LINE_BYTES` comes in pieces. Raises `BadStream`."""
+    """Yield all lines of a file; a line of more than `MAX_LINE_BYTES` comes in pieces. Raises `BadStream`."""
     window, key = source.window, source.key
     if key.endswith(SUFFIXES["none"]):
         return _split(_plain(window), is_exact=True)

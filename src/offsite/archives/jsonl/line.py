@@ -1,12 +1,12 @@
-"""One record as one line of JSON, and back: it holds all of a record, and a checksum of its own. Pure.
+"""Encodes a record as a line of JSON, and back: the line holds the whole record, and a checksum. Pure.
 
     {"topic":"orders","partition":0,"offset":7,"timestamp":1700000000000,"timestampType":0,"key":null,"value":"text",
      "headers":[{"key":"a","value64":"/w=="}],"crc32c":"0a1b2c3d"}
 
-Bytes that are UTF-8 stand as text under `key` or `value`; others in base64 under `key64` or `value64`, names of headers
-too. Null is null. `timestamp` is in ms; `timestampType` 0 is CreateTime, 1 LogAppendTime. `crc32c` is of the line's
-bytes before its comma. Lines that others wrote may lack it, `timestampType` and `headers`, and other fields are passed
-over. A null that is not written is none: the value may well stand there under another name.
+UTF-8 bytes are text under `key` or `value`; further bytes are base64 under `key64` or `value64`, also for header names.
+Null is null. `timestamp` is in ms; `timestampType` 0 is CreateTime, 1 LogAppendTime. `crc32c` covers the line's bytes
+before the comma. Foreign lines may lack `crc32c`, `timestampType` and `headers`; unknown fields are ignored. A missing
+field is no null: the value may have another name.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ Fields = Mapping[str, object]
 
 
 class BadLine(ValueError):
-    """The line holds no record, or one of another partition."""
+    """The line holds no record, or a record of another partition."""
 
 
 class OtherFields(BadLine):
-    """The line is whole, and an object of another tool: it says something else than a record, or says it otherwise."""
+    """The line is an intact object of another tool, with other contents or other field names."""
 
 
 def encode_lines(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
-    """One line for each record, with its newline."""
+    """Yield a line per record, with the newline."""
     head = f'{{"topic":{encode_basestring(of.topic)},"partition":{of.partition},"offset":'
     for offset, time_ms, kind, key, value, headers in zip(*columns, strict=True):
         text = (
@@ -64,10 +64,9 @@ def encode_lines(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
 
 
 def decode_line(line: bytes, of: TopicPartition, *, must_be_checked: bool, unknown: set[str]) -> Record:
-    """The record of a line, which has no newline. Raises `BadLine`.
+    """Decode the record of a line without newline. Raises `BadLine`.
 
-    `must_be_checked`: a line without a checksum is not taken either. `unknown` gets the names of some fields that are
-    not read.
+    `must_be_checked`: refuse a line without a checksum. `unknown` receives some names of ignored fields.
     """
     is_checked = _check(line if line.endswith(b"}") else line.rstrip(b"\r"), must_be_checked=must_be_checked)
     fields = _fields(line, is_checked=is_checked)
@@ -82,7 +81,7 @@ def decode_line(line: bytes, of: TopicPartition, *, must_be_checked: bool, unkno
 
 
 def _check(line: bytes, *, must_be_checked: bool) -> bool:
-    """Whether the line has a checksum, which it passes then."""
+    """Return whether the line has a checksum; a wrong checksum raises."""
     body, checksum = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
     if not checksum.startswith(_CHECKSUM_BEGIN):
         if must_be_checked:
@@ -95,7 +94,7 @@ def _check(line: bytes, *, must_be_checked: bool) -> bool:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Of two values of one name nobody knows which is right."""
+    """Refuse two values for a name: the right value is unknown."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a field that is there twice")
@@ -122,7 +121,7 @@ _raw_decode, _decode_once = json.JSONDecoder().raw_decode, json.JSONDecoder(obje
 
 
 def _check_names(fields: Fields) -> None:
-    """Raises `OtherFields`, which names what is missing, and what stands there instead."""
+    """Raise `OtherFields` with the missing names, and the names found instead."""
     missing = [name for name in _NEEDED if name not in fields and f"{name}64" not in fields]
     if missing:
         unknown = [repr(name[:_MAX_NAME]) for name in fields if name not in _NAMES][:_MAX_NAMED]
@@ -131,7 +130,7 @@ def _check_names(fields: Fields) -> None:
 
 
 def _check_size(line: bytes) -> None:
-    """Text that is not ASCII may take four bytes of memory for each of its own, twice."""
+    """Check the size: text beyond ASCII may need four bytes of memory per byte, twice."""
     check_json_size(line)
     if len(line) > MAX_WIDE_BYTES and not line.isascii():
         raise BadLine(f"a line of {len(line)} bytes that are not ASCII: at most {MAX_WIDE_BYTES} are read")

@@ -1,4 +1,4 @@
-"""Where an archive of JSON lines keeps what."""
+"""The layout of an archive of JSON lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUFFIXES = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
 
 
 def jsonl_archive(files: Files, compression: str = "none") -> IndexedArchive:
-    """The archive of JSON lines in `files`. `compression` of what is written; all are read."""
+    """Return the archive of JSON lines in `files`. `compression`: of written files; all compressions are read."""
     written = SUFFIXES[compression]
     suffixes = (written, *(suffix for suffix in SUFFIXES.values() if suffix != written))
     layout = ArchiveLayout(topics="topics/", suffixes=suffixes)

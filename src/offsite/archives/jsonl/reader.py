@@ -1,5 +1,5 @@
-"""Reads the archive of JSON lines, with its index or without: damage costs the lines it hits, of a compressed file all
-that follows it."""
+"""Reads the archive of JSON lines, with or without index. Damage costs the damaged lines; in a compressed file,
+everything behind the damage."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from offsite.log.records.record import Record
 __all__ = ["JsonlReader"]
 
 MAX_BLANK_LINES = 1_000_000
-"""Of one file: compressed, they cost nothing, and each takes its time."""
+"""Per file: compressed blank lines cost nothing, but take time."""
 
 WRITE_IT_SO = (
     'write its lines as offsite does: {"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…}, with null'
     " where there is nothing, and bytes that are no text in base64 as key64 and value64; those of each topic and"
     " partition in a folder of their own"
 )
-"""What to do with lines of another tool."""
+"""Advice for lines of another tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class JsonlReader(IndexedReader):
 
 
 class _LineFiles(FileFormat):
-    """How one file is read."""
+    """Reads a file."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         must_be_checked, blank, unknown = source.intact is False, 0, set[str]()
@@ -55,7 +55,7 @@ class _LineFiles(FileFormat):
                 try:
                     record = decode_line(line, of, must_be_checked=must_be_checked, unknown=unknown)
                 except BadLine as error:
-                    if batch:  # given before the damage is told: who listens learns where it lies
+                    if batch:  # records before the damage come first: the listener sees the place
                         yield batch
                         batch = []
                     unfit = WRITE_IT_SO if isinstance(error, OtherFields) else ""

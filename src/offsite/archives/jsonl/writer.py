@@ -1,4 +1,4 @@
-"""Writes the archive of JSON lines: one range after the other into files of lines, see `line`."""
+"""Writes the archive of JSON lines: ranges in order into files of lines, see `line`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from offsite.log.records.record_columns import RecordColumns
 __all__ = ["JsonlWriter"]
 
 _PART_BYTES = 1 << 20
-"""Lines are compressed in parts of about this size, which stand for themselves."""
+"""Lines are compressed in independent parts of about this size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonlWriter(IndexedWriter):
-    """Lines hold all of a record, so `lossy` changes nothing. `compression`: one of `COMPRESSIONS`, else it raises
-    `BadOption`."""
+    """Writes JSON lines. Lines hold the whole record, so `lossy` changes nothing. Raises `BadOption` unless
+    `compression` is in `COMPRESSIONS`."""
 
     compression: str = "none"
 
@@ -42,7 +42,7 @@ class JsonlWriter(IndexedWriter):
 
 
 class _LineFile:
-    """One file in the making."""
+    """Builds a file."""
 
     def __init__(self, of: TopicPartition, compression: str) -> None:
         self._of, self._compress = of, make_compressor(compression)

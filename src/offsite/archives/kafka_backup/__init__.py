@@ -1,4 +1,4 @@
-"""Archives of kafka-backup segments (itadventurer/kafka-backup): a folder a topic, records and indexes in files."""
+"""Archives of kafka-backup segments (itadventurer/kafka-backup): a folder per topic, records and indexes in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which offsets a segment holds, from the two ends of its index where that can be believed."""
+"""Finds the offsets of a segment, from both ends of a trusted index."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from offsite.archives.kafka_backup.segments.walk import SkippedBytes, Walk, Whol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentExtent:
-    """Offsets `first` to `last`, both inside. `is_indexed`: an index describes all of it, as far as its ends tell (of
-    small segments nobody asked). `ends_whole`: the file ends with its last record."""
+    """Offsets `first` to `last`, both inclusive. `is_indexed`: an index describes the whole segment, judged by both
+    ends (unchecked for small segments). `ends_whole`: the file ends with the last record."""
 
     segment: SegmentFile
     first: int
@@ -27,8 +27,8 @@ class SegmentExtent:
 
 
 def find_extent(files: Files, segment: SegmentFile, *, small_bytes: int = 0) -> SegmentExtent | None:
-    """The extent of a segment; None when it holds no record. Reads the whole file only when its index is no help, or
-    when it has at most `small_bytes`: then that is quicker than looking at both ends of its index."""
+    """Find the extent of a segment; None for a segment without records. Reads the whole file only without a trusted
+    index, or for at most `small_bytes`: reading a small file is faster than checking both ends of the index."""
     if segment.records_bytes <= FIRST_POSITION:
         return None
     if segment.records_bytes <= small_bytes and (extent := _small(files, segment)) is not None:
@@ -43,7 +43,7 @@ def find_extent(files: Files, segment: SegmentFile, *, small_bytes: int = 0) -> 
 
 
 def _small(files: Files, segment: SegmentFile) -> SegmentExtent | None:
-    """None when there is more or less in it than whole records."""
+    """Return None for a file with more or less than complete records."""
     file = RecordsFile(files, segment.records_key, segment.records_bytes)
     run = decode_run(file.read(FIRST_POSITION, file.size_bytes))
     offsets = offsets_of(run.records)
@@ -54,7 +54,7 @@ def _small(files: Files, segment: SegmentFile) -> SegmentExtent | None:
 
 
 def _indexed(segment: SegmentFile, file: RecordsFile, first: int, last_entry: Entries) -> SegmentExtent:
-    """The records behind the last entry, if any, are walked."""
+    """Return the extent by the index. Records behind the last entry are walked."""
     last = last_entry.offsets[0]
     if last_entry.end(0) == file.size_bytes:
         return SegmentExtent(segment=segment, first=first, last=last, is_indexed=True, ends_whole=True)
@@ -67,7 +67,8 @@ def _indexed(segment: SegmentFile, file: RecordsFile, first: int, last_entry: En
 
 
 def _read_through(files: Files, segment: SegmentFile) -> SegmentExtent | None:
-    """Reads all. When damage comes first, so does the offset that the name says: the damage belongs to this segment."""
+    """Read the whole file. If damage comes first, the extent begins at the offset in the name: the damage belongs to
+    the segment."""
     first = last = -1
     ends_whole = False
     for step in KafkaBackupSegmentReader(files, segment).steps():

@@ -1,9 +1,9 @@
-"""The committed offsets of groups in an archive: a file for each partition, and all groups out of all of these files.
+"""The committed offsets of groups in an archive: a file per partition, and all groups from all files.
 
-A file is a JSON object, group → next offset to read. The tool rewrites it in place, so a crash leaves it empty or cut:
-then it says nothing. Groups stand in the order of the hash map that the tool keeps them in, so that our files are the
-same bytes as its own. Groups that share a slot of it stand as they came from the broker, for which we take the order of
-the partitions of `__consumer_offsets` they live in.
+A file is a JSON object, group → next offset to read. The tool rewrites the file in place, so a crash leaves the file
+empty or cut: such a file says nothing. Groups appear in the order of the tool's hash map, so offsite's files equal the
+tool's byte for byte. Groups in a shared slot appear in the broker's order; offsite assumes the order of the groups'
+partitions of `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _OFFSETS_PARTITIONS = 50  # the broker's default; GroupCoordinator: abs(hash of 
 def read_groups(
     files: Files, partitions: Sequence[PartitionFiles], own_group: str
 ) -> tuple[dict[str, GroupOffsets], tuple[str, ...]]:
-    """Groups by name, without the tool's own, and a sentence about that one. A file that is empty or cut, as a crash
-    leaves it, counts as absent."""
+    """Return the groups by name, without the tool's own, and sentences about left-out and unreadable data. A file empty
+    or cut by a crash counts as absent."""
     by_group: dict[str, dict[str, list[CommittedOffset]]] = {}
     unreadable = []
     for partition in partitions:
@@ -67,14 +67,14 @@ def _group(name: str, topics: Mapping[str, Iterable[CommittedOffset]]) -> GroupO
 
 
 def encode_group_file(offsets: Mapping[str, int]) -> bytes:
-    """The whole file."""
+    """Encode the whole file."""
     ordered = {group: offsets[group] for group in _in_hash_order(offsets)}
     return json.dumps(ordered, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def decode_group_file(data: bytes) -> dict[str, int] | None:
-    """The offsets in a group file; None when it is empty, cut or no such object. A null offset is left out, and one
-    that Kafka cannot have."""
+    """Decode a group file; None for an empty, cut or otherwise invalid file. Null offsets and offsets beyond Kafka's
+    limits are left out."""
     try:
         document = parse_json(data)
     except BadJson:
@@ -92,7 +92,7 @@ def _in_hash_order(groups: Mapping[str, int]) -> list[str]:
 
 
 def _spread(code: int) -> int:
-    """What a Java `HashMap` makes of a hash code, to find its slot."""
+    """Return Java `HashMap`'s spread of a hash code, which decides the slot."""
     unsigned = code & 0xFFFFFFFF
     return unsigned ^ (unsigned >> 16)
 

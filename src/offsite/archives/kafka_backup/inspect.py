@@ -1,4 +1,4 @@
-"""An archive as a person wants to see it: its segments, how their indexes stand, and their records one by one."""
+"""Shows an archive to people: segments, index states, and single records."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from offsite.model.errors import ArchiveNotFound
 
 
 class IndexState(StrEnum):
-    """How an index stands to what it describes; all but `OK` are cured by `reindex`."""
+    """The state of an index compared with the indexed data; `reindex` repairs every state except `OK`."""
 
     OK = "ok"
     MISSING = "missing"
     TORN = "torn"
-    """It ends inside an entry."""
+    """The index ends inside an entry."""
     LAGGING = "lagging"
-    """It lacks the last records or segments."""
+    """The index lacks the last records or segments."""
     WRONG = "wrong"
-    """It is of another version, contradicts the records, or names segments that are not there."""
+    """The index has another version, contradicts the records, or names missing segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedSegment:
-    """What is known of one segment. `first_offset` and `last_offset` are None when it holds no record."""
+    """The facts about a segment. `first_offset` and `last_offset` are None without records."""
 
     file: str
     first_offset: int | None
@@ -66,7 +66,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRecord:
-    """A record and the bytes `[position, position + size_bytes)` of its file that hold it."""
+    """A record, with bytes `[position, position + size_bytes)` of the file."""
 
     position: int
     size_bytes: int
@@ -74,8 +74,8 @@ class PlacedRecord:
 
 
 def inspect(files: Files, topic: str | None = None, *, deep: bool = False) -> Inspection:
-    """Reads the ends of each segment, and all of those whose index does not agree with them; `deep`: reads all records,
-    and so finds what is wrong in between. Raises `ArchiveNotFound`."""
+    """Inspect an archive. Reads both ends of every segment, and whole segments whose index disagrees; `deep`: reads all
+    records, and so finds problems in the middle. Raises `ArchiveNotFound`."""
     partitions = list_partitions(files, topic)
     if not partitions:
         raise ArchiveNotFound(f"{files.url} holds no kafka-backup segments")
@@ -85,7 +85,7 @@ def inspect(files: Files, topic: str | None = None, *, deep: bool = False) -> In
 
 
 def inspect_records(files: Files, file: str, on_damage: OnDamage = refuse_damage) -> Iterator[PlacedRecord]:
-    """The records of one records file (`InspectedSegment.file`), in order. Raises `ArchiveNotFound`."""
+    """Yield the records of a records file (`InspectedSegment.file`), in order. Raises `ArchiveNotFound`."""
     segment = _segment_of(files, file)
     if not is_sound(files, segment.records_key, segment.records_bytes, on_damage):
         return
@@ -136,7 +136,7 @@ def _segment(files: Files, segment: SegmentFile, on_damage: OnDamage, *, deep: b
 
 @dataclass(slots=True, kw_only=True)
 class _Content:
-    """What a segment holds; `is_contradicted`: its index says otherwise."""
+    """The contents of a segment; `is_contradicted`: the index contradicts the records."""
 
     first: int | None = None
     last: int | None = None
@@ -144,7 +144,7 @@ class _Content:
     is_contradicted: bool = False
 
     def read(self, reader: KafkaBackupSegmentReader, on_damage: OnDamage) -> None:
-        """Count what the whole segment holds."""
+        """Count the contents of the whole segment."""
         for step in reader.steps():
             if isinstance(step, SkippedBytes | IndexContradiction):
                 self.is_contradicted |= isinstance(step, IndexContradiction)

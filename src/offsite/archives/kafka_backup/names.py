@@ -1,11 +1,12 @@
-"""Names of the files of a partition, as kafka-backup forms them. Pure.
+"""Names of the files of a partition, in kafka-backup's form. Pure.
 
     <topic>/index_partition_000                                      partition index
     <topic>/segment_partition_000_from_offset_0000000000_index       segment index
     <topic>/segment_partition_000_from_offset_0000000000_records     records
     <topic>/consumer_offsets_partition_000                           committed offsets of groups, JSON
 
-Numbers are padded to 3 and 10 digits and grow beyond. The folder is the topic: users rename a topic by renaming it.
+Numbers are padded to 3 and 10 digits and grow beyond. The folder is the topic: users rename a topic by renaming the
+folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PARTITION_INDEX, CONSUMER_OFFSETS = "index", "consumer_offsets"
 
 
 def segment_stem(partition: int, start: int) -> str:
-    """What a partition index calls a segment: the names of its two files without their ends."""
+    """Return a segment's name in the partition index: the names of both files without the suffix."""
     return f"segment_partition_{partition:03d}_from_offset_{start:010d}"
 
 
@@ -41,19 +42,19 @@ def consumer_offsets_key(topic: str, partition: int) -> str:
 
 
 def match_segment_file(name: str) -> tuple[str, int, int, str] | None:
-    """Stem, partition, start offset and `RECORDS` or `INDEX`; None for any other file."""
+    """Return stem, partition, start offset and `RECORDS` or `INDEX`; None for another file."""
     match = _SEGMENT.fullmatch(name)
     return None if match is None else (match[1], int(match[2]), int(match[3]), match[4])
 
 
 def match_partition_file(name: str) -> tuple[str, int] | None:
-    """The kind of a partition's file, `PARTITION_INDEX` or `CONSUMER_OFFSETS`, and the partition; None for any other
-    file."""
+    """Return the kind of a partition's file, `PARTITION_INDEX` or `CONSUMER_OFFSETS`, and the partition; None for
+    another file."""
     match = _PARTITION_FILE.fullmatch(name)
     return None if match is None else (match[1], int(match[2]))
 
 
 def stem_start(stem: str) -> int | None:
-    """The start offset that a segment's stem names; None when it is no stem."""
+    """Return the start offset in a segment's stem; None for an invalid stem."""
     parts = match_segment_file(f"{stem}_{RECORDS}")
     return None if parts is None else parts[2]

@@ -1,4 +1,4 @@
-"""Which files an archive has: its topics, partitions and segments, told from names alone."""
+"""Finds the files of an archive: topics, partitions and segments, from names alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_FILE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFile:
-    """The two files of a segment; the size of one that is not there is `NO_FILE`. `start` is what the name says."""
+    """The two files of a segment; a missing file has the size `NO_FILE`. `start`: the offset in the name."""
 
     topic: str
     partition: int
@@ -42,8 +42,8 @@ class SegmentFile:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionFiles:
-    """The files of one partition. `segments` are in order of their start, and have a records file; `orphan_indexes`
-    have none."""
+    """The files of a partition. `segments`: with a records file, ordered by start; `orphan_indexes`: without a records
+    file."""
 
     topic: str
     partition: int
@@ -58,9 +58,8 @@ class PartitionFiles:
 
 
 def list_partitions(files: Files, topic: str | None = None) -> list[PartitionFiles]:
-    """Every partition that has a file of any kind, by topic and number. Files of other names are not looked at.
-
-    Raises `DamagedArchive` for a name that says a partition or an offset that cannot be."""
+    """Return every partition with a file of any kind, by topic and number. Unknown names are ignored. Raises
+    `DamagedArchive` for an impossible partition or offset in a name."""
     folders: dict[tuple[str, int], _Folder] = {}
     for info in files.list("" if topic is None else f"{topic}/"):
         folder, separator, name = info.key.rpartition("/")
@@ -70,13 +69,13 @@ def list_partitions(files: Files, topic: str | None = None) -> list[PartitionFil
 
 
 def list_partition(files: Files, topic: str, partition: int) -> PartitionFiles:
-    """The files of one partition, which may have none."""
+    """Return the files of a partition; possibly none."""
     matching = (candidate for candidate in list_partitions(files, topic) if candidate.partition == partition)
     return next(matching, PartitionFiles(topic=topic, partition=partition))
 
 
 class _Folder:
-    """What was seen of one partition so far."""
+    """The files of a partition found so far."""
 
     def __init__(self) -> None:
         self.sizes: dict[tuple[int, str], dict[str, int]] = {}

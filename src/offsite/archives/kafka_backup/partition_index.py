@@ -1,7 +1,7 @@
-"""The index of a partition: a version byte, then for each segment its stem (length i32, UTF-8) and start (i64). Pure.
+"""The index of a partition: a version byte, then per segment the stem (length i32, UTF-8) and start (i64). Pure.
 
-It only saves listing: names of files say the same, and our reader trusts those. It may lag behind a crashed writer, and
-name segments that somebody deleted since.
+The index only saves a listing: file names hold the same facts, and offsite's reader trusts the names. The index may lag
+after a writer's crash, and may name segments deleted since.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ VERSION = b"\x01"
 
 _LENGTH = struct.Struct(">i")
 _START = struct.Struct(">q")
-_LONGEST_STEM_BYTES = 200  # two numbers of 20 digits and the words around them fit twice
+_LONGEST_STEM_BYTES = 200  # twice the size of two numbers of 20 digits with the words around
 
 
 class IndexedSegment(NamedTuple):
-    """One entry, and where in the file it begins."""
+    """An entry, with the position in the file."""
 
     stem: str
     start: int
@@ -26,7 +26,7 @@ class IndexedSegment(NamedTuple):
 
 
 def encode_partition_index(segments: Iterable[tuple[str, int]]) -> bytes:
-    """The whole file, for stems and start offsets in rising order of these."""
+    """Encode the whole file, from stems and start offsets in rising order of offsets."""
     return VERSION + b"".join(encode_entry(stem, start) for stem, start in segments)
 
 
@@ -36,7 +36,7 @@ def encode_entry(stem: str, start: int) -> bytes:
 
 
 def decode_partition_index(data: bytes) -> list[IndexedSegment]:
-    """The entries, up to the first that is torn or cannot be one. `data` begins with the version byte, or is empty."""
+    """Decode the entries up to the first torn or impossible entry. `data` begins with the version byte, or is empty."""
     entries = []
     at = len(VERSION)
     while (entry := _entry_at(data, at)) is not None:

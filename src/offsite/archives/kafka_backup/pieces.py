@@ -1,4 +1,4 @@
-"""How a partition is divided among tasks: runs of small segments together, large ones by their index."""
+"""Divides a partition among tasks: small segments are joined, large segments are cut by their index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIECE_BYTES = 96 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is never divided further: one run of overlapping segments, or a part of one segment."""
+    """An indivisible part: a group of overlapping segments, or a part of a segment."""
 
     start: int
     files: tuple[str, ...]
@@ -24,8 +24,8 @@ class _Part:
 
 
 def plan_pieces(files: Files, runs: Sequence[list[SegmentExtent]], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
-    """Disjoint and rising pieces of one partition. The last has no end when there is damage behind its last record, so
-    that its task tells of it. Nothing for no runs."""
+    """Yield disjoint, rising pieces of a partition. With damage behind the last record, the last piece has no end, so
+    its task reports the damage. Yields nothing for no runs."""
     if not runs:
         return
     segment = runs[0][0].segment
@@ -58,7 +58,7 @@ def _parts(files: Files, run: list[SegmentExtent], piece_bytes: int) -> Iterator
 
 
 def _cuts(files: Files, extent: SegmentExtent, piece_bytes: int) -> dict[int, int]:
-    """Position → offset of records that begin further parts of a large segment."""
+    """Return position → offset of the records that begin further parts of a large segment."""
     index = SegmentIndexFile.of(files, extent.segment)
     cuts: dict[int, int] = {}
     lowest = extent.first

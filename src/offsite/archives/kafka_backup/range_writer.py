@@ -1,7 +1,8 @@
-"""Writes one range behind the end of its partition, into segments of a size.
+"""Writes a range behind the end of its partition, into segments of limited size.
 
-The tool begins a new segment when the one it writes is larger than the limit *before* a record is added; the name of
-the first says 0, of all others the offset of their first record. So do we: the same records give the same files.
+The tool begins a new segment when the current segment exceeds the limit *before* a record is added; the name of the
+first segment has offset 0, every further name the offset of the segment's first record. Offsite follows the same rule:
+the same records produce the same files.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _TIME_LOST = "the time of a record whose timestamp type is neither CreateTime no
 
 
 class KafkaBackupRangeWriter:
-    """Skips records that the archive holds already. What is flushed counts at once: an error leaves a shorter archive,
-    never a wrong one, and the next run goes on behind it."""
+    """Skips records already in the archive. Flushed records count at once: an error leaves a shorter archive, never a
+    wrong archive, and the next run continues behind the end."""
 
     def __init__(
         self, *, files: AppendableFiles, log_range: LogRange, segment_bytes: int, tail: Tail, lossy: bool = False
@@ -64,7 +65,7 @@ class KafkaBackupRangeWriter:
         self.append(columns.records())
 
     def close(self) -> RangeReceipt:
-        """All is durable when this returns."""
+        """Flush. Everything is durable on return."""
         self._flush()
         receipts = [receipt for segment in self._segments if (receipt := segment.receipt(self._range)) is not None]
         return RangeReceipt(
@@ -80,7 +81,7 @@ class KafkaBackupRangeWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to undo: what was not flushed is forgotten."""
+        """Nothing to undo: unflushed records are dropped."""
 
     def _unwritten(self, records: Sequence[Record]) -> Sequence[Record]:
         if not records or records[-1].offset < self._next:
@@ -107,7 +108,7 @@ class KafkaBackupRangeWriter:
             return encode_record(record._replace(timestamp_ms=-1))
 
     def _room(self, parts: Sequence[bytes]) -> int:
-        """How many of the next records go into the current segment."""
+        """Return how many of the next records fit into the current segment."""
         sizes = list(accumulate(map(len, parts), initial=self._current.size_bytes))
         return min(bisect_right(sizes, self._segment_bytes), len(parts))
 

@@ -1,4 +1,4 @@
-"""Reads archives of kafka-backup segments: what itadventurer/kafka-backup wrote, crashed or not, and what we wrote."""
+"""Reads archives of kafka-backup segments: written by itadventurer/kafka-backup, crashed or not, or by offsite."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ FIDELITY = (
     "kafka-backup keeps committed offsets of groups without their metadata and leader epoch",
 )
 _SMALL_BYTES = 64 << 10
-"""Of a records file: unless it is told otherwise, the tool makes ones of 1 KiB, hundreds of thousands of them."""
+"""Of a records file: by default the tool makes files of 1 KiB, hundreds of thousands."""
 EMPTY_AS_NULL = "empty keys and header values were read as null, as this archive was said to be from before March 2020"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaBackupReader:
-    """A reader of kafka-backup archives. `files` is the folder above the topics' folders.
+    """Reads kafka-backup archives. `files`: the folder above the topics' folders.
 
-    `empty_as_null`: for archives written before 2020-02-28, which hold null keys and null header values as empty ones.
-    `own_group`: the group of the tool's own connector, which is left out; unless given, `connect-backup-sink` (what the
-    tool's script names it), else the only group whose name begins with `connect-`.
+    `empty_as_null`: for archives written before 2020-02-28, which store null keys and null header values as empty.
+    `own_group`: the group of the tool's own connector, always left out; by default `connect-backup-sink` (the name in
+    the tool's script), else the only group whose name begins with `connect-`.
     """
 
     files: Files
@@ -46,8 +46,8 @@ class KafkaBackupReader:
     piece_bytes: int = PIECE_BYTES
 
     def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
-        """Topics have as many partitions as files name. Reads a few bytes of each file, and those segments whole whose
-        index cannot be believed. Reports files of an unknown version, and segments that an index misses."""
+        """List the contents. File names decide the number of partitions. Reads a few bytes of every file, and whole
+        segments without a trusted index. Reports files of an unknown version, and segments missing although indexed."""
         partitions = list_partitions(self.files)
         if not partitions:
             raise ArchiveNotFound(
@@ -63,7 +63,7 @@ class KafkaBackupReader:
         )
 
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
-        """See `ArchiveReader`; memory is a few windows of 4 MiB, more only where one record is larger."""
+        """See `ArchiveReader`; memory is a few windows of 4 MiB, more only for a larger record."""
         names = set(piece.files)
         present = list_partition(self.files, piece.topic, piece.partition).segments
         segments = [segment for segment in present if segment.records_key in names]

@@ -1,7 +1,7 @@
-"""Makes the indexes anew from the records: after a crash, after damage, after old segments were deleted.
+"""Rebuilds the indexes from the records: after a crash, after damage, after the deletion of old segments.
 
-What it may change: index files, and the torn end of a partition's last records file. Whole records are never touched,
-and bytes between them that are none stay where they are, skipped by the new index.
+Changes index files, and the torn end of a partition's last records file. Complete records are never touched. Bytes
+between records that form no record stay, skipped by the new index.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from offsite.model.errors import ArchiveNotFound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexedSegment:
-    """What became of one segment. `is_rewritten`: the index was not what the records say. `cut_bytes`: the torn end
-    that was cut off them."""
+    """The result for a segment. `is_rewritten`: the old index contradicted the records. `cut_bytes`: size of the
+    removed torn end."""
 
     file: str
     records: int
@@ -36,8 +36,8 @@ class ReindexedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexResult:
-    """What became of an archive. `partition_indexes` were rewritten, `removed` index files had no records. `damage` is
-    what holds no record."""
+    """The result for an archive. `partition_indexes` were rewritten; `removed` index files had no records. `damage`:
+    bytes without a record."""
 
     segments: tuple[ReindexedSegment, ...]
     partition_indexes: tuple[str, ...]
@@ -50,8 +50,8 @@ class ReindexResult:
 
 
 def reindex(files: AppendableFiles, topic: str | None = None) -> ReindexResult:
-    """Reads every record of the archive, or of one topic. A crash on the way leaves indexes that lag, which the next
-    run completes. Raises `ArchiveNotFound`."""
+    """Rebuild the indexes of the archive, or of a topic, from every record. A crash leaves lagging indexes, completed
+    by the next run. Raises `ArchiveNotFound`."""
     partitions = list_partitions(files, topic)
     if not partitions:
         description = "kafka-backup segments" if topic is None else f"kafka-backup segments of the topic {topic}"
@@ -115,14 +115,14 @@ class _Run:
 
 
 def _steps(files: AppendableFiles, segment: SegmentFile) -> Iterator[WholeRecords | SkippedBytes]:
-    """Without the old index: it is what is in doubt."""
+    """Walk without the old index, which is in doubt."""
     file = RecordsFile(files, segment.records_key, segment.records_bytes)
     return Walk(file, FIRST_POSITION, segment.records_bytes).steps()
 
 
 @dataclass(slots=True)
 class _IndexRewriter:
-    """Leaves the old file alone as far as it is the same, and writes it anew from there on."""
+    """Keeps the equal beginning of the old file, and rewrites the rest."""
 
     files: AppendableFiles
     segment: SegmentFile
@@ -138,7 +138,7 @@ class _IndexRewriter:
         self._write(entries)
 
     def end(self) -> None:
-        """Cut what the old file has behind the last record's entry."""
+        """Cut the old file behind the last record's entry."""
         if not self.is_rewritten and self._size_bytes < self.segment.index_bytes:
             self._cut()
 

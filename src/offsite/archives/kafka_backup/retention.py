@@ -1,8 +1,8 @@
-"""Retention of kafka-backup segments: out of the partition index first, then the segment's own index, then its records.
+"""Retention of kafka-backup segments: out of the partition index first, then the segment's own index, then the records.
 
-Names say what this format holds, so a segment is gone with its records file, and there is no mark for one that waits.
-The index of a segment goes before its records: they are read without it. From the oldest on, nothing between two
-segments is ever missing. No time is kept with a segment: all its records are read.
+Names define the contents of the format, so a segment is gone with the records file, and no mark for waiting segments
+exists. The index of a segment is deleted before the records: records are readable without the index. Deletion starts
+with the oldest, so no gap appears between two segments. No time is stored with a segment: all records are read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["KafkaBackupRetention"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaBackupRetention:
-    """The `RetentionArchive` of this format."""
+    """The `RetentionArchive` of the format."""
 
     files: Files
 
@@ -47,7 +47,7 @@ class KafkaBackupRetention:
         return tuple(files for partition in partitions if (files := tuple(_files(partition))))
 
     def settings(self) -> None:
-        """The format keeps none."""
+        """Return None: the format stores no settings."""
 
     def last_message(self, file: ArchiveFile) -> LastMessage:
         segments = list_partition(self.files, file.partition.topic, file.partition.partition).segments
@@ -75,7 +75,7 @@ class KafkaBackupRetention:
         return ()
 
     def settle(self, gone: Collection[str], *, before_ms: int) -> None:
-        """Nothing is kept of them."""
+        """Do nothing: the format records no expired objects."""
 
     def _unlist(self, partition: PartitionFiles, starts: Collection[int]) -> None:
         key = partition.partition_index or partition_index_key(partition.topic, partition.partition)
@@ -100,7 +100,7 @@ class KafkaBackupRetention:
 
 
 def _files(partition: PartitionFiles) -> Iterator[ArchiveFile]:
-    """Up to the last segment with records: an export goes on behind them."""
+    """Yield files up to the last segment with records: an export continues behind."""
     segments = list(partition.segments)
     while len(segments) > 1 and segments[-1].records_bytes <= FIRST_POSITION:
         segments.pop()

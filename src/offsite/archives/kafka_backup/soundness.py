@@ -1,4 +1,4 @@
-"""What contradicts a partition before a record is read: files of another version, segments that should be there."""
+"""Finds contradictions in a partition before a record is read: files of another version, missing segments."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from offsite.archives.kafka_backup.partition_index import VERSION, decode_partit
 
 
 def find_sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> list[SegmentFile]:
-    """The segments whose records can be read. Tells of all others, of indexes of an unknown version (their segments are
-    read without), and of segments that the partition index lists between those that are there.
+    """Return the segments with readable records. Reports unreadable segments, indexes of an unknown version (their
+    segments are read without), and missing segments listed by the partition index between existing segments.
 
-    Missing first segments are fine: people delete old ones. So are missing, short and torn indexes: crashes leave them.
+    Missing first segments are fine: people delete old segments. Missing, short and torn indexes are fine: crashes leave
+    such indexes.
     """
     _check_partition_index(files, partition, on_damage)
     for segment in partition.segments:
@@ -28,13 +29,13 @@ def find_sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDa
 
 
 def with_start_offset(segment: SegmentFile, on_damage: OnDamage) -> OnDamage:
-    """A listener that tells `on_damage` of a segment that cannot be read at all, with the offset that it begins at."""
+    """Make an `OnDamage` that adds the start offset of a completely unreadable segment."""
     lost = LostOffset(topic=segment.topic, partition=segment.partition, offset=segment.start)
     return lambda damage: on_damage(replace(damage, lost_at=lost))
 
 
 def is_sound(files: Files, key: str, size_bytes: int, on_damage: OnDamage) -> bool:
-    """Whether the file is of the version we know, or too short to have one; tells of any other."""
+    """Whether the file has the known version, or is too short for a version; reports another version."""
     version = files.get_range(key, 0, 1) if size_bytes > 0 else b""
     if version and version != VERSION:
         on_damage(Damage(file=key, position=0, problem=f"its version is {version[0]}, and only 1 is known"))

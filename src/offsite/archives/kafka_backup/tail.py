@@ -1,8 +1,9 @@
-"""The end of a partition, mended after a crash: from there on, records can be appended.
+"""Repairs the end of a partition after a crash, so that records can be appended.
 
-Only the last segment and the partition index are touched. What a crash may have left, and what is done:
-a torn record, cut; whole records without entries, entered; torn entries, or entries of records that are gone, cut and
-made anew; a segment that the partition index lacks, listed. Whole records are never cut off, whatever lies before them.
+Only the last segment and the partition index are touched. Possible leftovers of a crash, and their repair: a torn
+record is cut; complete records without entries are entered; torn entries, or entries of missing records, are cut and
+rebuilt; a segment missing from the partition index is listed. Complete records are never cut off, whatever precedes the
+records.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _REINDEX = "offsite archive reindex says what is whole"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """The end of a partition, where records are appended. `stem` names the segment to append to, new when
-    `records_bytes` is 0. `end`: the offset after the last record, 0 when there is none."""
+    """The append position of a partition. `stem`: segment to append to, new when `records_bytes` is 0. `end`: the
+    offset after the last record, 0 without records."""
 
     stem: str
     records_bytes: int
@@ -39,9 +40,10 @@ class Tail:
 
 
 def mend_tail(files: AppendableFiles, partition: PartitionFiles) -> Tail:
-    """A partition whose segments somebody deleted, all of them, begins anew.
+    """Repair and return the tail. A partition whose segments were all deleted starts anew.
 
-    Raises `DamagedArchive` for what a crash cannot have done: a file of another version, records behind damage."""
+    Raises `DamagedArchive` for states impossible after a crash: a file of another version, records behind damage.
+    """
     if not partition.segments:
         if partition.partition_index is not None:
             files.delete(partition.partition_index)
@@ -59,7 +61,7 @@ def mend_tail(files: AppendableFiles, partition: PartitionFiles) -> Tail:
 
 
 def mend_partition_index(files: AppendableFiles, partition: PartitionFiles) -> bool:
-    """List every segment that is there; entries of those that are not are kept. Returns whether it wrote."""
+    """List every existing segment; entries of missing segments are kept. Returns whether the file was written."""
     key = partition.partition_index
     old = (files.get(key) if key is not None else None) or b""
     if key is not None:
@@ -85,7 +87,7 @@ class _SegmentTail:
     segment: SegmentFile
 
     def mend(self) -> tuple[int, int]:
-        """The size of the records file, and the offset after its last record, 0 when it has none."""
+        """Return the size of the records file, and the offset after the last record, 0 without records."""
         segment = self.segment
         if segment.records_bytes == 0:
             self.files.append(segment.records_key, VERSION)
@@ -102,7 +104,7 @@ class _SegmentTail:
         return self._index_from(file, 0, FIRST_POSITION, -1)
 
     def _believed(self, index: SegmentIndexFile, file: RecordsFile) -> int:
-        """How many entries there are up to the last that describes a record as it is."""
+        """Return the number of entries up to the last entry with a matching record."""
         number = index.count
         if number and index.entries(number - 1, 1).end(0) > file.size_bytes:
             number = index.first_beyond(file.size_bytes)
@@ -111,7 +113,7 @@ class _SegmentTail:
         return number
 
     def _index_from(self, file: RecordsFile, number: int, position: int, last: int) -> tuple[int, int]:
-        """Enter the records from `position` on as entries `number` and following, and cut what is behind them."""
+        """Enter the records from `position` as entries `number` and following, and cut the rest."""
         if self.segment.index_bytes != NO_FILE:
             self.files.truncate(self.segment.index_key, segment_index.entry_position(number))
         walk = Walk(file, position, file.size_bytes, last)

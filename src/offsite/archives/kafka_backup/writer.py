@@ -1,4 +1,4 @@
-"""Writes archives of kafka-backup segments: the same files, byte for byte, that the tool makes of the same records."""
+"""Writes archives of kafka-backup segments: byte for byte the files made by the tool from the same records."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from offsite.log.records.record import Record
 from offsite.model.errors import BadOption
 
 SEGMENT_BYTES = 1 << 30
-"""What the tool's script sets, and the most that keeps positions below 2^31 whatever the last record."""
+"""The value in the tool's script, and the maximum with positions below 2^31 whatever the last record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaBackupWriter(ArchiveWriter):
-    """A writer of kafka-backup archives. `segment_bytes`: the size of a records file beyond which the next record
-    begins a new segment, as the tool's max.segment.size.bytes. One writer at a time: nothing in this format could keep
-    a second one out."""
+    """Writes kafka-backup archives. `segment_bytes`: size of a records file beyond which the next record begins a new
+    segment, like the tool's max.segment.size.bytes. Only one writer at a time: the format cannot keep a second writer
+    out."""
 
     files: AppendableFiles
     segment_bytes: int = SEGMENT_BYTES
@@ -52,7 +52,7 @@ class KafkaBackupWriter(ArchiveWriter):
         return False
 
     def ends(self) -> Mapping[TopicPartition, int]:
-        """See `ArchiveWriter`; reads the tails of the last segment's files, more only where a crash left work."""
+        """See `ArchiveWriter`; reads the tails of the last segment's files, more only after a crash."""
         tails = {files.topic_partition: mend_tail(self.files, files) for files in list_partitions(self.files)}
         return {partition: tail.end for partition, tail in tails.items() if tail.end > 0}
 
@@ -65,7 +65,7 @@ class KafkaBackupWriter(ArchiveWriter):
         return None
 
     def open(self, log_range: LogRange) -> KafkaBackupRangeWriter:
-        """Mends the partition's end, like `ends`: a task that is tried again goes on behind what it flushed before."""
+        """Repair the partition's end, like `ends`: a retried task continues behind the flushed records."""
         partition = list_partition(self.files, log_range.topic, log_range.partition)
         tail = mend_tail(self.files, partition)
         return KafkaBackupRangeWriter(
@@ -78,8 +78,8 @@ class KafkaBackupWriter(ArchiveWriter):
         topics: Sequence[ArchiveTopic],
         groups: Mapping[str, GroupOffsets],
     ) -> tuple[str, ...]:
-        """Partitions without records get an empty segment, as the tool makes, so that they are not forgotten. Committed
-        offsets are replaced; without any group, those of before are left alone."""
+        """Create an empty segment for every partition without records, like the tool, so the partition is not
+        forgotten. Committed offsets are replaced; without any group, existing offsets stay."""
         for topic in topics:
             present = {files.partition: files for files in list_partitions(self.files, topic.topic)}
             for partition in range(topic.partitions):
@@ -112,7 +112,7 @@ class KafkaBackupWriter(ArchiveWriter):
 
 
 def _committed(topic: str, groups: Mapping[str, GroupOffsets]) -> Iterator[tuple[str, int, int]]:
-    """Group, partition and offset of all that is committed on the topic."""
+    """Yield group, partition and offset of every commit on the topic."""
     for name, group in groups.items():
         for offsets in group.topics:
             if offsets.topic == topic:

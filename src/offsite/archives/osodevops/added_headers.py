@@ -1,8 +1,8 @@
-"""The headers that the tool appends to every record it archives: told apart from a producer's own, and made. Pure.
+"""The headers appended by the tool to every archived record: recognised, and made. Pure.
 
-`x-original-offset` and `x-original-timestamp` (each 8 bytes, little-endian) and, when the source cluster has a name in
-the manifest, `x-source-cluster` (UTF-8) come last and in this order. A topic that was restored by the tool holds such
-headers of an earlier life: their offset differs from the record's, and they are data.
+`x-original-offset` and `x-original-timestamp` (8 bytes, little-endian) and, when the manifest names the source cluster,
+`x-source-cluster` (UTF-8) come last and in this order. A topic restored by the tool holds such headers of an earlier
+life: their offset differs from the record's, and the headers are data.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _I64 = struct.Struct("<q")
 
 
 def make_added_headers(record: Record, cluster_id: str = "") -> RecordHeaders:
-    """What the tool would append to `record`."""
+    """Return the headers that the tool would append to `record`."""
     stamps = ((OFFSET, _I64.pack(record.offset)), (TIMESTAMP, _I64.pack(record.timestamp_ms)))
     return (*stamps, (CLUSTER, cluster_id.encode())) if cluster_id else stamps
 
 
 def strip_added_headers(record: Record) -> Record:
-    """The record as its producer made it; the very same object when the tool has added nothing."""
+    """Return the producer's record; the same object when the tool has added nothing."""
     count = _added(record)
     return record._replace(headers=record.headers[:-count]) if count else record
 
 
 def _added(record: Record) -> int:
-    """How many headers at the end are the tool's."""
+    """Return the number of the tool's headers at the end."""
     headers = record.headers
     if not headers:
         return 0

@@ -1,7 +1,7 @@
-"""What an archive of the tool holds, by its manifest: pieces to read, orphans to adopt, and what cannot be known.
+"""The contents of a backup of the tool, by the manifest: pieces to read, orphans to adopt, and unknown properties.
 
-Orphans are segments that no manifest lists: a crash of the tool leaves them behind, and their headers say what they
-hold. The manifest does not name the version that wrote it; `sha256` of segments is there from 0.21 on.
+Orphans are segments missing from every manifest: left behind by a crash of the tool, described by their own headers.
+The manifest does not name the tool's version; `sha256` of segments exists since 0.21.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _CONTROL_TYPES = (b"\0\0", b"\0\1")
 def make_pieces(
     manifest: Manifest, *, sizes: Mapping[str, int], piece_bytes: int, on_damage: OnDamage
 ) -> Iterator[Piece]:
-    """Pieces of about `piece_bytes` as stored. `sizes` are of the files there are; a missing one is told, and stays in
-    its piece: reading that finds out which offsets are lost by it."""
+    """Yield pieces of about `piece_bytes` stored bytes. `sizes`: of the existing files. A missing file is reported, and
+    stays in its piece: reading finds the lost offsets."""
     for of, partition in manifest.partitions():
         for segment in partition.segments:
             if segment.key not in sizes:
@@ -55,7 +55,7 @@ def make_pieces(
 
 
 def _cut(of: TopicPartition, segments: Sequence[ListedSegment], piece_bytes: int) -> Iterator[Piece]:
-    """Cut at the start of a segment; a file that reaches over a cut is read for both sides."""
+    """Cut at the start of a segment; a file across a cut is read for both sides."""
     starts = _starts(segments, piece_bytes)
     ends = [*starts[1:], max(segment.end for segment in segments)]
     for start, end in zip(starts, ends, strict=True):
@@ -82,13 +82,13 @@ def _starts(segments: Sequence[ListedSegment], piece_bytes: int) -> list[int]:
 
 
 def find_orphans(keys: Iterable[str], manifest: Manifest) -> list[str]:
-    """The keys of segments that no manifest lists: a crash of the tool leaves them behind."""
+    """Return the keys of segments missing from every manifest, left behind by a crash of the tool."""
     listed = {segment.key for segment in manifest.segments()}
     return sorted(key for key in keys if key not in listed and segment_partition(key, manifest.prefix))
 
 
 def with_orphans(files: Files, manifest: Manifest, orphans: Mapping[str, int], on_damage: OnDamage) -> Manifest:
-    """The manifest as if it listed these files (key → size) too."""
+    """Return the manifest as if the files (key → size) were listed."""
     by_partition: dict[TopicPartition, list[ListedSegment]] = {}
     for key, size_bytes in orphans.items():
         segment, of = segment_at(files, key, size_bytes), segment_partition(key, manifest.prefix)
@@ -105,7 +105,7 @@ def with_orphans(files: Files, manifest: Manifest, orphans: Mapping[str, int], o
 
 
 def _lost_at(key: str, of: TopicPartition | None) -> LostOffset | None:
-    """The offset that the name of a segment says it begins at."""
+    """Return the start offset in the name of a segment."""
     start = re.search(r"/segment-(\d+)", key)
     offset = whole_number(start[1]) if start else None
     return LostOffset(topic=of.topic, partition=of.partition, offset=offset) if of and offset is not None else None
@@ -123,7 +123,7 @@ def _joined(topic: ManifestTopic, number: int, segments: Sequence[ListedSegment]
 
 
 def describe_fidelity(manifest: Manifest) -> list[str]:
-    """What an archive of the tool cannot tell about its source: a sentence each."""
+    """Describe the properties of the source missing from a backup of the tool, a sentence per property."""
     is_recent = any(segment.sha256 for segment in manifest.segments())
     sentences = [*ALWAYS, *(() if is_recent else (NULL_HEADERS,))]
     if not any(topic.configs for topic in manifest.topics):
@@ -134,7 +134,7 @@ def describe_fidelity(manifest: Manifest) -> list[str]:
 
 
 def is_control_like(record: Record) -> bool:
-    """Whether a record looks like a transaction marker: the tool up to 0.24 stored those among the records."""
+    """Whether a record looks like a transaction marker: the tool up to 0.24 stored markers among the records."""
     key, value = record.key, record.value
     return (
         key is not None
@@ -148,7 +148,7 @@ def is_control_like(record: Record) -> bool:
 
 
 def _breaks(topic: ManifestTopic) -> Iterable[str]:
-    """A sentence for each partition whose segments do not follow each other; a compacted topic has the right to."""
+    """Yield a sentence for every partition with gaps between segments; gaps are legal in a compacted topic."""
     if is_compacted(dict(topic.configs)):
         return
     for partition in topic.partitions:

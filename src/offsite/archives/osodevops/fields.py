@@ -1,4 +1,5 @@
-"""A JSON object of the tool, read field by field: what is asked for has the type it must have, the rest is ignored."""
+"""Reads a JSON object of the tool field by field: a requested field must have the right type, further fields are
+ignored."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ __all__ = ["NotTheTools", "ToolObject"]
 
 
 class NotTheTools(Exception):
-    """The bytes are not the JSON that the tool writes; `position` is in bytes. Becomes `Damage` in this package."""
+    """The bytes are no JSON of the tool; `position` is in bytes. Becomes `Damage` in the package."""
 
     def __init__(self, problem: str, position: int = 0) -> None:
         super().__init__(problem)
@@ -20,14 +21,15 @@ class NotTheTools(Exception):
 
 
 class ToolObject(JsonObject):
-    """Null is as good as a missing field, and a missing object or list is empty: the tool leaves such out."""
+    """An object of the tool. Null counts as a missing field, and a missing object or list as empty: the tool leaves
+    both out."""
 
     __slots__ = ()
     ANY_TEXT = True
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """The object that a whole file is. Raises `NotTheTools`, as all methods do."""
+        """Parse a whole file as an object. Raises `NotTheTools`, like all methods."""
         try:
             return cls.of(parse_json(data), "the file")
         except BadJson as error:
@@ -43,7 +45,7 @@ class ToolObject(JsonObject):
         return self.optional_child(name) or self.of({}, name)
 
     def numbered(self) -> tuple[tuple[int, int], ...]:
-        """The whole object as pairs of integers; the names are decimal text."""
+        """Return the whole object as pairs of integers; the names are decimal text."""
         try:
             return tuple((int(name), self.integer(name)) for name in self.fields)
         except ValueError as error:

@@ -1,6 +1,6 @@
-"""`consumer-groups-snapshot.json`: committed offsets as the tool keeps them, without metadata and leader epochs. Pure.
+"""`consumer-groups-snapshot.json`: committed offsets in the tool's form, without metadata and leader epochs. Pure.
 
-It is taken beside the data and not at one cut with it, so an offset may lie beyond the last archived record.
+The snapshot is taken beside the data, not at a consistent cut, so an offset may lie beyond the last archived record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Groups = dict[str, GroupOffsets]
 
 
 def parse_snapshot(data: bytes) -> Groups:
-    """The groups by name. Raises `NotTheTools`."""
+    """Return the groups by name. Raises `NotTheTools`."""
     groups = (_group(group_document) for group_document in ToolObject.parse(data).children("groups"))
     return {group.group: group for group in sorted(groups, key=lambda group: group.group) if group.topics}
 
@@ -30,9 +30,9 @@ def encode_snapshot(groups: Mapping[str, GroupOffsets], *, snapshot_ms: int) -> 
 
 
 def limit_to_ends(groups: Mapping[str, GroupOffsets], ends: Mapping[TopicPartition, int]) -> tuple[Groups, list[str]]:
-    """The groups with no offset beyond the end of its partition, and a sentence for each that was moved back.
+    """Limit offsets to the end of their partition; also returns a sentence per moved offset.
 
-    A partition that is not in `ends` has no known end, and its offsets stay.
+    A partition outside `ends` has no known end and keeps the offsets.
     """
     limited: Groups = {}
     moved: list[str] = []

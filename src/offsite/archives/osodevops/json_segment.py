@@ -20,12 +20,12 @@ __all__ = ["is_json_segment", "read_json_records"]
 
 BATCH_RECORDS = 2_000
 _MAX_OUTSIDE_BYTES = 24 * MIB
-"""Outside of text in a whole segment, of which nobody can tell before it is parsed that it is not one record."""
+"""Bytes outside of text in a whole segment; before parsing, a segment may be a single record."""
 _SPACE = re.compile(r"[ \t\r\n]*+")
 
 
 def is_json_segment(stored: StoredFile) -> bool:
-    """Whether it begins as one; reads no further than it must."""
+    """Whether the file begins like a JSON segment; reads only the beginning."""
     try:
         first = next(_plain(stored), b"")
     except BodyProblem:
@@ -34,7 +34,7 @@ def is_json_segment(stored: StoredFile) -> bool:
 
 
 def read_json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[list[Record]]:
-    """The records before the first problem, which is told with its byte in the plain file."""
+    """Yield the records before the first problem; the problem is reported with the byte in the plain file."""
     data = b"".join(_whole_parts(stored, on_problem))
     try:
         check_json_size(data, max_outside=_MAX_OUTSIDE_BYTES)

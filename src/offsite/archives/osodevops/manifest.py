@@ -1,6 +1,6 @@
-"""`manifest.json`: the only list of what belongs to a backup of the tool. Pure: reads it and never trusts its times.
+"""`manifest.json`: the only list of a backup's files. Pure: reads the manifest and never trusts the times.
 
-Offsets are half-open here, whatever the file does (segments and `pruned` count the last one in, `gaps` do not).
+Offsets are half-open here, unlike in the file (segments and `pruned` include the last offset, `gaps` do not).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["ListedSegment", "Manifest", "ManifestPartition", "ManifestTopic"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ListedSegment:
-    """One file with offsets in `[start, end)`, as the manifest or the file's own header has it. `key` is the file's
-    place below the archive's root. Unknown: `records` -1, `sha256` empty. `size_bytes` is of the whole file."""
+    """A file with offsets in `[start, end)`, by the manifest or the file's own header. `key`: path below the archive's
+    root. Unknown values: `records` -1, `sha256` empty. `size_bytes`: of the whole file."""
 
     start: int
     end: int
@@ -36,8 +36,8 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestPartition:
-    """A partition as a manifest lists it. `segments` rise by their start and may overlap; `lost` are ranges that were
-    pruned, or never to be had."""
+    """A partition in a manifest. `segments`: rising by start, possibly overlapping; `lost`: ranges pruned, or never
+    available."""
 
     partition: int
     segments: tuple[ListedSegment, ...]
@@ -45,16 +45,16 @@ class ManifestPartition:
 
     @property
     def end(self) -> int | None:
-        """The first offset that the tool has not dealt with; None when it has dealt with none."""
+        """The first offset not handled by the tool; None if the tool handled none."""
         return max((end for _, end in self.spans()), default=None)
 
     def spans(self) -> list[Span]:
-        """The offsets that are accounted for, `[start, end)` each, rising."""
+        """Return the accounted offsets as rising `[start, end)` ranges."""
         lost = [(lost_range.start, lost_range.end) for lost_range in self.lost]
         return sorted([(segment.start, segment.end) for segment in self.segments] + lost)
 
     def holes(self) -> Iterator[ArchiveHole]:
-        """What was lost and is in no segment, each offset once, rising."""
+        """Yield lost ranges outside every segment, an offset once, rising."""
         next_offset = 0
         segment_spans = sorted((segment.start, segment.end) for segment in self.segments)
         for lost in sorted(self.lost):
@@ -74,18 +74,18 @@ class ManifestTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The manifest of the archive that lies below `prefix` (empty, or ending in `/`)."""
+    """The manifest of the archive below `prefix` (empty, or ending in `/`)."""
 
     prefix: str
     backup_id: str = ""
     cluster_id: str = ""
     topics: tuple[ManifestTopic, ...] = ()
     document: ToolObject = field(default_factory=lambda: ToolObject.of({}, "the file"))
-    """All of the file, with what is not understood here."""
+    """The whole file, with members unknown to offsite."""
 
     @classmethod
     def parse(cls, data: bytes, *, prefix: str) -> Manifest:
-        """The manifest in `data`. Raises `NotTheTools`."""
+        """Parse the manifest in `data`. Raises `NotTheTools`."""
         document = ToolObject.parse(data)
         backup_id = document.text("backup_id")
         return cls(

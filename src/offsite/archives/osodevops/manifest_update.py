@@ -1,6 +1,6 @@
-"""A manifest that goes on: new segments join what it lists, and everything else in it stays as it was. Pure.
+"""Continues a manifest: new segments join the list, and everything else stays unchanged. Pure.
 
-Times of segments are the least and the greatest of their records, which is what the tool's pruning takes them for.
+Times of segments are the least and the greatest of the records, as expected by the tool's pruning.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ JsonObject = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestUpdate:
-    """What an export adds to a manifest. `backup_id` and `cluster_id` hold for a manifest that begins; `now_ms` is when
-    the segments were written."""
+    """The additions of an export to a manifest. `backup_id` and `cluster_id`: for a new manifest; `now_ms`: when the
+    segments were written."""
 
     manifest: Manifest
     backup_id: str
@@ -28,7 +28,7 @@ class ManifestUpdate:
     now_ms: int
 
     def with_files(self, files: Sequence[FileReceipt], topics: Sequence[ArchiveTopic]) -> bytes:
-        """The new `manifest.json`. A file that it lists already takes the place of the old entry."""
+        """Return the new `manifest.json`. A file listed before replaces the old entry."""
         recorded: Mapping[str, object] = self.manifest.document.fields
         fields: JsonObject = {**self._beginning(), **recorded}
         rows = _Rows(_objects(recorded, "topics"), "name")
@@ -77,7 +77,7 @@ class ManifestUpdate:
 
 
 class _Rows:
-    """A list of objects that are told apart by one field; a new one is made when it is asked for."""
+    """A list of objects identified by a field; a missing object is created on request."""
 
     def __init__(self, rows: Sequence[Mapping[str, object]], name: str) -> None:
         self._name = name
@@ -106,6 +106,6 @@ def _start(segment: Mapping[str, object]) -> int:
 
 
 def _objects(fields: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
-    """Of a manifest that was parsed, so its lists are lists of objects."""
+    """Return a list of objects from a parsed manifest, whose lists hold objects."""
     rows = fields.get(name)
     return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []

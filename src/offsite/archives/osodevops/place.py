@@ -1,6 +1,6 @@
-"""Where below the archive's root one backup of the tool lies: its keys all begin with the backup's id.
+"""Finds the place of a backup below the archive's root: all keys begin with the backup's id.
 
-The root may be the place that the tool was given (one folder for each backup), or the folder of the backup itself.
+The root may be the place given to the tool (a folder per backup), or the folder of the backup.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SEGMENT_KEY = re.compile(
 
 
 def find_prefix(files: Files, backup_id: str, *, needs_manifest: bool = True) -> str:
-    """The prefix of the backup: empty, or ending in `/`. Raises `ArchiveNotFound` when there is none, or several and no
-    `backup_id` to choose by."""
+    """Return the prefix of the backup: empty, or ending in `/`. Raises `ArchiveNotFound` without a backup, or with
+    several backups and no `backup_id`."""
     if backup_id:
         return _named(files, backup_id, needs_manifest=needs_manifest)
     if files.get_range(MANIFEST, 0, 1) is not None:
@@ -47,7 +47,7 @@ def find_prefix(files: Files, backup_id: str, *, needs_manifest: bool = True) ->
 
 
 def read_manifest(files: Files, prefix: str, on_damage: OnDamage) -> Manifest | None:
-    """The manifest; None when it is missing or, if `on_damage` takes that, unreadable."""
+    """Read the manifest; None for a missing manifest or, when `on_damage` returns, an unreadable manifest."""
     key = prefix + MANIFEST
     data = files.get(key)
     if data is None:
@@ -60,8 +60,8 @@ def read_manifest(files: Files, prefix: str, on_damage: OnDamage) -> Manifest | 
 
 
 def segment_partition(key: str, prefix: str) -> TopicPartition | None:
-    """The partition that `key` is a segment of by its name; None for other files. Raises `DamagedArchive` for a
-    partition that cannot be."""
+    """Return the partition of a segment by its name; None for another file. Raises `DamagedArchive` for an impossible
+    partition."""
     match = SEGMENT_KEY.fullmatch(key.removeprefix(prefix))
     if match is None:
         return None

@@ -1,5 +1,5 @@
-"""What retention changes in a manifest: segments leave their partition, and one entry of `pruned` says which offsets
-went, and when, as the tool itself writes it. Everything else in the document stays as it was. Pure."""
+"""The changes of retention in a manifest: segments leave their partition, and an entry of `pruned` records the removed
+offsets and the time, in the tool's form. Everything else in the document stays unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["PrunedRange", "join_pruned", "read_pruned_ranges", "remove_segments"
 JsonObject = dict[str, object]
 _Change = Callable[[JsonObject, TopicPartition], JsonObject]
 REASON = "retention"
-"""The tool's word for what went by age."""
+"""The tool's word for removal by age."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedRange:
-    """Offsets `[start, end)` of a partition that were pruned at `at_ms`."""
+    """Offsets `[start, end)` of a partition, pruned at `at_ms`."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class PrunedRange:
 
 
 def read_pruned_ranges(manifest: Manifest) -> Mapping[TopicPartition, Sequence[PrunedRange]]:
-    """What the manifest says was pruned, for whatever reason. Raises `NotTheTools`."""
+    """Return the pruned ranges in the manifest, whatever the reason. Raises `NotTheTools`."""
     return {
         _partition(topic, row): [
             PrunedRange(
@@ -45,7 +45,7 @@ def read_pruned_ranges(manifest: Manifest) -> Mapping[TopicPartition, Sequence[P
 
 
 def remove_segments(manifest: Manifest, going: Sequence[ExpiringFile], *, now_ms: int) -> JsonObject:
-    """The document without the entries of the segments that go."""
+    """Return the document without the entries of the removed segments."""
     by_partition: dict[TopicPartition, list[ExpiringFile]] = {}
     for expiring in going:
         by_partition.setdefault(expiring.file.partition, []).append(expiring)
@@ -66,8 +66,8 @@ def remove_segments(manifest: Manifest, going: Sequence[ExpiringFile], *, now_ms
 
 
 def join_pruned(manifest: Manifest, *, before_ms: int, but: Collection[TopicPartition]) -> JsonObject:
-    """The document with one entry for all that retention pruned from a partition before then, unless it is in `but`:
-    objects of it are still there. Else a manifest would grow with every run."""
+    """Return the document with a single entry per partition for everything pruned by retention before `before_ms`,
+    except partitions in `but`, whose objects still exist. Without joining, a manifest would grow with every run."""
 
     def together(row: JsonObject, of: TopicPartition) -> JsonObject:
         rows = _rows(row, "pruned")
@@ -80,7 +80,7 @@ def join_pruned(manifest: Manifest, *, before_ms: int, but: Collection[TopicPart
 
 
 def _entry(gone: Sequence[ExpiringFile], now_ms: int) -> JsonObject:
-    """Offsets are both inside."""
+    """Make an entry; both offsets are inclusive."""
     return {
         "start_offset": min(expiring.file.start for expiring in gone),
         "end_offset": max(expiring.file.end for expiring in gone) - 1,
@@ -127,6 +127,6 @@ def _number(row: Mapping[str, object], name: str) -> int:
 
 
 def _rows(row: JsonObject, name: str) -> list[Mapping[str, object]]:
-    """Of a manifest that was parsed, so its lists are lists of objects."""
+    """Return a list of objects from a parsed manifest, whose lists hold objects."""
     rows = row.get(name)
     return [document for document in rows if isinstance(document, Mapping)] if isinstance(rows, list) else []

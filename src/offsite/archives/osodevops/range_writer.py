@@ -1,7 +1,7 @@
-"""Writes the records of one range as segments: a new one begins before it would grow beyond its size.
+"""Writes the records of a range as segments: a new segment begins before the size limit is exceeded.
 
-A segment's name and bytes follow from the range's records alone, so writing the range again replaces it by itself.
-No segment counts before the manifest lists it.
+A segment's name and bytes depend on the range's records only, so writing the range again replaces the same files. A
+segment counts after the manifest lists the segment.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["START_DIGITS", "SegmentRangeWriter"]
 START_DIGITS = 20
 
 ZSTD_LEVEL = 3
-"""The tool's own default."""
+"""The tool's default."""
 COMPRESS_BYTES = 256 << 10
-"""So much is handed to the compressor at a time: one call for each record would cost more than the compressing."""
+"""Bytes handed to the compressor at a time: a call per record would cost more than the compression."""
 
 
 class SegmentRangeWriter:
@@ -86,7 +86,7 @@ class SegmentRangeWriter:
 
 
 class _OpenSegment:
-    """Compresses as it grows, so that only stored bytes are kept; the header comes last into its place."""
+    """Compresses while growing, so only stored bytes are kept; the header is filled in last."""
 
     def __init__(self) -> None:
         import zstandard
@@ -113,7 +113,7 @@ class _OpenSegment:
             self._compress_pending()
 
     def finish(self) -> bytearray:
-        """The whole file."""
+        """Return the whole file."""
         self._compress_pending()
         stored = self._stored
         stored += self._compressor.flush()

@@ -1,6 +1,7 @@
-"""Reads a backup of osodevops/kafka-backup (0.1 to 0.25): what its manifest lists, and orphans if asked for.
+"""Reads a backup of osodevops/kafka-backup (0.1 to 0.25): segments of the manifest, and orphans on request.
 
-The rest of offsite sees pieces and records only. Manifest times are never looked at: they are of first and last record.
+The rest of offsite sees pieces and records only. Manifest times are ignored: the times belong to the first and last
+record.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from offsite.log.records.record import Record
 __all__ = ["PIECE_BYTES", "OsodevopsReader"]
 
 PIECE_BYTES = 64 << 20
-"""Stored bytes that one task reads, about: a segment is some 128 MiB before compression at most."""
+"""Stored bytes read by a task, about: a segment has at most some 128 MiB before compression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OsodevopsReader:
-    """A reader of osodevops backups. `backup_id` is needed when the root holds several backups. `adopt_orphans` takes
-    segments that the manifest does not list, which a crash of the tool leaves behind, or all of them when there is no
-    manifest. `drop_control_like` leaves out records that look like transaction markers; else they are noted."""
+    """Reads osodevops backups. `backup_id`: needed when the root holds several backups. `adopt_orphans`: take segments
+    missing from the manifest, left behind by a crash of the tool, or all segments without a manifest.
+    `drop_control_like`: leave out records that look like transaction markers; else such records are noted."""
 
     files: Files
     backup_id: str = ""
@@ -79,7 +80,7 @@ class OsodevopsReader:
         return clip_to_piece(piece, merge_runs(runs, on_damage))
 
     def _segments(self, piece: Piece, manifest: Manifest) -> Iterator[ListedSegment]:
-        """Every entry of the manifest, also when several name one file; then files that have none."""
+        """Yield every entry of the manifest, also several entries for a file; then files without an entry."""
         unlisted = dict.fromkeys(piece.files)
         piece_keys = set(unlisted)
         for segment in manifest.segments():
@@ -91,7 +92,7 @@ class OsodevopsReader:
                 yield orphan
 
     def _records(self, segment: ListedSegment, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
-        """The records of one file as their producers made them."""
+        """Yield the records of a file as sent by their producers."""
         first_marker: int | None = None
         for batch in read_segment(self.files, segment, on_damage):
             records = list(map(strip_added_headers, batch))

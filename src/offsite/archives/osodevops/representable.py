@@ -1,4 +1,5 @@
-"""What the format can hold of a record: refused by name, or, when losses are allowed, reduced and counted."""
+"""Fits a record into the format: properties beyond the format are refused by name, or reduced and counted when losses
+are allowed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Encoded = tuple[tuple[bytes, bytes | None], ...]
 
 
 class RecordEncoder:
-    """Encodes the records of one partition. `losses` counts, by what was lost, the records that lost it."""
+    """Encodes the records of a partition. `losses`: number of affected records per lost property."""
 
     def __init__(self, of: TopicPartition, *, is_lossy: bool, offset_headers: bool, cluster_id: str) -> None:
         self.losses: Counter[str] = Counter()
@@ -31,7 +32,7 @@ class RecordEncoder:
         self._cluster_id = cluster_id
 
     def encode(self, record: Record) -> bytes:
-        """The bytes of a record. Raises `NotRepresentable` unless losses are allowed."""
+        """Encode a record. Raises `NotRepresentable` unless losses are allowed."""
         if record.timestamp_type == LOG_APPEND_TIME:
             self._lose(record, APPEND_TIME)
         if not record.headers and not self._offset_headers:
@@ -39,7 +40,8 @@ class RecordEncoder:
         return encode_record(record, self._headers(record))
 
     def _headers(self, record: Record) -> Encoded:
-        """A record that already ends in headers like the tool's own gets them once more: readers take off the last."""
+        """Encode headers. A record that already ends with headers like the tool's gets the headers once more, because
+        readers remove the last."""
         is_ambiguous = strip_added_headers(record) is not record
         more = make_added_headers(record, self._cluster_id) if self._offset_headers or is_ambiguous else ()
         encoded = tuple(self._encoded(record, record.headers))

@@ -1,8 +1,8 @@
-"""Retention of backups of osodevops/kafka-backup: the manifest first, with what was pruned, as the tool does it.
+"""Retention of backups of osodevops/kafka-backup: the manifest first, with the pruned ranges, like the tool.
 
-The times in a manifest are of the first and the last record, so nothing goes by them: the time of an object that
-offsite wrote is kept with it, and of any other segment all records are read. What was pruned is named by its offsets;
-the objects of segments within them, which the manifest lists no more, go later.
+The times in a manifest belong to the first and the last record, so retention never uses the times: an object written by
+offsite stores the time, and of any other segment all records are read. Pruned ranges are named by offsets; the objects
+of segments inside the ranges, no longer listed by the manifest, are deleted later.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HINT = "nothing was deleted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OsodevopsRetention:
-    """The `RetentionArchive` of this format. `backup_id` is needed where the place holds several backups."""
+    """The `RetentionArchive` of the format. `backup_id`: needed where the place holds several backups."""
 
     files: Files
     backup_id: str = ""
@@ -46,7 +46,7 @@ class OsodevopsRetention:
         return _partitions(self._manifest())
 
     def settings(self) -> None:
-        """The manifest has settings and no digest, and keeps no ids of topics."""
+        """Return None: the manifest has settings but no digest, and stores no topic ids."""
 
     def last_message(self, file: ArchiveFile) -> LastMessage:
         if (at_ms := self.files.last_message_ms(file.name)) is not None:
@@ -78,7 +78,7 @@ class OsodevopsRetention:
         return tuple(self._unlisted(manifest, {info.key: info for info in self.files.list(manifest.prefix)}, pruned))
 
     def settle(self, gone: Collection[str], *, before_ms: int) -> None:
-        """Join what was pruned before then."""
+        """Join the ranges pruned before `before_ms`."""
         waiting_partitions = {
             expired_object.partition
             for expired_object in self.expired()
@@ -89,8 +89,8 @@ class OsodevopsRetention:
     def _unlisted(
         self, manifest: Manifest, infos: Mapping[str, FileInfo], pruned: Mapping[TopicPartition, Sequence[PrunedRange]]
     ) -> Iterator[ExpiredObject]:
-        """Segments that lie within what was pruned, and were there then. What a run writes now, and will list, lies
-        behind it, unless its topic was made anew: then offsets begin at 0 again."""
+        """Yield segments inside pruned ranges that existed at the time of pruning. A segment being written, and listed
+        later, lies behind the ranges, unless its topic was recreated: then offsets start at 0 again."""
         for key in find_orphans(infos, manifest):
             of, info = segment_partition(key, manifest.prefix), infos[key]
             ranges = (
@@ -117,7 +117,7 @@ class OsodevopsRetention:
         return manifest
 
     def _rewrite(self, change: Callable[[Manifest], Mapping[str, object]]) -> None:
-        """Raises `ArchiveBusy` when another process was first."""
+        """Rewrite the manifest. Raises `ArchiveBusy` when another process wrote first."""
         prefix = find_prefix(self.files, self.backup_id)
         data = self.files.get(prefix + MANIFEST) or b""
         try:
@@ -151,7 +151,7 @@ def _partitions(manifest: Manifest) -> Sequence[Sequence[ArchiveFile]]:
 
 
 def _read(files: Files, segment: ListedSegment) -> LastMessage:
-    """By reading all of it."""
+    """Find the last message by reading the whole segment."""
     damages: list[Damage] = []
     newest_ms, oldest_ms = -1, 0
     for batch in read_segment(files, segment, damages.append):

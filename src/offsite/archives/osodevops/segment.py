@@ -1,4 +1,4 @@
-"""The segment file, version 1: header, one compressed body of records, footer. Pure; all integers little-endian.
+"""The segment file, version 1: header, a compressed body of records, footer. Pure; all integers little-endian.
 
     header 32: "KBAK" | version 1 | compression | 2 zero bytes | u64 records | i64 first offset | i64 last offset
     record:    u32 length behind it | i64 time ms | i64 offset | key | value | u16 headers | headers
@@ -48,7 +48,7 @@ _NEW = tuple.__new__  # millions are made
 
 
 class SegmentHeader(NamedTuple):
-    """What the first bytes of a segment say. `first_offset` and `last_offset` are both inside."""
+    """The first bytes of a segment. `first_offset` and `last_offset` are both inclusive."""
 
     magic: bytes
     version: int
@@ -59,7 +59,7 @@ class SegmentHeader(NamedTuple):
 
     @classmethod
     def parse(cls, data: Buffer) -> SegmentHeader:
-        """The header in the first 32 bytes; nothing in it is checked."""
+        """Parse the header in the first 32 bytes, without any check."""
         return cls._make(_HEADER.unpack_from(data))
 
     def encode(self) -> bytes:
@@ -67,7 +67,7 @@ class SegmentHeader(NamedTuple):
 
 
 def encode_record(record: Record, headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
-    """One record with its length; the names of `headers` are encoded already and fit."""
+    """Encode a record with its length; the names of `headers` are already encoded and fit."""
     parts = [_STAMP.pack(record.timestamp_ms, record.offset), _blob(record.key), _blob(record.value)]
     parts.append(_SHORT.pack(len(headers)))
     for name, value in headers:
@@ -77,9 +77,10 @@ def encode_record(record: Record, headers: tuple[tuple[bytes, bytes | None], ...
 
 
 def decode_record(data: bytes, start: int, end: int) -> Record:
-    """The record in `data[start:end)`, behind its length. Raises `ValueError` when it is not exactly one record.
+    """Decode the record in `data[start:end)`, behind its length. Raises `ValueError` unless the bytes are exactly a
+    record.
 
-    A length that reaches too far shows at the end: the fields come to more than the record.
+    A length that reaches too far shows at the end: the fields exceed the record.
     """
     try:
         timestamp_ms, offset = _STAMP.unpack_from(data, start)

@@ -1,6 +1,6 @@
-"""The one blob between header and footer: compressed parts in, records out, with bounded memory where the format lets.
+"""The blob between header and footer: compressed parts in, records out, with bounded memory where the format permits.
 
-zstd is one streamed frame that does not say its size; lz4 is one block behind its size, so it can only be read whole.
+zstd is a streamed frame without a stated size; lz4 is a single block behind its size, readable only as a whole.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ if TYPE_CHECKING:
 __all__ = ["BodyProblem", "decode_records", "decompress_parts"]
 
 MAX_LZ4_BYTES = 256 << 20
-"""Most that an lz4 block may come to, which is one segment: the tool's are some 128 MiB."""
+"""Maximum of a decompressed lz4 block, a whole segment: the tool's segments have some 128 MiB."""
 _MAX_ZSTD_WINDOW_BYTES = 128 << 20
 _MAX_LZ4_RATIO = 255
 PLAIN_PART_BYTES = 256 << 10
-"""So much is turned into records at a time: they take many times its room when they are small."""
+"""Bytes turned into records at a time: small records need many times the memory of the bytes."""
 
 OnProblem = Callable[[int, str], None]
-"""Is told of a problem at that byte of the plain body, which ends there."""
+"""Receives a problem at a byte of the plain body; the body ends there."""
 
 
 class BodyProblem(Exception):
-    """The body cannot be decompressed further. Becomes `Damage` in this package."""
+    """The body cannot be decompressed further. Becomes `Damage` in the package."""
 
 
 def decompress_parts(compression: int, stored: Iterator[bytes]) -> Iterator[bytes]:
-    """The plain bytes of a body, in parts. Raises `BodyProblem`; what came before it is good."""
+    """Yield the plain bytes of a body, in parts. Raises `BodyProblem`; earlier parts are good."""
     return {NONE: _read_plain, ZSTD: _read_zstd, LZ4: _read_lz4}[compression](stored)
 
 
 def decode_records(plain: Iterable[bytes], on_problem: OnProblem) -> Iterator[list[Record]]:
-    """The records of a body, in the order of the file. Those before a problem are given before it is told."""
+    """Yield the records of a body, in file order. Records before a problem are returned before the problem is
+    reported."""
     pending = _PendingBytes()
     try:
         for part in plain:
@@ -56,7 +57,7 @@ def decode_records(plain: Iterable[bytes], on_problem: OnProblem) -> Iterator[li
 
 
 class _PendingBytes:
-    """Plain bytes that are not records yet; `position` is where they begin."""
+    """Plain bytes not yet decoded; `position`: their start."""
 
     def __init__(self) -> None:
         self.position = self.size_bytes = 0
@@ -69,7 +70,7 @@ class _PendingBytes:
         self.size_bytes += len(part)
 
     def take(self, on_problem: OnProblem) -> Iterator[list[Record]]:
-        """All records that are whole by now."""
+        """Yield all complete records."""
         data = b"".join(self._parts)
         records: list[Record] = []
         position, end, problem = 0, len(data), ""
@@ -103,7 +104,7 @@ class _PendingBytes:
 
 
 class _PartsFile:
-    """Parts as a file that the zstd reader can read."""
+    """Parts as a file for the zstd reader."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts = parts

@@ -1,7 +1,8 @@
-"""A segment file into records: checked as a whole before the first record is given, as its one CRC stands at the end.
+"""Reads a segment file: the whole file is checked before the first record is returned, because the single CRC stands at
+the end.
 
-A file that fails its CRC or its hash gives nothing. A cut one, which has lost its CRC, gives the records before the cut
-(after the damage was told and taken). Versions before 1 are JSON and have no CRC at all.
+A file with a wrong CRC or hash returns nothing. A cut file, which has lost the CRC, returns the records before the cut,
+after `on_damage` returned. Versions before 1 are JSON and have no CRC.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["read_segment", "segment_at"]
 
 
 def segment_at(files: Files, key: str, size_bytes: int) -> ListedSegment | None:
-    """What the file at `key` says of itself, for one that no manifest lists; None when it is no whole segment."""
+    """Describe an unlisted file by its own header; None for an invalid segment."""
     head = files.get_range(key, 0, HEADER_BYTES) or b""
     if head[:4] == MAGIC and len(head) == HEADER_BYTES:
         header = SegmentHeader.parse(head)
@@ -49,9 +50,9 @@ def segment_at(files: Files, key: str, size_bytes: int) -> ListedSegment | None:
 
 
 def read_segment(files: Files, segment: ListedSegment, on_damage: OnDamage) -> Iterator[list[Record]]:
-    """The records with offsets in `[segment.start, segment.end)`, rising, as they are in the file.
+    """Yield the records with offsets in `[segment.start, segment.end)`, rising, in file order.
 
-    Raises what `on_damage` raises; when it returns, what is whole follows.
+    Raises the errors of `on_damage`; when `on_damage` returns, undamaged records follow.
     """
 
     def read(tell: OnDamage) -> Iterator[list[Record]]:
@@ -108,7 +109,7 @@ class _Reading:
         return header
 
     def _body_end(self, sums: FileSums) -> int | None:
-        """Where the body ends; None for a file that is not to be trusted."""
+        """Return the end of the body; None for an untrusted file."""
         is_whole = sums.size_bytes >= HEADER_BYTES + FOOTER_BYTES and sums.tail[4:] == FOOTER_MAGIC
         if not is_whole:
             self._tell(sums.size_bytes, f"is cut: no footer; the manifest lists it for {self.segment.offsets}")
@@ -133,7 +134,7 @@ class _Reading:
             self._tell(8, f"holds {header.records} records; the manifest lists {self.segment.records}")
 
     def _rising(self, batches: Iterator[list[Record]], *, records: int) -> Iterator[list[Record]]:
-        """Only what lies in the segment and does not go back; then the count is compared."""
+        """Yield only records inside the segment with rising offsets; then compare the count."""
         next_offset, end, count, is_told = self.segment.start, self.segment.end, 0, False
         for batch in batches:
             if _is_within(batch, next_offset, end):
@@ -159,7 +160,7 @@ class _Reading:
             self._tell(8, f"holds {count} records, not the {records} that are promised")
 
     def _tell_of_body(self, position: int, problem: str, *, is_plain: bool) -> None:
-        """A position inside a compressed body is none of the file."""
+        """Report a problem of the body. A position inside a compressed body is no position in the file."""
         where = HEADER_BYTES + position if is_plain else HEADER_BYTES
         self._tell(where, problem if is_plain else f"{problem} (byte {position} of the decompressed body)")
 
@@ -168,6 +169,6 @@ class _Reading:
 
 
 def _is_within(batch: list[Record], start: int, end: int) -> bool:
-    """Whether offsets of a batch rise and lie in `[start, end)`, as they nearly always do."""
+    """Whether the offsets of a batch rise and lie in `[start, end)`, as nearly always."""
     offsets = [record.offset for record in batch]
     return start <= offsets[0] and offsets[-1] < end and all(map(lt, offsets, offsets[1:]))

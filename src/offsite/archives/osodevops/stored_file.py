@@ -1,4 +1,4 @@
-"""One file of the archive in parts of bounded size, more than once if need be. Owns no format."""
+"""A file of the archive in parts of bounded size, readable more than once. Owns no format."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from offsite.archives.files import Files
 __all__ = ["FileSums", "StoredFile"]
 
 PART_BYTES = 8 << 20
-"""A file up to this size is fetched once and kept; of a longer one, only a part is in memory. Any header fits in."""
+"""A file up to this size is fetched once and kept; of a longer file, only a part is in memory. Any header fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSums:
-    """The checksums of a file. `crc32` is of everything before the last `tail` bytes."""
+    """The checksums of a file. `crc32`: of everything before the last `tail` bytes."""
 
     size_bytes: int
     crc32: int
@@ -27,7 +27,7 @@ class FileSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file as it is stored. `head` is the first part, or all of the file."""
+    """A stored file. `head`: the first part, or the whole file."""
 
     files: Files
     key: str
@@ -39,7 +39,7 @@ class StoredFile:
         return None if head is None else cls(files=files, key=key, head=head)
 
     def parts(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The bytes `[start, end)`, all up to the end of the file by default."""
+        """Yield bytes `[start, end)`, by default up to the end of the file."""
         position = 0
         for part in self._all_parts():
             low, high = max(0, start - position), len(part) if end is None else min(len(part), end - position)
@@ -48,7 +48,7 @@ class StoredFile:
             position += len(part)
 
     def sums(self, tail_bytes: int) -> FileSums:
-        """Read it all once."""
+        """Read the whole file once."""
         crc, size, tail, digest = 0, 0, b"", hashlib.sha256()
         for part in self.parts():
             digest.update(part)

@@ -1,7 +1,7 @@
-"""Writes backups that osodevops/kafka-backup restores: segments of version 1, and a manifest that lists them, last.
+"""Writes backups restorable by osodevops/kafka-backup: segments of version 1, and a manifest, written last.
 
-It continues its own backups and the tool's. Segments that no manifest lists do not exist for readers: those that a
-crashed export left inside the ranges being written are replaced, or removed before the manifest is.
+Continues offsite's own backups and the tool's. Segments missing from the manifest do not exist for readers: segments
+left by a crashed export inside the written ranges are replaced, or removed before the manifest is written.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from offsite.model.errors import BadOption, DamagedArchive
 __all__ = ["MAX_SEGMENT_BYTES", "SEGMENT_BYTES", "OsodevopsWriter"]
 
 SEGMENT_BYTES = 32 << 20
-"""Before compression: what a task holds in memory, compressed, while it writes."""
+"""Before compression: held in memory by a task, compressed, during writing."""
 MAX_SEGMENT_BYTES = 128 << 20
 """The tool's reader holds a whole segment and all its records in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OsodevopsWriter(ArchiveWriter):
-    """With a `backup_id`, the backup is the folder of that name below the root; without, the root is the backup, and
-    its id the last part of the root's name: the tool is given the place above. `offset_headers` appends the tool's
-    `x-original-*` headers, which its `header-based` restore of groups needs. `lossy` leaves out what cannot be held.
-    """
+    """Writes osodevops backups. With a `backup_id`, the backup is the folder of the name below the root; without, the
+    root is the backup, and the id is the last part of the root's name: the tool gets the place above. `offset_headers`
+    appends the tool's `x-original-*` headers, needed by the tool's `header-based` restore of groups. `lossy` leaves out
+    properties beyond the format."""
 
     files: Files
     backup_id: str = ""
@@ -53,7 +53,7 @@ class OsodevopsWriter(ArchiveWriter):
 
     @property
     def divides(self) -> bool:
-        """Names are by first offset, and readers follow the manifest."""
+        """True: names are by first offset, and readers follow the manifest."""
         return True
 
     def ends(self) -> Mapping[TopicPartition, int]:
@@ -118,7 +118,7 @@ class OsodevopsWriter(ArchiveWriter):
         return manifest
 
     def _new_backup_id(self) -> str:
-        """The name of the folder that holds the manifest, for the tool looks there."""
+        """Return the name of the folder with the manifest, expected by the tool."""
         place, _, name = self.files.url.rstrip("/").rpartition("/")
         chosen_id = self.backup_id or name
         if not chosen_id or (not self.backup_id and place.endswith(":/")):
@@ -129,7 +129,7 @@ class OsodevopsWriter(ArchiveWriter):
         return chosen_id
 
     def _remove_leftovers(self, manifest: Manifest, written: Sequence[RangeReceipt]) -> None:
-        """Segments of an export that crashed, and that was cut at other offsets: all they hold was written anew."""
+        """Remove segments of a crashed export with other cuts: all their records were written anew."""
         listed = {segment.key for segment in manifest.segments()}
         listed |= {receipt.name for range_receipt in written for receipt in range_receipt.files}
         for of, ranges in _by_partition(written).items():
@@ -148,7 +148,8 @@ def _by_partition(written: Sequence[RangeReceipt]) -> dict[TopicPartition, list[
 
 
 def _start_by_name(key: str, prefix: str) -> int:
-    """-1 for what we cannot have written: the tool once numbered its segments, in fewer digits."""
+    """Return the offset in the name; -1 for a name not given by offsite: the tool once numbered its segments, in fewer
+    digits."""
     digits = key.rpartition("/segment-")[2].removesuffix(".bin.zst")
     is_ours = segment_partition(key, prefix) is not None and len(digits) == START_DIGITS and digits.isdecimal()
     return int(digits) if is_ours else -1

@@ -1,4 +1,5 @@
-"""Parquet files with the rows of Spark's Kafka source: `topic=<topic>/partition=<nr>/…`, with an index beside them."""
+"""Parquet files with the rows of Spark's Kafka source: `topic=<topic>/partition=<nr>/…`, with an index beside the
+files."""
 
 from __future__ import annotations
 

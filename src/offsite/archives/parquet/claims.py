@@ -1,7 +1,7 @@
-"""What a row group may cost to read: held to bounds before pyarrow decodes it, which has none.
+"""Bounds the reading cost of a row group before pyarrow decodes the group; pyarrow has no bounds.
 
-Rows are read so few at a time that those of any batch fit, and columns with a dictionary stay as they are: each value
-is there once, however many rows have it.
+A batch has few enough rows to fit into memory, and columns with a dictionary keep the dictionary: a value exists once,
+however many rows refer to the value.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _BYTES, _FIXED = "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"
 _BATCH_RECORDS = 2_000
 _BATCH_BYTES = 64 * MIB
 _MAX_PAGES_BYTES = 256 * MIB
-"""Of the largest page of each column, all of which are open at once."""
+"""Total of the largest page per column; the largest pages are open at once."""
 _MAX_NESTED_VALUES, _MAX_NESTED_BYTES = 16_000_000, 256 * MIB
-"""Of headers in a row group, any number of which may be in one row."""
+"""Values and bytes of headers in a row group; a single row may hold all headers."""
 _MIN_PAGES, _BYTES_OF_PAGE = 20_000, 64
 _MIN_ROWS, _ROWS_OF_BYTE = 1_000_000, 16
-"""Of a file, whatever its size; and by its size."""
+"""Pages and rows per file, whatever the size; and by size."""
 
 
 def find_dictionary_columns(metadata: FileMetaData) -> list[str]:
-    """The leaves that say to have a dictionary of bytes."""
+    """Return the leaf columns declared to have a dictionary of bytes."""
     columns = set()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -50,8 +50,8 @@ def find_dictionary_columns(metadata: FileMetaData) -> list[str]:
 
 @dataclass(slots=True, kw_only=True)
 class FileClaims:
-    """What one file claims, whose row groups are looked at in turn. `columns`: those that are read. Raises `BadThrift`
-    (a `ValueError`)."""
+    """The claims of a file whose row groups are examined in turn. `columns`: the read columns. Raises `BadThrift` (a
+    `ValueError`)."""
 
     fetch: Fetch
     size_bytes: int
@@ -61,7 +61,7 @@ class FileClaims:
     _rows: int = field(init=False, default=0)
 
     def batch_records(self, metadata: FileMetaData, number: int) -> int:
-        """How many rows of a row group can be read at once."""
+        """Return how many rows of a row group can be read at once."""
         group = metadata.row_group(number)
         self._rows += group.num_rows
         if self._rows > _MIN_ROWS + _ROWS_OF_BYTE * self.size_bytes:

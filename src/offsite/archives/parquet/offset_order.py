@@ -1,7 +1,7 @@
-"""In which order the row groups of a file are read so that offsets rise, and how much of them is sorted in memory.
+"""Finds the reading order of row groups for rising offsets, and bounds the memory for sorting.
 
-Spark writes rows as they come out of a shuffle. The column of offsets alone, which is small, tells where each row group
-belongs, and whether its rows rise.
+Spark writes rows in the order of a shuffle. The small column of offsets alone shows the range of every row group, and
+whether the rows rise.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["OffsetSpan", "SortRoom", "find_offset_spans"]
 
 SORTED_BYTES = 256 * MIB
-"""Of records of one partition that are in memory to be sorted, in all files that are open at once."""
+"""Memory for sorting records of a partition, in all open files together."""
 _RECORD_BYTES, _HEADER_BYTES = 300, 200
-"""What a record, and a header, take in memory besides their bytes."""
+"""Memory of a record, and of a header, besides the bytes."""
 _BATCH_ROWS = 65_536
 
 
 class OffsetSpan(NamedTuple):
-    """Row group `number`: all of its offsets are in `[low, high]`. `rises`: they are in order."""
+    """Row group `number`: all offsets are in `[low, high]`. `rises`: the rows are in order."""
 
     number: int
     low: int
@@ -39,14 +39,14 @@ class OffsetSpan(NamedTuple):
 
 
 class SortRoom:
-    """Room in memory for records that are sorted. Files that are open at once share it."""
+    """Memory for sorted records, shared by all open files."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
     @contextmanager
     def part(self) -> Iterator[RoomPart]:
-        """What is taken is given back at the end."""
+        """Yield a share of the room; the share is returned at the end."""
         part = RoomPart(room=self)
         try:
             yield part
@@ -54,20 +54,20 @@ class SortRoom:
             self._bytes -= part.size_bytes
 
     def add(self, size_bytes: int) -> bool:
-        """Whether that fits as well."""
+        """Take memory; returns whether the total fits."""
         self._bytes += size_bytes
         return self._bytes <= SORTED_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
 class RoomPart:
-    """What one file has of the room."""
+    """The share of a file."""
 
     room: SortRoom
     size_bytes: int = 0
 
     def take(self, records: Sequence[Record]) -> bool:
-        """Whether these fit into memory as well."""
+        """Take memory for records; returns whether the records fit."""
         size_bytes = sum(map(_memory_bytes, records))
         self.size_bytes += size_bytes
         return self.room.add(size_bytes)
@@ -79,8 +79,8 @@ def _memory_bytes(record: Record) -> int:
 
 
 def find_offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[OffsetSpan]:
-    """Where the row groups lie. One whose offsets cannot be read, or that has none, stays behind the one before it and
-    mixes with none: reading it tells."""
+    """Return the spans of the row groups. A row group without readable offsets gets an empty span behind the previous
+    row group and never mixes: reading reports the problem."""
     claims = FileClaims(
         fetch=fetch, size_bytes=size_bytes, named=find_dictionary_columns(file.metadata), columns=frozenset(("offset",))
     )
@@ -93,7 +93,7 @@ def find_offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[
 
 
 def _span(file: ParquetFile, number: int, claims: FileClaims) -> OffsetSpan | None:
-    """None for a row group without rows, and one whose offsets cannot be read."""
+    """Return None for a row group without rows or without readable offsets."""
     import pyarrow as pa
 
     low = high = None
@@ -112,7 +112,7 @@ def _span(file: ParquetFile, number: int, claims: FileClaims) -> OffsetSpan | No
 
 
 def _looked_at(offsets: pa.Array) -> tuple[int, int | None, int | None, bool]:
-    """The first, the least and the greatest, and whether all rise or stay."""
+    """Return the first, least and greatest offset, and whether no offset decreases."""
     import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 

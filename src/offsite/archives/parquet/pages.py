@@ -1,7 +1,7 @@
-"""The pages of a column chunk, from their headers: what pyarrow would make room for, known before it does.
+"""Reads the page headers of a column chunk: the memory needed by pyarrow, known before pyarrow allocates.
 
-A page says how large it is, and pyarrow believes it. Values of a page that names them by a dictionary are not bounded
-by its bytes, nor are those that repeat the beginning of the one before.
+A page states its size, and pyarrow believes the statement. Page bytes do not bound the values of a page with a
+dictionary, nor values that repeat the beginning of the previous value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAGIC = b"PAR1"
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _DICTIONARY_ENCODINGS, _DELTA_BYTE_ARRAY = (2, 8), 7
 Fetch = Callable[[int, int], bytes]
-"""Bytes from a start, at most so many."""
+"""Returns bytes from a start, at most a given number."""
 
 
 class _Leaf(NamedTuple):
@@ -31,7 +31,7 @@ class _Leaf(NamedTuple):
 
 
 def check_levels(footer: Fields) -> None:
-    """Hold what a footer counts by levels of nesting against its schema: pyarrow ends the process where they differ.
+    """Check a footer's counts by nesting level against the schema: a difference makes pyarrow end the process.
 
     Raises `BadThrift`. Source: parquet.thrift, `SizeStatistics`.
     """
@@ -54,7 +54,7 @@ def _check(leaf: _Leaf, sizes: Fields) -> None:
 
 
 def _leaves(elements: Sequence[Fields]) -> Iterator[_Leaf]:
-    """In the order of columns; the first element is the root, which no level counts."""
+    """Yield the leaves in the order of columns; the first element is the root, counted by no level."""
     remaining = iter(elements)
     open_groups = [(_number_or_0(next(remaining, {}), 5), 0, 0)]
     while open_groups:
@@ -89,8 +89,8 @@ def _number_or_0(fields: Fields, number: int) -> int:
 
 
 class Page(NamedTuple):
-    """A page, by its header. `is_growing`: each value may be as large as the page. `is_named`: by the dictionary, which
-    is a page as well."""
+    """A page, by its header. `is_growing`: every value may be as large as the page. `is_named`: values refer to the
+    dictionary, which is a page as well."""
 
     plain_bytes: int
     values: int
@@ -100,8 +100,8 @@ class Page(NamedTuple):
 
 
 def check_footer(fetch: Fetch, size_bytes: int) -> None:
-    """Check the footer of a file. Raises `BadThrift` for a footer of which pyarrow would make too much, or whose schema
-    it might not survive."""
+    """Check the footer of a file. Raises `BadThrift` for a footer with excessive memory needs or with a schema
+    dangerous for pyarrow."""
     tail = fetch(max(size_bytes - 8, 0), 8)
     footer_bytes = int.from_bytes(tail[:4], "little")
     if tail[4:] != _MAGIC or not footer_bytes <= min(size_bytes - 12, _MAX_FOOTER_BYTES):
@@ -122,7 +122,7 @@ def check_footer(fetch: Fetch, size_bytes: int) -> None:
 
 
 def read_pages(fetch: Fetch, start: int, size_bytes: int) -> Iterator[Page]:
-    """The pages of the column chunk that lies there. Raises `BadThrift`."""
+    """Yield the pages of a column chunk. Raises `BadThrift`."""
     at, end = start, start + size_bytes
     while at < end:
         header, header_bytes = _header(fetch, at, end)
@@ -134,7 +134,8 @@ def read_pages(fetch: Fetch, start: int, size_bytes: int) -> Iterator[Page]:
 
 
 def window_bytes(pages: Sequence[Page], values: int) -> int:
-    """The most that so many values in a row may come to, whichever they are, where no dictionary names them."""
+    """Return the maximum size of `values` successive values, wherever the window lies, for values without a
+    dictionary."""
     costs = [_cost(page, values) for page in pages]
     most = total = inner = first = 0
     for last in range(len(pages)):

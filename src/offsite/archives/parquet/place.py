@@ -1,4 +1,4 @@
-"""Where a Parquet archive keeps what: as Spark reads a partitioned table. Files that Spark wrote there are read too."""
+"""The layout of a Parquet archive: a partitioned table for Spark. Files written there by Spark are read too."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reads the Parquet archive, with its index or without, and what Spark wrote of its Kafka source in the same folders,
-in whatever order: row groups that no index vouches for are read by their offsets, and sorted where these mix.
+"""Reads the Parquet archive, with or without index, and files of Spark's Kafka source in the same folders, in any
+order: row groups without an index are read by offsets, and sorted where offsets mix.
 
-Pages have checksums where offsite wrote them. Page headers and footers have none, and pyarrow may end the process over
-damaged ones: a file that is not what its index says is never opened.
+Pages written by offsite have checksums. Page headers and footers have none, and damage may make pyarrow end the
+process: a file that contradicts the index is never opened.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["ParquetReader"]
 
 _OPTIONS = {
     "page_checksum_verification": True,
-    "pre_buffer": False,  # that starts threads
-    "buffer_size": 1 << 20,  # else a column of a row group is read as a whole
+    "pre_buffer": False,  # starts threads
+    "buffer_size": 1 << 20,  # otherwise a column of a row group is read as a whole
     "coerce_int96_timestamp_unit": "us",  # Spark's old timestamps: as nanoseconds those after 2262 would turn over
 }
 _SORTED_BATCH = 2_000
@@ -46,14 +46,13 @@ _SORT_IT = (
     " 'offset').write.partitionBy('topic', 'partition').parquet(…)"
 )
 _WHOLE_BYTES = 64 << 20
-"""Files up to this size are read as one: what offsite writes is about half of it."""
+"""Files up to this size are read at once: files written by offsite have about half the size."""
 
 
 class RandomAccess(io.RawIOBase):
-    """A file of an archive for readers that jump about in it.
+    """A file of an archive for readers with random access.
 
-    `fetch` gives bytes from a start, at most so many. `first_start` is where the first bytes since `mark` were asked
-    for.
+    `fetch` returns bytes from a start, at most a given number. `first_start`: start of the first read since `mark`.
     """
 
     def __init__(self, size_bytes: int, fetch: Callable[[int, int], bytes]) -> None:
@@ -101,7 +100,7 @@ class ParquetReader(IndexedReader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ParquetFiles(FileFormat):
-    """How one file is read. `room` is for all that are open at once."""
+    """Reads a file. `room`: for all files open at once."""
 
     files: Files
     room: SortRoom = field(default_factory=SortRoom)
@@ -154,8 +153,8 @@ class _ParquetFiles(FileFormat):
         return min((span.low for span in spans if 0 <= span.low <= span.high and span.low < MAX_OFFSET), default=None)
 
     def _sorted(self, parts: _Parts, spans: Sequence[OffsetSpan], on_damage: OnDamage) -> Iterator[Sequence[Record]]:
-        """The records of row groups whose offsets mix, by offset. Where one of them is damaged nobody knows which
-        offsets are missing, and none is taken."""
+        """Yield the records of row groups with mixed offsets, sorted by offset. With a damaged row group the missing
+        offsets are unknown, so no record is taken."""
         damages = list[Damage]()
         with self.room.part() as room:
             records = list[Record]()
@@ -193,11 +192,11 @@ class _ParquetFiles(FileFormat):
 
 
 class _TooMuchToSort(ValueError):
-    """What is not in order does not fit into memory."""
+    """Unsorted records do not fit into memory."""
 
 
 class _Parts(NamedTuple):
-    """The row groups of an open file, and how they are read."""
+    """The row groups of an open file."""
 
     file: ParquetFile
     place: RandomAccess
@@ -247,7 +246,7 @@ def _counted(records: Sequence[Record], grown: Growth, *, is_named: bool) -> Seq
 
 @dataclass(slots=True, kw_only=True)
 class Growth:
-    """Counts what a file comes to. Raises `ValueError` beyond `most_bytes`."""
+    """Counts the decoded size of a file. Raises `ValueError` beyond `most_bytes`."""
 
     most_bytes: int
     _bytes: int = 0
@@ -259,7 +258,7 @@ class Growth:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What pyarrow raises for bytes that are no Parquet, and `BadTable`."""
+    """Return the errors raised by pyarrow for bytes other than Parquet, and `BadTable`."""
     import pyarrow as pa
 
     return (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)

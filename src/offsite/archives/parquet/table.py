@@ -1,9 +1,10 @@
-"""Records as Arrow tables and back: the columns of Spark's Kafka source, and two more.
+"""Converts records to Arrow tables and back: the columns of Spark's Kafka source, and two more.
 
-Topic and partition are said by the folders, as Spark lays out tables: readers stumble over columns that are in both.
-Times are whole milliseconds in microseconds. A record without headers has null there, as Spark's source gives it.
-`leaderEpoch` and `producerId` belong to batches, which records do not know: they are there, and null.
-pyarrow is imported where it is used.
+Folders give topic and partition, as in Spark's tables: readers fail on columns that are in both. Times are whole
+milliseconds, stored as microseconds. A record without headers has null, as from Spark's source. `leaderEpoch` and
+`producerId` belong to batches, unknown to records: both columns exist and hold null.
+
+pyarrow is imported on use.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ __all__ = ["BadTable", "OtherColumns", "check_columns", "decode_rows", "make_tab
 
 _UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
 MAX_HEADERS = 200_000
-"""Of the rows that are decoded at once."""
+"""Of the rows decoded at once."""
 _NEEDED = ("key", "value", "offset", "timestamp")
 _MAX_NAMED, _MAX_NAME, _MAX_TYPE = 12, 40, 200
 
 
 class BadTable(ValueError):
-    """The table holds no Kafka rows, or those of another partition."""
+    """The table holds no Kafka rows, or rows of another partition."""
 
 
 class OtherColumns(BadTable):
-    """The table is whole, and has other columns than Spark's Kafka source, or rows that belong elsewhere."""
+    """The table is intact, but has other columns than Spark's Kafka source, or rows of another place."""
 
 
 @cache
@@ -59,8 +60,8 @@ def table_schema() -> pa.Schema:
 
 
 def make_table(columns: RecordColumns, losses: Losses) -> pa.Table:
-    """The table of these records. Raises `NotRepresentable` for times that no timestamp holds, and header names that
-    are not UTF-8."""
+    """Make the table of records. Raises `NotRepresentable` for times outside the timestamp range, and header names
+    outside UTF-8."""
     import pyarrow as pa
 
     schema, rows = table_schema(), len(columns.offsets)
@@ -119,8 +120,8 @@ def _note_names(columns: RecordColumns, losses: Losses) -> None:
 
 
 def decode_rows(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
-    """The rows of a batch, whose columns were checked, as they stand in it. Columns that Spark may leave out may be
-    missing. Raises `BadTable`."""
+    """Decode the rows of a batch with checked columns, in order. Columns optional in Spark may be missing. Raises
+    `BadTable`."""
     _check_partition(batch, of)
     offsets, kinds = _integers(batch, "offset"), _integers(batch, "timestampType")
     if None in offsets:
@@ -133,8 +134,7 @@ def decode_rows(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Check that the columns without which there is no record are there, and all of a type that can be read. Raises
-    `OtherColumns`."""
+    """Check the mandatory columns, and the types of all read columns. Raises `OtherColumns`."""
     if missing := [name for name in _NEEDED if name not in schema.names]:
         present = ", ".join(name[:_MAX_NAME] for name in schema.names[:_MAX_NAMED]) or "none"
         raise OtherColumns(f"there is no column {missing[0]!r}; there are {present}")
@@ -147,7 +147,7 @@ def check_columns(schema: pa.Schema) -> None:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Without the dictionary that names its values."""
+    """Return the type of the values, without a dictionary."""
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -203,11 +203,11 @@ _READABLE: dict[str, Callable[[pa.DataType], bool]] = {
     "value": _is_blob,
     "headers": _is_header_list,
 }
-"""Of each column that is read: whether its type can be."""
+"""Per read column: whether a type is readable."""
 
 
 def split_by_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts that have so few headers that they fit into memory. Raises `BadTable`."""
+    """Split the batch into parts whose headers fit into memory. Raises `BadTable`."""
     count = 0 if "headers" not in batch.schema.names else _header_count(batch["headers"])
     if count <= MAX_HEADERS:
         yield batch
@@ -232,7 +232,7 @@ def _integers(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def _blobs(column: pa.Array) -> list[bytes | None]:
-    """Those that a dictionary names are one object each, however often they come."""
+    """Return the values; rows with the same dictionary entry share one object."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):

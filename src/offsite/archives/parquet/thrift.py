@@ -1,7 +1,7 @@
-"""Thrift's compact protocol, as far as footers and page headers of Parquet need it. Pure.
+"""Thrift's compact protocol, as far as needed for footers and page headers of Parquet. Pure.
 
-pyarrow believes what they say before it looks: this reads them first. Lists and structs nest a few levels at most.
-Format: Thrift compact protocol specification; parquet.thrift.
+pyarrow believes footers and headers unchecked; the reader here checks first. Lists and structs nest a few levels at
+most. Format: Thrift compact protocol specification; parquet.thrift.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ _TRUE, _FALSE, _BYTE, _I16, _DOUBLE = 1, 2, 3, 4, 7
 _MAX_DEPTH = 12
 
 Fields = dict[tuple[int, int], object]
-"""Values by number and type: readers pass over a field of a type that they do not expect."""
+"""Values by number and type: readers skip a field of unexpected type."""
 
 
 class BadThrift(ValueError):
-    """The bytes are no struct, or more than there are."""
+    """The bytes are no struct, or claim more bytes than exist."""
 
 
 def read_struct(data: bytes, at: int = 0) -> tuple[Fields, int]:
-    """The struct at a position, and the position behind it."""
+    """Read the struct at a position; returns the struct and the position behind."""
     try:
         return _Reader(data).struct(at, 0)
     except IndexError as error:

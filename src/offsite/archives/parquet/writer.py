@@ -1,4 +1,4 @@
-"""Writes the Parquet archive: one range after the other into files that Spark and others read as a table."""
+"""Writes the Parquet archive: ranges in order into files readable as a table by Spark and other tools."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["ParquetWriter"]
 
 _ROW_GROUP_BYTES = 8 << 20
 _ROW_GROUP_RECORDS = 64 << 10
-"""A row group ends with the group of records that brings it to one of these: readers take one into memory."""
+"""A row group ends with the group of records that reaches either limit: a reader takes a row group into memory."""
 _REPEATING = ["timestampType"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetWriter(IndexedWriter):
-    """Refuses header names that are not UTF-8 and times beyond the year 294,246, unless `lossy`."""
+    """Refuses header names outside UTF-8 and times beyond the year 294,246, unless `lossy`."""
 
     @property
     def _archive(self) -> IndexedArchive:
@@ -41,7 +41,7 @@ class ParquetWriter(IndexedWriter):
 
 
 class _ParquetFile:
-    """One file in the making."""
+    """Builds a file."""
 
     def __init__(self, losses: Losses) -> None:
         import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Archives of TrivadisPF/kafka-backup, as its connectors wrote them; read only."""
+"""Archives of TrivadisPF/kafka-backup, as written by the tool's connectors; read only."""
 
 from offsite.archives.trivadis.reader import TrivadisReader
 

@@ -1,7 +1,6 @@
-"""`AvroKafkaRecord`: its schema in the forms the tool has written, and one record of it as a row. Pure.
+"""`AvroKafkaRecord`: the schema in the forms written by the tool, and a record as a row. Pure.
 
-The defaults that the tool declares are no values of their types, so strict readers refuse its schema: `claims_of` drops
-them.
+The tool's declared defaults have wrong types, so strict readers refuse the schema: `compute_claims` drops the defaults.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers"
 
 
 class BadRow(Exception):
-    """The bytes are no record of that schema. Becomes `Damage` in this package."""
+    """The bytes are no record of the schema. Becomes `Damage` in the package."""
 
 
 class Row(NamedTuple):
-    """One record as archived: nothing is turned back yet."""
+    """A record as archived, before any conversion."""
 
     topic: str
     partition: int
@@ -38,14 +37,14 @@ class Row(NamedTuple):
 
 
 class WriterSchema(NamedTuple):
-    """The schema that rows were written with. `parsed` by fastavro, and what its values may come to."""
+    """The schema of written rows. `parsed`: by fastavro; `claims`: bounds of the values."""
 
     claims: Claims
     parsed: Schema
 
 
 def parse_writer_schema(text: bytes) -> WriterSchema:
-    """The schema in a container's metadata. Raises `BadRow` when it is not the tool's."""
+    """Parse the schema in a container's metadata. Raises `BadRow` for a schema of another tool."""
     try:
         declared = parse_json(text)
     except BadJson as error:
@@ -64,13 +63,13 @@ def parse_writer_schema(text: bytes) -> WriterSchema:
 
 
 def _space_of(declared: object) -> dict[str, str]:
-    """The namespace, which full names in it begin with."""
+    """Return the namespace, the prefix of full names."""
     space = declared.get("namespace") if isinstance(declared, dict) else None
     return {"namespace": space} if isinstance(space, str) else {}
 
 
 def read_rows(data: bytes, schema: WriterSchema, count: int) -> list[Row]:
-    """Exactly `count` records that fill `data`. Raises `BadRow`."""
+    """Read exactly `count` records that fill `data`. Raises `BadRow`."""
     try:
         schema.claims.check_block(data, count)
     except ValueError as error:
@@ -123,4 +122,4 @@ def _bare_schema(key_and_value: object, headers: object) -> WriterSchema:
 
 _HEADER_MAP = {"type": "map", "values": "bytes"}
 BARE_SCHEMAS = (_bare_schema(["bytes", "null"], [_HEADER_MAP, "null"]), _bare_schema("bytes", _HEADER_MAP))
-"""For records without a schema of their own: as container files have them, and as before anything could be null."""
+"""For records without a schema of their own: the schema of container files, and the older schema without nulls."""

@@ -1,4 +1,4 @@
-"""A file read forward in parts, which knows where it stands. Owns no format."""
+"""Reads a file forward in parts, with a position. Owns no format."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ PART_BYTES = 4 << 20
 
 
 class FileEnds(Exception):
-    """The file has fewer bytes than are wanted."""
+    """The file has fewer bytes than requested."""
 
 
 class ByteSource:
-    """A file read forward in parts. `position` is of the next byte. `exists` is False for a file that is not there."""
+    """A file read forward in parts. `position`: of the next byte. `exists` is False for a missing file."""
 
     def __init__(self, files: Files, key: str) -> None:
         self._files, self._key = files, key
@@ -30,7 +30,7 @@ class ByteSource:
         return self._at == len(self._part) and not self._fetch()
 
     def take(self, size_bytes: int) -> bytes:
-        """The next bytes. Raises `FileEnds`, and takes none, when there are not so many."""
+        """Read the next bytes. Raises `FileEnds`, and takes none, when too few remain."""
         while len(self._part) - self._at < size_bytes:
             if not self._fetch():
                 raise FileEnds(f"{size_bytes} bytes wanted, {len(self._part) - self._at} are left")
@@ -38,14 +38,14 @@ class ByteSource:
         return self._part[self._at - size_bytes : self._at]
 
     def read(self, size_bytes: int) -> bytes:
-        """The next bytes, at most so many; empty at the end."""
+        """Read at most `size_bytes` bytes; empty at the end."""
         return b"" if self.at_end() else self.take(min(size_bytes, len(self._part) - self._at))
 
     def seek(self, position: int) -> None:
         self._part, self._at, self._fetched, self._is_last = b"", 0, position, False
 
     def skip_past(self, marker: bytes) -> bool:
-        """Go on behind the next `marker`; False, and at the end, when there is none."""
+        """Go behind the next `marker`; without a marker, go to the end and return False."""
         while (marker_start := self._part.find(marker, self._at)) < 0:
             self._at = max(self._at, len(self._part) - len(marker) + 1)
             if not self._fetch():
@@ -55,7 +55,7 @@ class ByteSource:
         return True
 
     def _fetch(self) -> bool:
-        """One part more behind what is left."""
+        """Fetch a further part behind the unread bytes."""
         if self._is_last:
             return False
         part = self._files.get_range(self._key, self._fetched, PART_BYTES)

@@ -1,7 +1,7 @@
-"""The blocks of an Avro object container file, each with its place in the file. Knows nothing of what is in them.
+"""Reads the blocks of an Avro object container file, with positions. Knows nothing of the contents.
 
 `Obj` 1, a map of metadata, a sync marker of 16 bytes; then blocks: records (varint), bytes (varint), data, the marker.
-A damaged block is told and passed over: the next one begins behind the next sync marker. Source: Avro specification,
+A damaged block is reported and skipped: the next block begins behind the next sync marker. Source: Avro specification,
 "Object Container Files".
 """
 
@@ -22,20 +22,19 @@ __all__ = ["Container", "ContainerBlock"]
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 MAX_BLOCK_BYTES = MAX_RECORD_BYTES
-"""Stored or not."""
+"""Stored or decompressed."""
 MAX_METADATA_BYTES = 4 << 20
 MAX_METADATA_ENTRIES = 1_000
 CODECS = ("null", "deflate", "snappy")
 
 
 class BadContainer(Exception):
-    """Becomes `Damage` in this module."""
+    """Becomes `Damage` in the module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerBlock:
-    """A block of records, no longer compressed. `count` records are in `data`; `position` is where the block begins in
-    the file."""
+    """A decompressed block. `data` holds `count` records; `position`: start of the block in the file."""
 
     count: int
     data: bytes
@@ -43,7 +42,7 @@ class ContainerBlock:
 
 
 class Container:
-    """One open file. `schema` is its writer's schema, as JSON."""
+    """An open file. `schema`: the writer's schema, as JSON."""
 
     def __init__(self, source: ByteSource, key: str, metadata: dict[str, bytes], sync: bytes) -> None:
         self.schema = metadata.get("avro.schema", b"")
@@ -52,7 +51,7 @@ class Container:
 
     @classmethod
     def open(cls, files: Files, key: str, on_damage: OnDamage) -> Container | None:
-        """The container in a file; None when its beginning is no such file's, which was told."""
+        """Open the container in a file. Returns None and reports damage when the beginning is no container's."""
         source = ByteSource(files, key)
         try:
             return cls._opened(source, key)
@@ -108,7 +107,7 @@ class Container:
 
 
 def _read_long(source: ByteSource) -> int:
-    """A zigzag varint."""
+    """Read a zigzag varint."""
     value = shift = 0
     while True:
         byte = source.take(1)[0]
@@ -158,7 +157,7 @@ def _read_deflate(data: bytes) -> bytes:
 
 
 def _read_snappy(data: bytes) -> bytes:
-    """Raw snappy, then the CRC-32 of what is in it, big-endian."""
+    """Decompress raw snappy, followed by the CRC-32 of the contents, big-endian."""
     import cramjam
 
     try:

@@ -1,7 +1,7 @@
-"""Values in Java's serialisation stream, back to the bytes that a producer sent. Pure.
+"""Converts values of Java's serialisation stream back to the bytes sent by a producer. Pure.
 
-Connect guessed a type for each header value and the tool serialised what came out: text, bytes, a boxed number or truth
-value. Anything else (dates, lists, maps) cannot be told back into its text. Source: Java Object Serialization
+Connect guessed a type for every header value, and the tool serialised the guess: text, bytes, a boxed number or truth
+value. Further types (dates, lists, maps) cannot be converted back into text. Source: Java Object Serialization
 Specification, chapter 6.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["BYTES_PREFIX", "unwrap_java_value"]
 
 _STREAM = b"\xac\xed\0\5"
 BYTES_PREFIX = _STREAM + b"ur\0\x02[B"
-"""How a serialised `byte[]` begins."""
+"""The beginning of a serialised `byte[]`."""
 
 _BYTES = re.compile(re.escape(BYTES_PREFIX) + rb".{8}\x02\0\0xp(.{4})(.*)", re.DOTALL)
 _BOXED = re.compile(
@@ -36,8 +36,8 @@ _BOXES: dict[bytes, str] = {
 
 
 def unwrap_java_value(stream: bytes) -> bytes | None:
-    """What the producer sent, as far as it can be known: text as UTF-8, a number as its decimal text. None for a stream
-    of another kind, and for what is no stream at all."""
+    """Return the bytes sent by the producer, as far as known: text as UTF-8, a number as decimal text. None for a
+    stream of another kind, and for bytes without a stream."""
     for read in _READERS:
         plain = read(stream)
         if plain is not None:
@@ -51,7 +51,7 @@ def _read_bytes(stream: bytes) -> bytes | None:
 
 
 def _read_text(stream: bytes) -> bytes | None:
-    """Text and long text: a length of 2 or 8 bytes, then modified UTF-8."""
+    """Read text and long text: a length of 2 or 8 bytes, then modified UTF-8."""
     for kind, length_bytes in ((b"t", 2), (b"|", 8)):
         start = len(_STREAM) + 1 + length_bytes
         if stream.startswith(_STREAM + kind) and len(stream) - start == int.from_bytes(stream[5:start]):
@@ -60,7 +60,7 @@ def _read_text(stream: bytes) -> bytes | None:
 
 
 def _from_modified_utf8(data: bytes) -> bytes | None:
-    """Java writes NUL as two bytes, and each half of a surrogate pair as three."""
+    """Convert modified UTF-8: Java writes NUL as two bytes, and every half of a surrogate pair as three."""
     try:
         text = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
         return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be").encode()
@@ -82,7 +82,7 @@ def _read_box(stream: bytes) -> bytes | None:
 
 
 def _float_text(value: float, kind: str) -> str:
-    """The shortest decimal text that is this very number."""
+    """Return the shortest decimal text of exactly this number."""
     if kind == ">d":
         return repr(value)
     texts = (repr(float(f"{value:.{digits}g}")) for digits in range(1, 10))

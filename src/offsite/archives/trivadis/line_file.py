@@ -1,6 +1,7 @@
-"""Files of the versions before June 2019: lines of Base64, each one Avro record without its schema; gzipped, or not.
+"""Reads files of the versions before June 2019: lines of Base64, every line an Avro record without schema; gzipped, or
+not.
 
-A damaged line is told and passed over. Positions are of the text, gzipped or not.
+A damaged line is reported and skipped. Positions refer to the text, gzipped or not.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BATCH_ROWS = 2_000
 
 
 def read_line_rows(files: Files, key: str, on_damage: OnDamage) -> Iterator[tuple[int, list[Row]]]:
-    """Rows in the order of the file, in batches with the position of the first one's line."""
+    """Yield rows in file order, in batches with the position of the first row's line."""
 
     def tell(position: int, problem: str) -> None:
         on_damage(Damage(file=key, position=position, problem=problem))
@@ -72,7 +73,7 @@ def _row(line: bytes) -> Row:
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not empty, each with its position."""
+    """Yield the non-empty lines with their positions."""
     position, unfinished, unfinished_bytes, blank = 0, list[bytes](), 0, 0
     for part in parts:
         *lines, last = part.split(b"\n")

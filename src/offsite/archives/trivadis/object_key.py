@@ -1,6 +1,6 @@
-"""Keys of the tool's objects: of which partition, from which offset on, and of which of two trees they are. Pure.
+"""Parses keys of the tool's objects: partition, first offset, and tree. Pure.
 
-Compacted topics are archived by two connectors in turn, each below its own name; numbers are padded in some versions.
+Two connectors archive compacted topics in turn, each below a name of its own; some versions pad numbers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ _LINES = re.compile(r"index-(?P<start>\d{1,19})\.avro-messages")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveObject:
-    """An object of the archive. `start` is the offset of its first record, by its name. `tree` is the connector of a
-    compacted topic, else empty. `is_lines`: of the versions before June 2019, Base64 text instead of a container file.
-    """
+    """An object of the archive. `start`: offset of the first record, by the name. `tree`: connector of a compacted
+    topic, else empty. `is_lines`: from versions before June 2019, Base64 text instead of a container file."""
 
     key: str
     topic: str
@@ -33,8 +32,7 @@ class ArchiveObject:
 
 
 def parse_key(key: str, size_bytes: int = 0) -> ArchiveObject | None:
-    """The object that `key` names; None for a key that is none of the tool's. Raises `DamagedArchive` for a number that
-    cannot be."""
+    """Parse `key`; None for a foreign key. Raises `DamagedArchive` for an impossible number."""
     match = _KEY.fullmatch(key)
     if match is None:
         return None

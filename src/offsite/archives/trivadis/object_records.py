@@ -1,4 +1,4 @@
-"""The records of one object, whichever form it has: checked against its name, in rising order of offsets."""
+"""Reads the records of an object, in any form: checked against the name, in rising order of offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = Iterator[tuple[int, list[Row]]]
 
 
 def is_wrapped(rows: Iterable[Row]) -> bool:
-    """Whether every key and value of a file is a serialised `byte[]`; looks no further than the first that is not."""
+    """Whether every key and value of a file is a serialised `byte[]`; stops at the first exception."""
     has_rows = False
     for row in rows:
         if not all(blob is not None and blob.startswith(BYTES_PREFIX) for blob in (row.key, row.value)):
@@ -35,18 +35,18 @@ def is_wrapped(rows: Iterable[Row]) -> bool:
 
 
 class Restorer(NamedTuple):
-    """Turns the archived rows of one file back into the records that producers sent.
+    """Converts the archived rows of a file back into the records sent by producers.
 
-    The tool keeps null as empty, header values as Java objects in a map, and, in the summer of 2019, keys and values as
-    Java objects too. Its restore adds two headers, which are taken off again. `empty_as` says what bytes of length 0
-    stand for; it does not hold for wrapped ones, among which nothing was null.
+    The tool stores null as empty, header values as Java objects in a map, and, in the summer of 2019, keys and values
+    as Java objects too. The tool's restore adds two headers, removed here. `empty_as`: meaning of zero bytes; unused
+    for wrapped values, because no wrapped value was null.
     """
 
     empty_as: EmptyAs
     is_wrapped: bool
 
     def record(self, row: Row) -> tuple[Record, list[str]]:
-        """The record, and the names of headers whose value no one can turn back: they keep the Java stream."""
+        """Return the record, and the names of headers with inconvertible values: the headers keep the Java stream."""
         unknown: list[str] = []
         headers = _without_restore_headers(_headers(row, unknown)) if row.headers else ()
         key, value = self._blob(row.key), self._blob(row.value)
@@ -70,7 +70,8 @@ def _headers(row: Row, unknown: list[str]) -> RecordHeaders:
 
 
 def _without_restore_headers(headers: RecordHeaders) -> RecordHeaders:
-    """A restore puts both in front, but a map keeps no order: both have to be there, and to hold numbers."""
+    """Remove the headers of a restore. A restore puts both in front, but a map keeps no order: both must exist and hold
+    numbers."""
     values = dict(headers)
     if not all((values.get(name) or b"").isdigit() for name in RESTORE_HEADERS):
         return headers
@@ -80,7 +81,8 @@ def _without_restore_headers(headers: RecordHeaders) -> RecordHeaders:
 def read_object(
     files: Files, archived: ArchiveObject, *, empty_as: EmptyAs, on_damage: OnDamage
 ) -> Iterator[Sequence[Record]]:
-    """The records of an object. Raises what `on_damage` raises; when that returns, what is whole follows."""
+    """Yield the records of an object. Raises the errors of `on_damage`; when `on_damage` returns, undamaged records
+    follow."""
 
     def read(tell: OnDamage) -> Iterator[Sequence[Record]]:
         return _Reading(files=files, archived=archived, empty_as=empty_as, on_damage=tell).records()
@@ -117,7 +119,7 @@ class _Reading:
             self._tell(position, problem, is_note=True)
 
     def _is_wrapped(self, first: list[Row]) -> bool:
-        """Only a file that begins like one is read twice; its damage is told by the other reading."""
+        """Check the whole file. Only a file with a wrapped beginning is read twice; the main reading reports damage."""
         if not is_wrapped(first):
             return False
         batches = read_while_usable(self._rows, self.archived.key, lambda _: None)
@@ -148,7 +150,7 @@ class _Reading:
             yield block.position, rows
 
     def _rising(self, batches: Rows) -> Rows:
-        """Only rows of this partition, from the offset in the name on, that do not go back."""
+        """Yield only rows of the partition, from the offset in the name, with rising offsets."""
         next_offset = self.archived.start
         for position, rows in batches:
             in_order: list[Row] = []
@@ -176,5 +178,5 @@ class _Reading:
 
 
 def _is_astray(row: Row, following: Row | None, next_offset: int) -> bool:
-    """A damaged offset may be too great: then not all that follows is wrong, but this one is."""
+    """Whether only this row is wrong: a damaged offset may be too great, while later rows are right."""
     return following is not None and next_offset <= following.offset <= row.offset

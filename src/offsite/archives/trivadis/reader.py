@@ -1,7 +1,8 @@
-"""Reads archives of TrivadisPF/kafka-backup as its connectors wrote them: no manifest, one object after another.
+"""Reads archives of TrivadisPF/kafka-backup as written by the tool's connectors: objects in sequence, without a
+manifest.
 
-A partition is one piece: names tell where an object begins and not where it ends, so only all of them together are
-sure to hold what the archive has.
+A partition is a single piece: a name gives the beginning of an object and not the end, so only all objects together are
+sure to hold the archived records.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ FIDELITY = (
 
 
 class GroupTable:
-    """Committed offsets out of an archived `__consumer_offsets`: the last record of each key counts.
+    """Committed offsets from an archived `__consumer_offsets`: the last record of a key counts.
 
-    Fed with the records of each partition in the order of offsets; a group lives in one partition.
+    Feed the records of every partition in the order of offsets; a group lives in a single partition.
     """
 
     def __init__(self) -> None:
         self._commits: dict[GroupPartition, OffsetRecord] = {}
 
     def feed(self, records: Iterable[Record]) -> None:
-        """Take in the next records. Raises `DamagedBatch` for a record whose key is cut."""
+        """Add the next records. Raises `DamagedBatch` for a record with a cut key."""
         for record in records:
             parsed = parse_group_record(record)
             if parsed is None:
@@ -58,7 +59,7 @@ class GroupTable:
                 self._commits[parsed.group_partition] = parsed
 
     def groups(self) -> dict[str, GroupOffsets]:
-        """The groups by name. Raises `DamagedBatch` for a value that is cut."""
+        """Return the groups by name. Raises `DamagedBatch` for a cut value."""
         by_group: dict[str, dict[str, list[CommittedOffset]]] = {}
         for of, commit in self._commits.items():
             by_group.setdefault(of.group, {}).setdefault(of.topic, []).append(commit.committed())
@@ -71,12 +72,13 @@ class GroupTable:
 
 
 def choose_trees(objects: Sequence[ArchiveObject], end_of: Callable[[ArchiveObject], int]) -> tuple[Tree, str]:
-    """The objects of one partition to read, by offset, and what of them was left out, as a sentence or empty.
+    """Choose the objects of a partition to read, by offset; also returns a sentence about left-out objects, or an empty
+    text.
 
-    Two connectors archive a compacted topic in turn, and one of their trees may be half there. A tree that begins no
-    later and reaches no less far than the other is taken alone: in a half deleted one, keys could rise again whose
-    tombstones are gone. Otherwise both are read, in the order of offsets. `end_of` reads an object for the offset
-    behind its last record; it is asked only when there are two trees.
+    Two connectors archive a compacted topic in turn, and a tree may be half deleted. A tree with the earliest start and
+    the furthest end is taken alone: in a half-deleted tree, keys could rise again whose tombstones are gone. Otherwise
+    all trees are read, in the order of offsets. `end_of` reads an object and returns the offset behind the last record;
+    called with several trees only.
     """
     trees = _by_tree(objects)
     if len(trees) < 2:
@@ -104,8 +106,8 @@ def _in_order(objects: Iterable[ArchiveObject]) -> Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrivadisReader:
-    """A reader of the tool's archives. `empty_as`: what a key or value of no bytes was, `null` (as the tool's own
-    restore takes it) or `empty`."""
+    """Reads the tool's archives. `empty_as`: meaning of a key or value without bytes, `null` (as in the tool's own
+    restore) or `empty`."""
 
     files: Files
     empty_as: EmptyAs = EmptyAs.NULL
@@ -115,7 +117,8 @@ class TrivadisReader:
             raise BadOption(f"empty keys and values can be taken as {' or '.join(EmptyAs)}, not as {self.empty_as!r}")
 
     def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
-        """Reads `__consumer_offsets` if the archive has it, and the last object of each tree where there are two."""
+        """List the contents. Reads `__consumer_offsets` if archived, and the last object of every tree if several
+        exist."""
         partitions = self._objects()
         pieces, remarks = [], []
         for of, objects in sorted(partitions.items()):
@@ -158,7 +161,7 @@ class TrivadisReader:
         return by_partition
 
     def _end_of(self, archived: ArchiveObject) -> int:
-        """Behind the last record that can be read; damage is told when it is read for good."""
+        """Return the offset behind the last readable record; the main reading reports damage."""
         batches = read_object(self.files, archived, empty_as=self.empty_as, on_damage=lambda _: None)
         return max((batch[-1].offset + 1 for batch in batches), default=archived.start)
 

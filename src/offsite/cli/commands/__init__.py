@@ -1,1 +1,1 @@
-"""One file per noun: each parses, calls one service, and hands the result to `output`."""
+"""A file per noun: parses, calls a service, and hands the result to `output`."""

@@ -1,4 +1,4 @@
-"""`offsite archive`: look into archives of other tools, mend what they are found by, and let old files go."""
+"""`offsite archive`: inspect archives of other tools, repair indexes, and remove old files."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def inspect(
 ) -> None:
     """Show what an archive holds, what of its source it lacks, and what is damaged.
 
-    Files that no index lists are read through, as an import would. Exit code 13: something is damaged; 2: a file is
-    whole, and none that an import takes.
+    Files outside every index are read completely, as by an import. Exit code 13: a part is damaged; 2: an intact file
+    cannot be imported.
     """
     from offsite.services.archives.inspection import inspect, inspect_file
 
@@ -65,7 +65,7 @@ def reindex(
 ) -> None:
     """Make the indexes of kafka-backup segments anew from the records: after a crash, or when segments were deleted.
 
-    Whole records are never touched; a torn end is cut off. Exit code 13: something holds no record.
+    Complete records are never touched; a torn end is cut off. Exit code 13: some bytes hold no record.
     """
     from offsite.services.archives.inspection import reindex
 

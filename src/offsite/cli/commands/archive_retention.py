@@ -1,4 +1,4 @@
-"""`offsite archive retention`: let old files of an archive go."""
+"""`offsite archive retention`: remove old files of an archive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(help="Let old files of an archive go.", no_args_is_help=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRetentionOptions:
-    """Options that say how much of which archive stays, as typed: the same for plan and apply."""
+    """Options of plan and apply, as typed: the archive, and the limits."""
 
     path: ArchivePlace
     format: FormatToWrite
@@ -60,9 +60,9 @@ class ArchiveRetentionOptions:
 def plan(options: ArchiveRetentionOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show which files would go, what would stay of each partition, and why. Changes nothing.
 
-    Whole files go, from the oldest of a partition on, and never its newest. A file whose last message is of an unknown
-    time stays, and all behind it. With --mirror a topic that is gone, was made anew, or cannot be asked lets nothing
-    go.
+    Whole files are deleted, from the oldest of a partition on, and never the newest. A file stays if the time of the
+    last message is unknown, with all later files. With --mirror, nothing is deleted for a topic that is gone, was
+    recreated, or cannot be described.
     """
     target, limits = _opened(options)
     emit(make_retention_report(target, _planned(target, limits, options)), output=output, render=render_plan)
@@ -73,7 +73,7 @@ def plan(options: ArchiveRetentionOptions, output: Output = OutputFormat.TABLE) 
 def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
     """Let files go: out of the archive's index first, and their objects once --collect-after has passed.
 
-    An export into the same archive may go on meanwhile. Objects that the store itself protects are left, and listed.
+    An export into the same archive may run meanwhile. Objects protected by the store stay, and are listed.
     """
     from offsite.services.archives.retention import carry_out
 
@@ -92,8 +92,8 @@ def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = O
 def log(path: ArchivePlace, output: Output = OutputFormat.TABLE) -> None:
     """Show what retention let go of an archive: when, by whom, by which rule, and how many bytes.
 
-    A line is written before its deletion, at the place that was named to apply. It says `done` where nothing of that
-    name is there any more, else `to be done`.
+    A line is written before the deletion, at the place given to apply. The state is `done` if nothing has the name any
+    more, else `to be done`.
     """
     from offsite.services.archives.retention_audit import read_audit_reports
 

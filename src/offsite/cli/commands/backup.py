@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _NAMED_MAX = 5
-"""Topics named in one line."""
+"""Topics named in a line."""
 
 app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=True)
 
@@ -86,11 +86,11 @@ def run(
 ) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
 
-    A run of many hours commits every 5 minutes, 10 GiB or 10,000 segments what it has. With --follow it goes on until
-    it is told to stop: what is copied then is committed, and the exit code is 0.
+    A run of many hours commits every 5 minutes, 10 GiB or 10,000 segments. With --follow the run continues until told
+    to stop: copied records are committed then, and the exit code is 0.
 
-    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions,
-    groups or settings of topics could not be read.
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions, groups
+    or settings of topics could not be read.
     """
     if follow:
         from offsite.cli.commands.backup_follow import follow_backup
@@ -147,7 +147,7 @@ def run(
 
 @contextmanager
 def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]:
-    """A block in which `plan` is carried out: whoever interrupts it is told what was committed."""
+    """A context for executing `plan`: after an interrupt, print the commits made."""
     from offsite.services.overview.newest_commit import describe_new_commits
 
     try:
@@ -173,7 +173,7 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
 
 
 def _note_gone(vanished: Sequence[str], deleted: Sequence[str], denied: Sequence[str]) -> None:
-    """Name the topics on stderr: in most backups somebody deleted a topic at some time, which is no fault."""
+    """Name missing topics on stderr: in most backups a topic was deleted on purpose at some time, which is no fault."""
     if deleted:
         note(f"note: {_named(deleted)} was deleted at the source; what was backed up of it is kept")
     if denied:
@@ -188,7 +188,7 @@ def _named(topics: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPartition:
-    """Offsets `[start, end)` that the next run copies."""
+    """Offsets `[start, end)` copied by the next run."""
 
     topic: str
     partition: int
@@ -211,7 +211,7 @@ class PlanReport:
     sick: tuple[str, ...]
     cut_back: tuple[str, ...]
     driver_bytes: int
-    """Of memory that the driver will need, about."""
+    """Approximate memory needed by the driver."""
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:

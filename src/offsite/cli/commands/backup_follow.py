@@ -1,4 +1,4 @@
-"""`offsite backup run --follow`: a line for each commit, a word when something is out, and an orderly end."""
+"""`offsite backup run --follow`: prints a line per commit, reports outages, and ends in order."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GRACE_S = 30.0
-"""Seconds from the first signal to the end: a commit is ended in them, a store that does not answer is not waited
-for."""
+"""Seconds from the first signal to the end: enough for a commit; an unresponsive store is not waited for."""
 
 
 def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: SparkOptions, output: OutputFormat) -> None:
-    """Follow until a signal comes. Raises the error that ended it before."""
+    """Follow until a signal comes. Raises the error that ended the run before."""
     from offsite.model.clock import SystemClock
     from offsite.model.uninterrupted import notify_interruption
     from offsite.services.follow.follower import Follower, FollowSettings
@@ -112,7 +111,7 @@ def leave_in_time() -> None:
 
 
 class _CommitPrinter:
-    """What people and scripts see of the rounds."""
+    """Prints the rounds for people and scripts."""
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL

@@ -47,7 +47,7 @@ class TakeOptions:
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
 
     def arguments(self, checkpoint: int) -> list[str]:
-        """The same as arguments of a command that waits for that checkpoint, which is asked for already."""
+        """Return the options as arguments of a command that waits for the requested checkpoint."""
         options = {
             "--repo": self.repo,
             "--backup": self.backup,
@@ -76,10 +76,10 @@ def take(
 ) -> None:
     """Take a checkpoint: answers when every partition has started, and goes on in the background.
 
-    An id is used once for ever. The same id again takes no second backup: it answers what is known of the first. Where
-    a run follows the backup, that run takes it, in its next round.
+    An id is used once for ever. A repeated id takes no second backup: the answer describes the first. If a run follows
+    the backup, the run takes the checkpoint in its next round.
 
-    Exit code 1: it failed; 3: it is incomplete, nobody is at work on it; 14: the id cannot be taken any more.
+    Exit code 1: failed; 3: incomplete, and no process works on the checkpoint; 14: the id is no longer available.
     """
     from offsite.services.checkpoint.ask import request_checkpoint
     from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
@@ -101,7 +101,7 @@ def take(
 
 
 def _taken_here(options: TakeOptions, engine: SparkOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
-    """What is known when it is settled: taken by this process, unless another one takes checkpoints already."""
+    """Return the settled report: taken by this process, unless another process takes checkpoints already."""
     from offsite.cli.progress import progress
     from offsite.model.clock import SystemClock
     from offsite.services.checkpoint.serve import UNSETTLED, CheckpointServer, is_free, wait_for
@@ -128,7 +128,7 @@ def _taken_here(options: TakeOptions, engine: SparkOptions, backup: Backup, chec
 
 
 def _taken_elsewhere(options: TakeOptions, engine: SparkOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
-    """What is known when every partition has started: in the run that follows, or in a process that goes on."""
+    """Return the report when every partition has started: in the following run, or in a background process."""
     from offsite.model.clock import SystemClock
     from offsite.services.checkpoint.background import Background
     from offsite.services.checkpoint.serve import is_free, wait_for
@@ -176,7 +176,7 @@ def show(
 ) -> None:
     """Show a checkpoint and its partitions, from the store alone: the cluster may be gone.
 
-    Its status is doesNotExist, requested, ongoing, completed, failed, incomplete or deleted.
+    The status is doesNotExist, requested, ongoing, completed, failed, incomplete or deleted.
     """
     from offsite.services.checkpoint.status import Checkpoints
 
@@ -219,7 +219,7 @@ def delete(
 ) -> None:
     """Delete a checkpoint with its restore point; its id is never used again.
 
-    Exit code 14: it is being taken, its restore point is pinned, or a restore reads it.
+    Exit code 14: the checkpoint is being taken, the restore point is pinned, or a restore reads the point.
     """
     from offsite.services.checkpoint.delete import delete_checkpoint
     from offsite.services.checkpoint.status import Checkpoints, check_exists

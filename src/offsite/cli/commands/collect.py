@@ -1,4 +1,4 @@
-"""`offsite collect`: delete what a roll-up replaced, as a run that follows does itself, and what killed runs left."""
+"""`offsite collect`: delete objects replaced by a roll-up, like a following run, and leftovers of killed runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.views.leftovers_view import (
-    LeftoversResult,
+    DeletedLeftovers,
     make_leftovers_report,
     render_leftovers,
     render_leftovers_done,
@@ -41,7 +41,7 @@ _LISTED_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectOptions:
-    """Options that name what to collect, as typed: the same for plan and run."""
+    """Options of plan and run, as typed."""
 
     repo: Repo
     backup: BackupName
@@ -79,9 +79,9 @@ Leftovers = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionReport:
-    """What would be deleted: objects that commits up to `upto` replaced or let go, and how many bytes must be read
-    first, of what holds their data now. `is_last`: nothing else is old enough. `kept`: commits that let something go,
-    and because of which nothing is deleted: by whom they are, as their lines claim, and why they are not believed."""
+    """The planned deletion: objects replaced or expired by commits up to `upto`, and `bytes_to_read`, the size of the
+    replacements read first. `is_last`: nothing else is old enough. `kept`: commits that expired data and are not
+    believed, with the claimed author and the reason; because of such a commit nothing is deleted."""
 
     backup: str
     upto: int
@@ -115,11 +115,12 @@ def run(
 ) -> None:
     """Delete what a roll-up replaced, after reading what holds the same records now, and what retention let go.
 
-    Every restore point stays. What was let go is deleted when this machine has known of it for three times
-    --collect-after, and let it go itself, or --retain agrees; the rest is named. Exit code 13: what holds the records
-    now is damaged; then nothing is deleted.
+    Every restore point stays. Data that was let go is deleted when this machine has known of the release for three
+    times --collect-after, and released the data itself, or --retain agrees; the rest is named. Exit code 13: a
+    replacement is damaged; then nothing is deleted.
 
-    With --leftovers: what no commit names goes once a later run has completed, and both were a day ago or longer.
+    With --leftovers: objects named by no commit are deleted once a later run has completed, and both the write and the
+    completion were a day ago or longer.
     """
     from offsite.services.collect.run import CollectionResult
 
@@ -176,7 +177,7 @@ def _planned(opened: Backup, grace_ms: int, in_force: RetentionInForce) -> Colle
 def _collect(
     opened: Backup, planned: CollectionPlan, grace_ms: int, in_force: RetentionInForce, engine: SparkOptions
 ) -> CollectionResult:
-    """All passes until nothing is left that is old enough."""
+    """Run passes until nothing old enough is left."""
     from offsite.cli.progress import progress
     from offsite.services.collect.run import collect
 
@@ -196,13 +197,13 @@ def _collect(
 
 
 def _plan_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat) -> None:
-    """Show what would go. Changes nothing."""
+    """Show the planned deletion. Changes nothing."""
     planned, copies = _planned_leftovers(repo, opened, grace_ms)
     emit(make_leftovers_report(planned, copies), output=output, render=render_leftovers)
 
 
 def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat, *, yes: bool) -> None:
-    """Delete it, after a question unless `yes`."""
+    """Delete leftovers, after a question unless `yes`."""
     from offsite.services.archives.staging import remove_dead_copy
     from offsite.services.collect.leftovers_run import collect_leftovers
 
@@ -212,7 +213,7 @@ def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputForma
         confirm(f"delete what killed runs left in backup {planned.head.backup}?")
     result = collect_leftovers(opened, planned, clock=SystemClock())
     removed = tuple(staging.backup for staging, _ in copies if remove_dead_copy(staging))
-    report = LeftoversResult(
+    report = DeletedLeftovers(
         backup=planned.head.backup,
         objects=result.objects,
         bytes=result.bytes,

@@ -1,4 +1,4 @@
-"""`offsite compact`: keep of compacted topics the latest record of each key, at every restore point."""
+"""`offsite compact`: keep of compacted topics the latest record of every key, at every restore point."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LISTED_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactOptions:
-    """Options that name what to compact, as typed: the same for plan and run."""
+    """Options of plan and run, as typed."""
 
     repo: Repo
     backup: BackupName
@@ -50,8 +50,8 @@ class CompactOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionReport:
-    """Offsets `[start, end)` of a partition that are compacted together, in `stretches` between restore points: what
-    they hold now, and how many bytes of it no compaction has seen."""
+    """Offsets `[start, end)` of a partition compacted together, in `stretches` between restore points: the present
+    contents, and the bytes never compacted."""
 
     topic: str
     partition: int
@@ -66,8 +66,8 @@ class RegionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
-    """What would be compacted. `not_due`: how many other regions there are, of which too little is new.
-    `restore_runs`: a restore is under way, and nothing is compacted until it has ended."""
+    """The planned compaction. `not_due`: number of further regions with too little new data. `restore_runs`: a restore
+    runs, and nothing is compacted before its end."""
 
     backup: str
     commit: int
@@ -80,8 +80,7 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedReport:
-    """What was compacted, and what was left of it. `commit`: the newest one now; `left_alone`: regions that could not
-    be read or had changed meanwhile."""
+    """The result of a compaction. `commit`: now the newest; `left_alone`: regions unreadable or changed meanwhile."""
 
     backup: str
     commit: int
@@ -112,8 +111,8 @@ def run(
 ) -> None:
     """Leave out what later records of the same key have replaced, between the restore points that are kept.
 
-    At every restore point the latest record of each key stays what it was, at its offset. What was replaced is deleted
-    later, by offsite collect or by a run that follows.
+    At every restore point the latest record of every key stays unchanged, at its offset. Replaced objects are deleted
+    later, by offsite collect or by a following run.
     """
     opened, request = _opened(options)
     planned = _planned(opened, request)

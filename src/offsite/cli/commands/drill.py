@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _OWNER = "drill"
 SANDBOX_PREFIX = "offsite-drill-"
-"""Temporary folders of sandboxes; the next drill deletes those of killed ones."""
+"""Temporary folders of sandboxes; the next drill deletes folders of killed drills."""
 
 
 _TAKEN = WordChoice(
@@ -48,7 +48,7 @@ _TAKEN = WordChoice(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillOptions:
-    """Options of the command, as typed: one field for each."""
+    """Options of the command, as typed: a field per option."""
 
     repo: Repo
     backup: BackupName
@@ -67,10 +67,10 @@ class DrillOptions:
 def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
     """Restore for the sake of the proof: compare every record, remove everything again, write a report.
 
-    Goes into topics of its own (offsite-drill-…) in the cluster, or into a sandbox when no cluster is named. The report
-    stays with the backup. Exit code 13 when the backup was not proven; 3 when nothing was, because it holds no records
-    of these topics or some could not be read back. One drill of a backup at a time: what a killed one left is removed
-    by the next.
+    Restores into separate topics (offsite-drill-…) of the cluster, or into a sandbox when no cluster is named. The
+    report stays with the backup. Exit code 13: the backup was not proven; 3: nothing was proven, because the backup
+    holds no records of these topics, or some records could not be read back. Only one drill of a backup runs at a time:
+    the next drill removes the leftovers of a killed drill.
     """
     from offsite.cli.progress import progress_of_two
     from offsite.model.clock import SystemClock
@@ -132,7 +132,7 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 
 
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
-    """Store the report beside the backup, and in `folder` if there is one."""
+    """Store the report beside the backup, and in `folder` if given."""
     from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
     from offsite.services.drill.report import drill_page
     from offsite.services.overview.last_checks import CheckMemory
@@ -157,7 +157,7 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
 
 
 def _check_folder(folder: Path | None) -> None:
-    """Raise `BadOption` for a folder that cannot be written, before the work is done."""
+    """Raise `BadOption` for an unwritable folder, before the work is done."""
     if folder is None:
         return
     from offsite.stores.plain_files import make_private_root

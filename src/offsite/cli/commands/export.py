@@ -1,4 +1,4 @@
-"""`offsite export`: write a backup, or a cluster, into an archive that other tools read."""
+"""`offsite export`: write a backup, or a cluster, into an archive for other tools."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ OffsetHeaders = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """Options that say what to export, and into what, as typed: one field for each."""
+    """The data to export, and the target, as typed: a field per option."""
 
     path: ArchivePlace
     format: FormatToWrite
@@ -108,7 +108,7 @@ class ExportOptions:
 
 
 def export_job(options: ExportOptions, master: str | None) -> ExportJob:
-    """The export that the options mean. Raises `BadOption` for what cannot be read or contradicts itself,
+    """Make the export described by the options. Raises `BadOption` for unreadable or contradictory options,
     `RepositoryNotFound`, `BackupNotFound`."""
     from offsite.services.archives.export_job import check_no_point, export_of_backup, export_of_cluster
     from offsite.spark.sessions.master import slots
@@ -171,9 +171,9 @@ def export(
 ) -> None:
     """Write topics into an archive of another format, as of a restore point or straight from a cluster.
 
-    The same command again adds what is new since; one that was interrupted goes on. A record that the format cannot
-    hold is refused by name (exit code 14), unless --lossy. Exit code 3: all is written that was there, but the source
-    had lost records (holes).
+    The same command again adds new records; an interrupted export continues. A record outside the format's abilities is
+    refused by name (exit code 14), unless --lossy. Exit code 3: everything available is written, but the source had
+    lost records (holes).
     """
     interval_s, give_up_after_s = parse_duration_s(interval), parse_duration_s(give_up_after)
     if follow and (options.point_is_fixed or dry_run):
@@ -224,7 +224,7 @@ def _follow(job: ExportJob, runner: Runner, interval_s: float, give_up_after_s: 
 
 
 class _StoppableClock(SystemClock):
-    """Its sleep ends when the run is told to stop."""
+    """A clock whose sleep ends when the run is told to stop."""
 
     def __init__(self, stop: Event) -> None:
         self._stop = stop
@@ -235,7 +235,7 @@ class _StoppableClock(SystemClock):
 
 @contextmanager
 def _stop_on_signal() -> Iterator[Event]:
-    """An event that SIGINT and SIGTERM set, the first time; the next SIGINT interrupts."""
+    """Yield an event set by the first SIGINT or SIGTERM; the next SIGINT interrupts."""
     stop = Event()
 
     def stop_once(number: int, _: FrameType | None) -> None:

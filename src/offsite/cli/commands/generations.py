@@ -1,4 +1,4 @@
-"""`offsite generations`: two instances that back up compacted topics in turn, each time from the beginning."""
+"""`offsite generations`: two instances that back up compacted topics in turn, always from the beginning."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def run(
 ) -> None:
     """Run one of the two instances until SIGINT or SIGTERM.
 
-    The active one backs up as a run that follows. When its generation is old enough, the other one reads the topics
-    anew from the beginning, takes over at their end, and the old generation is removed. Run each instance once, on one
-    machine or on two: a second process of an instance takes the place of the first.
+    The active instance backs up like a following run. When its generation is old enough, the second instance reads the
+    topics from the beginning and takes over at the end of the topics; the old generation is removed. Run each instance
+    once, on one machine or on two: a second process of an instance replaces the first.
     """
     from offsite.model.time import parse_duration_s
 
@@ -104,7 +104,7 @@ def _run(
 
 
 class _EventPrinter:
-    """What people and scripts see: what has changed, not each round."""
+    """Prints changes for people and scripts, not every round."""
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
@@ -141,9 +141,10 @@ def release(
 ) -> None:
     """Let an old generation go although it alone holds something, such as a topic that was deleted or emptied since.
 
-    Its instance removes it: one on another machine three days after it first saw the release, or once it is given there
-    as well. Without this it is kept for ever, and the next generation does not take its place, or no other is begun.
-    Exit code 14: it is not one that another took the place of, or is read to.
+    The generation's instance removes it: an instance on another machine three days after it first saw the release, or
+    once the release is given there as well. Without a release the generation is kept for ever, and the next generation
+    does not replace it, or no further generation is begun. Exit code 14: no other generation has replaced the
+    generation, or is to replace it.
     """
     from offsite.repository.restores.process_identity import ProcessIdentity
     from offsite.services.generations.status import read_set, refuse_release

@@ -1,4 +1,4 @@
-"""`offsite groups`: consumer groups of a backup, and putting them in place on a cluster. None of these starts a JVM."""
+"""`offsite groups`: consumer groups of a backup, and setting groups on a cluster. No command here starts a JVM."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Put consumer groups where they were.", no_args_is_help=True)
 
 _NAMED_MAX = 12
-"""Groups named in one line."""
+"""Groups named in a line."""
 ROWS_SHOWN = 200
-"""Number of rows that a table has for people; `-o json` has all of them."""
+"""Rows of a table for people; `-o json` has all."""
 
 Groups = Annotated[
     list[str] | None, typer.Option("--groups", help="Groups: all, or patterns [default: all].", callback=split_all)
@@ -81,7 +81,7 @@ AcceptRollback = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """Options that name the groups to put in place, as typed: the same for plan and apply."""
+    """Options of plan and apply, as typed: the groups to set."""
 
     repo: Repo
     backup: BackupName
@@ -130,8 +130,8 @@ def plan(options: GroupOptions, output: Output = OutputFormat.TABLE) -> None:
 def apply(options: GroupOptions, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
     """Commit for each group where it goes on, after remembering what it has now.
 
-    Exit code 3: some groups were refused, such as those with active members, or offsets that would skip records that
-    are missing; the others are done.
+    Exit code 3: some groups were refused, such as groups with active members, or offsets that would skip missing
+    records; the rest is done.
     """
     from offsite.services.groups.report import report_groups
     from offsite.services.groups.run import apply_groups
@@ -160,7 +160,7 @@ def undo(
 ) -> None:
     """Put back what groups had committed before an apply; commits that it made anew are removed.
 
-    Exit code 3: some groups were refused; the same command tries them again.
+    Exit code 3: some groups were refused; the same command tries the groups again.
     """
     from offsite.services.groups.run import find_change, undo_groups
 
@@ -234,12 +234,12 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
 
 
 def records_flag(records: str | None) -> str:
-    """The option as it must be given again, behind a command."""
+    """Return the option for a repeated command."""
     return "" if records is None else f" --records {shlex.quote(records)}"
 
 
 def render_applied(console: Console, result: AppliedGroups, *, records: str | None = None) -> None:
-    """The groups that were put in place; also the last lines of a restore."""
+    """Show the groups now in place; also the last lines of a restore."""
     console.print(
         f"{result.groups:,} groups are in place: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
     )

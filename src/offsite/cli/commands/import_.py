@@ -38,7 +38,7 @@ Exclude = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions(ArchiveReadOptions):
-    """Options of the command, as typed: one field for each."""
+    """Options of the command, as typed: a field per option."""
 
     repo: Repo
     backup: BackupName
@@ -51,8 +51,8 @@ class ImportOptions(ArchiveReadOptions):
 def import_(options: ImportOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
     """Make a normal backup out of an archive: records at their offsets, groups, and a list of what it lacks.
 
-    The same command again adds what the archive has got since. Damage ends it with exit code 13 and nothing imported,
-    unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
+    The same command again adds new records of the archive. Damage ends the import with exit code 13 and nothing
+    imported, unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
     """
     from offsite.cli.progress import progress
     from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
@@ -96,7 +96,7 @@ def _render_result(console: Console, result: ImportResult) -> None:
 
 
 def render_import(console: Console, result: ImportResult) -> None:
-    """What was imported, without what to do next."""
+    """Show the imported data, without the next step."""
     console.print(
         f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}",
         f"  {result.records:,} records, {format_size(result.bytes)} of {result.topics} topics, stored as "

@@ -1,4 +1,4 @@
-"""`offsite operator`: backups as they are declared in a folder. None of these but `run` begins anything."""
+"""`offsite operator`: backups as declared in a folder. Only `run` starts anything."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the resource.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(KubernetesOptions):
-    """How an operator goes about it, as typed."""
+    """Rules of an operator, as typed."""
 
     every: Annotated[str, typer.Option("--every", help="From one look to the next.")] = "2s"
     initial_copies: Annotated[
@@ -88,8 +88,8 @@ def run(
 ) -> None:
     """Bring what is declared in a folder, or in Kubernetes, about, until SIGINT or SIGTERM.
 
-    Agents, the processes that copy, go on when the operator ends, and the next one finds them. Several operators of one
-    folder do no harm.
+    Agents, the copying processes, continue when the operator ends, and the next operator finds the agents. Several
+    operators of a folder do no harm.
     """
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.operator import run as go_on
@@ -179,8 +179,7 @@ def delete(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Ask for the deletion of a resource, and of its backups unless its deletionFinalizer is off. A running operator
-    does it.
-    """
+    does it."""
     _check_installed()
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.edits import plan_removal, remove
@@ -199,7 +198,7 @@ def delete(
 def moved(folder: Folder, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
     """Say that a folder was moved here from another file system or machine, or brought back, and not copied.
 
-    Its resources go on here.
+    The folder's resources continue here.
     """
     _check_installed()
     from offsite.operator.folder.moves import confirm_move, plan_move
@@ -229,8 +228,9 @@ def release(
 ) -> None:
     """Let an older backup of a declared one go that expiry keeps: the next expiry job deletes it whole, pins and all.
 
-    It holds for what is shown: with one more commit there it says nothing. A restore that runs is waited for. An
-    operator on another machine lets it go three days after it first saw the release, or once it is given there as well.
+    The release holds for the displayed state: one more commit there voids the release. A running restore is waited for.
+    An operator on another machine deletes the backup three days after it first saw the release, or once the release is
+    given there as well.
     """
     _check_installed()
     from offsite.operator.work.release import plan_release, refuse_release
@@ -264,8 +264,8 @@ def members(
 ) -> None:
     """Show which resources share a backup, in whatever Kubernetes cluster; or say that one of them is gone.
 
-    While one is there nothing is deleted with the others. An operator on another machine believes it three days after
-    it first saw it, or once it is said there as well.
+    While another resource shares the backup, the deletion of a resource deletes no data. An operator on another machine
+    believes the statement three days after it first saw the statement, or once the statement is made there as well.
     """
     _check_installed()
     from offsite.operator.world.membership import dismiss, list_members
@@ -280,7 +280,7 @@ def members(
 
 
 class _LookPrinter:
-    """What people and scripts see of looks: what is new."""
+    """Prints new looks for people and scripts."""
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL

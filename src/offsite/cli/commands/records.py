@@ -1,6 +1,6 @@
-"""`offsite cat` and `offsite search`: records of a backup, in order, or those that match, decoded for people.
+"""`offsite cat` and `offsite search`: records of a backup, in order, or by a search, decoded for people.
 
-A record is one line of text, safe for any terminal: what cannot be printed is escaped.
+A record is a line of text, safe for any terminal: unprintable characters are escaped.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PointOptions = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
-    """Options of both commands, as typed: which records of which restore point."""
+    """Options of both commands, as typed: the records and the restore point."""
 
     repo: Repo
     backup: BackupName
@@ -62,13 +62,13 @@ class RecordOptions:
 def record_point(
     options: RecordOptions, *, topics: list[str] | None, partitions: list[str] | None = None
 ) -> PointRequest:
-    """The restore point that the options name, with the topics and partitions to read. Raises `BadOption`,
+    """Return the restore point named by the options, with the topics and partitions to read. Raises `BadOption`,
     `BadName`."""
     return parse_point({**options.words, "topics": topics, "partitions": partitions})
 
 
 def note_incarnations(plan: RecordsPlan) -> None:
-    """Say on stderr which incarnation is shown of topics that were deleted and made anew."""
+    """Print on stderr the displayed incarnation of topics that were deleted and recreated."""
     from offsite.copy.incarnations import incarnation_notes
 
     for line in incarnation_notes(plan.point.incarnations):
@@ -104,9 +104,9 @@ def cat(
 ) -> None:
     """Show records of a backup, partition by partition in the order of offsets.
 
-    Values are decoded where that can be done: JSON, and Avro by the schemas that the backup holds of a schema registry.
-    Bytes that are no text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document. With
-    --latest each partition is read to its end before its first record is shown.
+    Values are decoded where possible: JSON, and Avro by the schemas of a schema registry in the backup. Bytes other
+    than text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document. With --latest each
+    partition is read to its end before its first record is shown.
     """
     from offsite.services.records.find import cat_records, raw_values
 
@@ -177,8 +177,8 @@ def search(
 ) -> None:
     """Find records by key, value, header and time. What is given must all be so.
 
-    Values are searched as they are stored: text in Avro or JSON is found, a number in Avro is not. Other users of this
-    machine see a command line: give what nobody else may know by --match-file.
+    Values are searched as stored: text in Avro or JSON is found, a number in Avro is not. Other users of the machine
+    see a command line: give private values by --match-file.
     """
     from offsite.services.records.find import RecordsRequest, plan_records
 
@@ -210,7 +210,8 @@ def _search(plan: RecordsPlan, engine: SparkOptions) -> list[ShownRecord]:
 
 
 def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict[str, list[str]]:
-    """What is typed, and what is in the file, by name. No text is told of a line that is wrong. Raises `BadOption`."""
+    """Return the typed conditions and the conditions of the file, by name. An error never quotes a wrong line. Raises
+    `BadOption`."""
     conditions = {name: [value] if isinstance(value, str) else list(value or ()) for name, value in typed.items()}
     try:
         text = (
@@ -274,7 +275,7 @@ NULL = "NULL"
 
 
 def record_line(record: ShownRecord) -> str:
-    """The record as one line: `topic/partition@offset  time  key  value  name=value …`."""
+    """Format the record as a line: `topic/partition@offset  time  key  value  name=value …`."""
     time = format_time(record.timestamp_ms) if record.timestamp_ms != -1 else "-"
     headers = [f"{printable(header.name)}={_shown(header.value)}" for header in record.headers]
     place = f"{record.topic}/{record.partition}@{record.offset}"

@@ -1,4 +1,4 @@
-"""`offsite init|list|show|status`: make a repository and look into it. None of these starts a JVM."""
+"""`offsite init|list|show|status`: create a repository and look into it. No command here starts a JVM."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ HtmlFile = Annotated[
 ]
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
-"""Number of the newest restore points that `show` prints for people; `-o json` has all of them."""
+"""Newest restore points printed by `show` for people; `-o json` has all."""
 _BESIDE_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitReport:
-    """`beside`: the first objects of others that are there already."""
+    """`beside`: the first foreign objects at the place."""
 
     repository: str
     repository_id: str
@@ -118,7 +118,7 @@ def status(repo: Repo, html: HtmlFile = None, records: Records = None, output: O
 
 
 _PRIVATE = 0o600
-"""Mode of a new page, which names topics and places. Who gives it another one, for a web server, finds that kept."""
+"""Mode of a new page, which names topics and places. A mode set by a person, for a web server, is kept."""
 
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:

@@ -102,10 +102,10 @@ def run(
 ) -> None:
     """Restore topics into empty or new topics; after a crash the same command continues.
 
-    Topics that do not exist are created with the source's partition count and settings. At the end everything is read
-    back and compared with the backup: exit code 13 when it is not the same. Exit code 3: what the backup holds is
-    restored, but that was nothing, or not all could be read back, or some consumer groups were refused. With --archive
-    an archive of another tool is restored, as if it had been imported.
+    Missing topics are created with the source's partition count and settings. At the end everything is read back and
+    compared with the backup: exit code 13 for a difference. Exit code 3: the contents of the backup are restored, but
+    were empty, or could not all be read back, or some consumer groups were refused. With --archive an archive of
+    another tool is restored, as if imported.
     """
     from offsite.services.restore.plan_report import report_plan
 
@@ -174,7 +174,7 @@ def _render_result(console: Console, result: RestoreResult, *, records: str | No
 
 
 def _render_without_backup(console: Console, result: RestoreResult) -> None:
-    """Where the backup goes: how to go back is told when it has gone."""
+    """Show the result for a temporary backup: the way back is printed after its removal."""
     render_what_came_back(console, result)
     if result.groups is not None:
         render_groups(console, replace(result.groups, change=""))

@@ -1,5 +1,4 @@
-"""The backup that `offsite restore run` restores: a stored one, or one made of an archive and removed when all is
-done."""
+"""The backup for `offsite restore run`: a stored backup, or a temporary backup made of an archive."""
 
 from __future__ import annotations
 
@@ -63,8 +62,8 @@ class RestoreRunOptions(RestoreOptions):
 
     @property
     def keeps_backup(self) -> bool:
-        """Whether the backup stays, with what is known of the restore: in a repository that was given, the record by
-        which changes of groups can be undone stays in it."""
+        """Whether the backup stays, with the records of the restore: in a given repository, the undo record of group
+        changes stays."""
         return self.archive is None or self.keep_staging or bool(self.staging and self.words.get("groups"))
 
 
@@ -72,9 +71,9 @@ class RestoreRunOptions(RestoreOptions):
 def backup_to_restore(
     options: RestoreRunOptions, runner: Runner, *, cluster_id: Callable[[], str] = str, take_over: bool = False
 ) -> Iterator[Backup]:
-    """A block that has the backup to restore. The copy of an archive goes when the block ends, unless the same command
-    goes on with it. `cluster_id`, of where it is restored to, is asked for with archives only; `take_over`:
-    also where another process has the copy."""
+    """A context with the backup to restore. The copy of an archive is removed at the end, unless the same command
+    continues with the copy. `cluster_id`: of the target, called for archives only; `take_over`: also take a copy held
+    by another process."""
     if options.archive is None:
         if options.format or options.staging or options.keep_staging or options.skip_damaged:
             raise BadOption("--format, --staging, --keep-staging and --skip-damaged are about an --archive")
@@ -91,7 +90,7 @@ def backup_to_restore(
 
 
 def _purpose(options: RestoreRunOptions, cluster_id: Callable[[], str]) -> str:
-    """Text that tells this command from other restores of the same archive."""
+    """Return text that distinguishes the command from other restores of the same archive."""
     from offsite.services.restore.request import encode_request
 
     return json.dumps([encode_request(parse_restore(options.words)), options.skip_damaged, cluster_id()])
@@ -137,7 +136,7 @@ def _staged(  # the archive, and all that says what becomes of it
 
 
 def end_copy(staging: Staging, lease: RestoreLease, error: BaseException) -> None:
-    """What becomes of the copy where the restore did not come to its end, or not all of it came back."""
+    """Decide about the copy after an incomplete or failed restore."""
     place = f"{staging.place}, backup {staging.backup}"
     if staging.is_wanted or staging.is_kept:
         note(f"the copy of the archive is kept in {place}: the same command goes on")

@@ -1,4 +1,4 @@
-"""`offsite retention`: how long restore points are kept, and what goes when none needs it."""
+"""`offsite retention`: how long restore points are kept, and the deletion of unneeded data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CommitNumber = Annotated[int, typer.Option("--commit", help="Number of the resto
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """Options that name a backup and its policy, as typed: the same for plan and apply."""
+    """Options of plan and apply, as typed: a backup and its policy."""
 
     repo: Repo
     backup: BackupName
@@ -41,8 +41,8 @@ class RetentionOptions:
 def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what stays and why, what would go, and how many bytes. Changes nothing.
 
-    Without a rule the backup mirrors its topics: what their own retention let go at the source goes. Where that is a
-    default of the cluster, give --bootstrap to ask it.
+    Without a rule the backup mirrors its topics: data deleted by their own retention at the source is deleted. If a
+    topic's retention is a default of the cluster, give --bootstrap to read the default.
     """
     from offsite.model.clock import SystemClock
     from offsite.services.retention.apply import plan_retention
@@ -66,9 +66,9 @@ def apply(
 ) -> None:
     """Let go what the policy does not keep, in one commit; and what searches have found more than a week ago.
 
-    Objects are deleted by the next collection, not before a day has passed (offsite collect run, or a run that
-    follows). Ages count from the newest complete restore point. Exit code 14: --floor would not be held, clocks differ,
-    or one may have jumped; nothing was done.
+    Objects are deleted by the next collection, after a day at the earliest (offsite collect run, or a following run).
+    Ages count from the newest complete restore point. Exit code 14: --floor would not be held, clocks differ, or a
+    clock may have jumped; nothing was done.
     """
     from offsite.model.clock import SystemClock
     from offsite.services.jobs.forget import forget_searches
@@ -135,8 +135,8 @@ def log(
 ) -> None:
     """Show what was deleted of a backup: when, by whom, by which rule, and how many bytes.
 
-    A line is written before its deletion. It says `done` where a commit tells so, or an object is gone, `to be done`
-    where nothing tells.
+    A line is written before the deletion. The state is `done` when a commit records the deletion, or an object is gone,
+    else `to be done`.
     """
     from offsite.services.retention.report import audit_reports
 
@@ -154,7 +154,7 @@ def _opened(repo: str, backup: str, *, looks: bool = False) -> Backup:
 
 
 def _cluster_settings(options: RetentionOptions, opened: Backup) -> Mapping[str, Retention]:
-    """What the cluster says of its topics, where one is named."""
+    """Return the cluster's settings of topics, if a cluster is named."""
     from offsite.services.retention.told_settings import read_cluster_retention
 
     if options.bootstrap is None and options.kafka_config is None:

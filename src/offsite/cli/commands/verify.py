@@ -1,4 +1,4 @@
-"""`offsite verify`: whether a backup is what it says it is, and whether a cluster holds what it says."""
+"""`offsite verify`: checks a backup, and compares a cluster with the backup."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ListLeftovers = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
-    """Options of the command, as typed: one field for each."""
+    """Options of the command, as typed: a field per option."""
 
     repo: Repo
     backup: BackupName
@@ -95,9 +95,9 @@ class VerifyOptions:
 def verify(options: VerifyOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
     """Check a backup, and with --against a cluster. Exit code 13 when something is damaged or different.
 
-    What is damaged is named; the rest stays restorable. A commit that was seen before and is gone counts as damage.
-    What is different is named by topic, partition and offset. Exit code 3: nothing is known to be different, but there
-    was nothing to compare, or partitions could not be read.
+    Damage is named; the rest stays restorable. A commit seen before and missing now counts as damage. Differences are
+    named by topic, partition and offset. Exit code 3: no difference is known, but nothing could be compared, or
+    partitions could not be read.
     """
     from offsite.services.overview.last_checks import remember_check
 
@@ -147,7 +147,7 @@ def _expected_head(options: VerifyOptions) -> Head | None:
 
 
 def _missing_heads(repository: Repository, opened: Backup, expected: Head | None, *, accept: bool) -> list[str]:
-    """Reasons why heads that were seen before, by whoever asks or on this machine, are not part of the backup."""
+    """Return why heads seen before, by the caller or on this machine, are not part of the backup."""
     from offsite.services.heads import RememberedHead, head_of, why_missing
     from offsite.services.overview.let_go import note_look
 
@@ -161,7 +161,7 @@ def _missing_heads(repository: Repository, opened: Backup, expected: Head | None
 
 
 def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, listed: bool) -> Leftovers | None:
-    """The leftovers; None where commits cannot be read, since nobody knows then what is left over."""
+    """Find leftovers; None with unreadable commits, because leftovers are unknown then."""
     from offsite.services.leftovers import find_leftovers
 
     return None if result.damaged_commits else find_leftovers(repository, opened, listed=listed)
@@ -170,7 +170,7 @@ def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, 
 def _check(
     opened: Backup, request: CompareRequest | None, options: VerifyOptions, engine: SparkOptions
 ) -> VerifyResult:
-    """A damaged backup is compared with nothing."""
+    """Check the backup. A damaged backup is compared with nothing."""
     from offsite.services.verify.run import verify_quick
 
     if request is None and not options.deep:

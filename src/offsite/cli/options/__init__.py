@@ -1,1 +1,1 @@
-"""Options that commands share, and how they are made of what services declare."""
+"""Shared options of commands, and their construction from declarations of services."""

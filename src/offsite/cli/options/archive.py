@@ -51,7 +51,7 @@ OwnGroup = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReadOptions:
-    """Options that name an archive and how to read it, as typed."""
+    """Options that name an archive and say how to read the archive, as typed."""
 
     path: ArchivePlace
     format: FormatToRead
@@ -63,7 +63,7 @@ class ArchiveReadOptions:
 
 
 def archive_source(options: ArchiveReadOptions) -> ArchiveSource:
-    """The archive that the options name. Raises `BadOption`, `BadRepositoryUrl`."""
+    """Open the archive named by the options. Raises `BadOption`, `BadRepositoryUrl`."""
     from offsite.archives.formats import ReadOptions
     from offsite.services.archives.inspection import open_source
 

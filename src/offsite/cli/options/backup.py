@@ -14,7 +14,7 @@ from offsite.services.zeebe.options import ZeebeWords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupOptions:
-    """Options of `backup plan`, as typed. A plan stores nothing, and need not know how."""
+    """Options of `backup plan`, as typed. A plan stores nothing, so storage options are missing."""
 
     repo: Repo
     backup: BackupName

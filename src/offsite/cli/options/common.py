@@ -1,4 +1,4 @@
-"""Options that several commands share, written once: same name, same environment variable, same help."""
+"""Options shared by several commands, written once: same name, same environment variable, same help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PlaceT = TypeVar("PlaceT", str, list[str], None)
 
 
 def checked_places(value: PlaceT) -> PlaceT:
-    """The callback of every option that takes a folder or a URL: what is none is refused before anything is done."""
+    """Callback of every option for a folder or a URL: refuse an invalid place before any work."""
     texts: Iterable[str] = [value] if isinstance(value, str) else value or ()
     for text in texts:
         parse_place(text)

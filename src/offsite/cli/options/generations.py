@@ -43,7 +43,7 @@ Archive = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationOptions:
-    """What both instances of a set are told, and which one this is, as typed."""
+    """Options of both instances of a set, with the choice of the instance, as typed."""
 
     repo: Repo
     name: Name = None

@@ -1,6 +1,6 @@
-"""Options that belong together, written once as the fields of a dataclass, taken by several commands as one value.
+"""Options written once as the fields of a dataclass, and taken by several commands as a single value.
 
-A field may also hold the words of a service (a `TypedDict`, see `model/option.py`): each word is an option then.
+A field may also hold the words of a service (a `TypedDict`, see `model/option.py`): every word becomes an option.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all
 
 
 class WordChoice(NamedTuple):
-    """Choice of the words of a service that a command takes, in `Annotated[…]`: all, or `only` some, or all `but` some.
-    `help` is what it says of a word where the service's own text does not fit."""
+    """The service's words used by a command, in `Annotated[…]`: all, `only` some, or all `but` some. `help`: text for a
+    word where the service's own text does not fit."""
 
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
@@ -33,8 +33,8 @@ class WordChoice(NamedTuple):
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: the command's first parameters are instances of `groups`, whose fields become options of the command.
 
-    The fields are annotated as typer wants parameters to be, or hold words. They come before the command's own options
-    in its help.
+    The fields are annotated like typer parameters, or hold words. In the help the fields precede the command's own
+    options.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,7 +60,7 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 
 class _Group:
-    """A dataclass of options, and what typer reads of each field."""
+    """A dataclass of options, with the typer parameters of every field."""
 
     def __init__(self, group: type) -> None:
         self._group, self._hints = group, get_type_hints(group, include_extras=True)
@@ -81,7 +81,7 @@ class _Group:
 
 
 def _parameters(of: Field[Any], hint: Any) -> list[inspect.Parameter]:  # noqa: ANN401  # whatever is annotated
-    """What typer reads of one field: of words one parameter each, else one."""
+    """Return the typer parameters of a field: a parameter per word, else a single parameter."""
     if (words := _words(hint)) is None:
         return [_parameter(of.name, hint, inspect.Parameter.empty if of.default is MISSING else of.default)]
     choice = next(
@@ -105,7 +105,7 @@ def _words(hint: Any) -> type | None:  # noqa: ANN401  # the same
 
 
 def _type(word: DeclaredOption) -> object:
-    """As typer wants it: a choice is its enumeration, many values are a list."""
+    """Return the type for typer: a choice is an enumeration, many values are a list."""
     if isinstance(word.option.default, StrEnum):
         return type(word.option.default)
     return list[str] | None if word.type == Sequence[str] | None else word.type

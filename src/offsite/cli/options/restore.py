@@ -1,4 +1,4 @@
-"""The options that say what to restore: the same for `restore plan` and `restore run`."""
+"""Options of a restore: the same for `restore plan` and `restore run`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOptions:
-    """Options that say what to restore, and into which cluster, as typed."""
+    """The data to restore, and the target cluster, as typed."""
 
     repo: OptionalRepo = None
     backup: OptionalBackup = None
@@ -30,8 +30,8 @@ class RestoreOptions:
 def named_backup(
     repo: str | None, backup: str | None, *, otherwise: str, looks: bool = False, records: str | None = None
 ) -> Backup:
-    """The backup that `--repo` and `--backup` name; `looks` and `records` as of `open_repository`. Raises `BadOption`
-    when one of them is missing, `RepositoryNotFound`, `BackupNotFound`."""
+    """Open the backup named by `--repo` and `--backup`; `looks` and `records` as in `open_repository`. Raises
+    `BadOption` for a missing option, `RepositoryNotFound`, `BackupNotFound`."""
     if repo is None or backup is None:
         raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
     from offsite.services.generations.status import backup_or_generation, restores_elsewhere

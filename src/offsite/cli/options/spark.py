@@ -1,4 +1,4 @@
-"""Options of all commands that run jobs: which Spark runs them, and how."""
+"""Options of all commands with jobs: the Spark to use, and its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 CONF_VARIABLE = "OFFSITE_SPARK_CONF"
-"""Read here and not by typer, which would divide it at blanks: values have some."""
+"""Read here and not by typer: typer would split at blanks, and values contain blanks."""
 PROPERTIES_VARIABLE = "OFFSITE_SPARK_PROPERTIES"
 
 
@@ -77,8 +77,8 @@ class SparkOptions:
         )
 
     def arguments(self) -> list[str]:
-        """The same as arguments of another command, but for the settings, which may hold Spark's own secret: any user
-        of the machine reads a command line. See `environment`."""
+        """Return the options as arguments of another command, without the settings: settings may hold Spark's own
+        secret, and any user of the machine reads a command line. See `environment`."""
         options = {
             "--spark-master": self.spark_master,
             "--spark-archive": self.spark_archive,
@@ -87,15 +87,15 @@ class SparkOptions:
         return [text for name, value in options.items() if value is not None for text in (name, str(value))]
 
     def environment(self) -> dict[str, str]:
-        """The rest, as variables of the other command. Raises `BadOption`."""
+        """Return the settings as variables of the other command. Raises `BadOption`."""
         from offsite.spark.choice import lines_of
 
         variables = {CONF_VARIABLE: lines_of(self._conf()), PROPERTIES_VARIABLE: ""}
         return {name: value for name, value in variables.items() if value or name in os.environ}
 
     def _conf(self) -> Mapping[str, str]:
-        """What is typed wins over the environment, and single settings win over a file. A file that is named in both
-        ways counts as the environment's: typer does not tell which it took."""
+        """Return the settings. Typed settings win over the environment, and single settings win over a file. A file
+        named both ways counts as the environment's: typer does not say the origin."""
         from offsite.spark.choice import settings_of
 
         typed, environment = settings_of(None, self.spark_conf or ()), settings_of(None, _of_environment())
@@ -106,5 +106,6 @@ class SparkOptions:
 
 
 def _of_environment() -> list[str]:
-    """Divided where `lines_of` joins, and nowhere else: values may have other signs that end a line for Python."""
+    """Split at line feeds, as joined by `lines_of`, and nowhere else: values may contain other line separators of
+    Python."""
     return [line for line in os.environ.get(CONF_VARIABLE, "").split("\n") if line.strip()]

@@ -1,1 +1,1 @@
-"""Results as tables and sentences for a terminal, where several commands show the same."""
+"""Results as tables and sentences for a terminal, shared by several commands."""

@@ -1,4 +1,4 @@
-"""What goes of an archive and what stays, as it is shown."""
+"""Shows removed and kept parts of an archive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LISTED_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedFile:
-    """A file that goes: records of offsets `[start, end)`, the newest of `last_message_ms`."""
+    """A removed file: records of offsets `[start, end)`, the newest of `last_message_ms`."""
 
     name: str
     topic: str
@@ -35,7 +35,7 @@ class RemovedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPartition:
-    """What stays of a partition, and why its first file does."""
+    """The kept part of a partition, and why the first file is kept."""
 
     topic: str
     partition: int
@@ -48,10 +48,10 @@ class KeptPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRetentionReport:
-    """What goes of an archive at `at_ms`, by the clock of its store, and what stays. Ages count back from `from_ms`: 0
-    where no record tells a time, and nothing goes by age. `removed_files` count no more; `deleted_objects` are gone, of
-    these files or of those of earlier runs; `waiting_objects` go when they are out for long enough; `locked_objects`
-    are protected by the store. A plan has deleted nothing: it lists what would be."""
+    """The removed and kept parts of an archive at `at_ms`, by the clock of the store. Ages count back from `from_ms`: 0
+    if no record has a time, and nothing is removed by age. `removed_files` no longer count; `deleted_objects` are gone,
+    from these files or from files of earlier runs; `waiting_objects` are deleted after the grace period;
+    `locked_objects` are protected by the store. A plan deletes nothing: the report lists the planned deletions."""
 
     archive: str
     format: str
@@ -71,7 +71,7 @@ class ArchiveRetentionReport:
 def make_retention_report(
     target: RetentionTarget, plan: ArchiveRetentionPlan, *, result: ArchiveRetentionResult | None = None
 ) -> ArchiveRetentionReport:
-    """The report of a plan, or of what was done of it."""
+    """Make the report of a plan, or of the executed part of a plan."""
     deleted, waiting = (result.deleted, result.waiting) if result else (plan.collectable, plan.waiting)
     return ArchiveRetentionReport(
         archive=target.place,
@@ -114,7 +114,7 @@ def make_retention_report(
 
 
 def render_plan(console: Console, report: ArchiveRetentionReport) -> None:
-    """What would go, and what would stay."""
+    """Show the planned removals, and the kept parts."""
     from rich.table import Table
 
     _render_files(console, report, "would go")
@@ -135,7 +135,7 @@ def render_plan(console: Console, report: ArchiveRetentionReport) -> None:
 
 
 def render_done(console: Console, report: ArchiveRetentionReport) -> None:
-    """What went."""
+    """Show the removals."""
     if not (report.removed_files or report.deleted_objects or report.locked_objects):
         console.print(f"{report.format} archive {report.archive}: nothing to let go")
         return
@@ -149,7 +149,7 @@ def render_done(console: Console, report: ArchiveRetentionReport) -> None:
 
 
 def audit_line(line: ArchiveAuditReport) -> str:
-    """One deletion in one line."""
+    """Format a deletion as a line."""
     if line.problem:
         return f"{line.what} cannot be read: {line.problem}"
     size = f" ({format_size(line.bytes)})" if line.bytes else ""

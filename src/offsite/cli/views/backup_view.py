@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _NAMED_MAX = 5
-"""Topics named in one line."""
+"""Topics named in a line."""
 
 
 def render_result(console: Console, result: BackupResult) -> None:
@@ -37,7 +37,7 @@ def render_result(console: Console, result: BackupResult) -> None:
 
 
 def render_commit(console: Console, result: BackupResult) -> None:
-    """The same in a line, for runs that follow each other."""
+    """Show the result as a line, for successive runs."""
     console.print(
         f"commit {result.commit} at {format_time(result.committed_at_ms)}: {result.records:,} records, "
         f"{format_size(result.bytes)} in {result.segments} segments of {result.partitions} partitions"
@@ -46,7 +46,7 @@ def render_commit(console: Console, result: BackupResult) -> None:
 
 
 def _render_troubles(console: Console, result: BackupResult) -> None:
-    """What somebody has to know of: holes, logs that were cut back, partitions that failed."""
+    """Show the problems: holes, logs that were cut back, failed partitions."""
     for hole in result.holes:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     if result.expected_deletions:

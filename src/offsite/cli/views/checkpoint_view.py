@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from offsite.services.checkpoint.status import CheckpointList, CheckpointReport
 
 _LINES_MAX = 20
-"""Partitions, and transactions that are left out, that are shown: the first ones. -o json has all."""
+"""Partitions, and left-out transactions, shown: the first ones. -o json has all."""
 
 
 def render_list(console: Console, listing: CheckpointList) -> None:

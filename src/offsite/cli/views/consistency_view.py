@@ -1,4 +1,5 @@
-"""How far the topics of a restore point belong together, for people. Of many the first are named; the JSON has all."""
+"""Shows how consistent the topics of a restore point are, for people. Of many topics the first are named; the JSON has
+all."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ if TYPE_CHECKING:
     from offsite.services.cut_report import ConsistencyReport, LeftOutReport
 
 _NAMED_MAX = 5
-"""Transactions, and partitions of one, that are named."""
+"""Transactions, and partitions of a transaction, that are named."""
 _TOPICS_MAX = 12
-"""Topics whose class is told where they differ."""
+"""Topics whose class is shown when classes differ."""
 
 
 def render_consistency(console: Console, report: ConsistencyReport) -> None:
-    """The class first: it is the most that may be claimed."""
+    """Show the consistency, the class first: the class is the strongest permitted claim."""
     if report.why:
         console.print(f"  as copied, {report.weakest}: {report.why}")
         return

@@ -1,4 +1,4 @@
-"""Groups of a backup that are gone, for people."""
+"""Shows groups of a backup deleted at the source, for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED_MAX = 12
 
 
 def render_gone(console: Console, gone: Sequence[GoneSince]) -> None:
-    """The groups that are gone, and how to have them all the same."""
+    """Show the deleted groups, and how to restore deleted groups all the same."""
     for group in gone[:_NAMED_MAX]:
         console.print(f"  {group}")
     if len(gone) > _NAMED_MAX:

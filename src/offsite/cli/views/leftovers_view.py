@@ -1,4 +1,4 @@
-"""What killed runs left in a backup, and what of it was deleted, as it is shown."""
+"""Shows leftovers of killed runs in a backup, and their deletion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LISTED_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverObject:
-    """An object that nothing refers to."""
+    """An object without references."""
 
     key: str
     kind: str
@@ -29,8 +29,8 @@ class LeftoverObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoversReport:
-    """What would be deleted: `objects` with `bytes`, and whole `copies` of archives, by their names; `kept` objects
-    stay: no run has completed since, so one may still go on and want them."""
+    """The planned deletion: `objects` with `bytes`, and whole `copies` of archives, by name. `kept` objects stay: no
+    run has completed since, so a run may still continue and need the objects."""
 
     backup: str
     objects: tuple[LeftoverObject, ...]
@@ -41,9 +41,9 @@ class LeftoversReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftoversResult:
-    """What was deleted. `locked` are keys that the store protects; `unfinished` uploads were swept; `kept` as in the
-    plan."""
+class DeletedLeftovers:
+    """The result of the deletion. `locked`: keys protected by the store; `unfinished`: removed uploads; `kept`: as in
+    the plan."""
 
     backup: str
     objects: int
@@ -55,7 +55,7 @@ class LeftoversResult:
 
 
 def make_leftovers_report(planned: LeftoversPlan, copies: Sequence[tuple[Staging, int]]) -> LeftoversReport:
-    """The report of a plan, and of copies of archives with their sizes in bytes."""
+    """Make the report of a plan, and of copies of archives with their sizes in bytes."""
     objects, kept_objects = (
         tuple(
             LeftoverObject(
@@ -76,7 +76,7 @@ def make_leftovers_report(planned: LeftoversPlan, copies: Sequence[tuple[Staging
 
 
 def render_leftovers(console: Console, report: LeftoversReport) -> None:
-    """What may go."""
+    """Show the deletable leftovers."""
     if not report.objects and not report.copies:
         console.print(f"backup {report.backup}: no leftover may go")
     else:
@@ -92,8 +92,8 @@ def render_leftovers(console: Console, report: LeftoversReport) -> None:
         console.print(f"  {len(report.kept)} objects stay: no run has completed since, a day ago or longer")
 
 
-def render_leftovers_done(console: Console, result: LeftoversResult) -> None:
-    """What went."""
+def render_leftovers_done(console: Console, result: DeletedLeftovers) -> None:
+    """Show the deleted leftovers."""
     if not (result.objects or result.copies or result.locked or result.unfinished):
         console.print("no leftover may go")
         return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsite.services.metastore.view import MetastoreView
 
 _SHOWN = 20
-"""Lines about single commands that are shown; all are in the JSON output."""
+"""Lines shown about single commands; the JSON output has all."""
 
 
 def render_backup(console: Console, view: MetastoreView) -> None:

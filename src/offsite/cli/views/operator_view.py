@@ -103,7 +103,7 @@ def render_detail(console: Console, detail: ResourceDetail) -> None:
 
 
 def _silence(line: ResourceLine) -> str:
-    """That what is told of a resource is old; empty where it is not, or where nothing was told."""
+    """Return a warning that the displayed state is old; empty for a recent state, or without a state."""
     if not line.silent or line.looked_s < 0:
         return ""
     return f"no operator has looked for {format_duration(line.looked_s)}"

@@ -1,4 +1,4 @@
-"""What people see while a following run waits: a line when it begins, one a minute, one when it goes on."""
+"""Lines for people while a following run waits: at the beginning, every minute, and at the end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from offsite.services.waiting import Waiting
 
 SHOWN_AGAIN_S = 60.0
-"""Seconds between two lines about one outage."""
+"""Seconds between two lines about an outage."""
 
 
 class OutageLines:
-    """Told of waits that last and of outages (`services.outages.OnOutage`), prints lines on stderr. For several
-    threads: of a wait another one tells than the one that waits."""
+    """Prints lines on stderr about long waits and outages (`services.outages.OnOutage`). Thread-safe: another thread
+    than the waiting thread reports a wait."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,20 +39,20 @@ class OutageLines:
                     note(f"hint: {outage.error.hint}")
 
     def waiting(self, waiting: Waiting) -> None:
-        """Take a wait that has lasted for a while: no error yet, and the first that is seen of most outages."""
+        """Report a long wait: no error yet, and the first sign of most outages."""
         with self._lock:
             if self._is_due(since_s=self._clock.monotonic_s() - waiting.waited_s):
                 note(f"waiting, for {self._lasted()} now: {waiting.subject}")
 
     def worked(self) -> None:
-        """Take the end of a round that went well, or of an outage."""
+        """Report the end of a good round, or of an outage."""
         with self._lock:
             if self._began_s is not None:
                 note(f"it works again, after {self._lasted()}")
                 self._began_s = None
 
     def _is_due(self, *, since_s: float, at_once: bool = False) -> bool:
-        """Whether a line is to be shown, of something that began at `since_s` if nothing is out already."""
+        """Whether a line is due about an event that began at `since_s`, unless an outage is already open."""
         now_s = self._clock.monotonic_s()
         is_new = self._began_s is None
         self._began_s = since_s if self._began_s is None else self._began_s

@@ -1,4 +1,4 @@
-"""The findings of a proof, for people: differences, what could not be compared, what the backup itself lacks."""
+"""Shows the findings of a proof, for people: differences, uncompared parts, and holes of the backup."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from offsite.services.hole_report import HoleReport
 
 _SHOWN = 24
-"""Holes that are shown: a backup with thousands of them is read in the JSON output."""
+"""Holes shown: a backup with thousands is read in the JSON output."""
 
 
 def render_lacking(console: Console, holes: Sequence[HoleReport]) -> None:
-    """A line for each of the first holes."""
+    """Show a line for each of the first holes."""
     for hole in holes[:_SHOWN]:
         where = f"{hole.topic}/{hole.partition} [{hole.start}, {hole.end})"
         console.print(f"    {where} {hole.reason}")
@@ -25,7 +25,7 @@ def render_lacking(console: Console, holes: Sequence[HoleReport]) -> None:
 
 
 def render_open(console: Console, findings: Sequence[ProofFinding], uncompared: Sequence[UncomparedPartition]) -> None:
-    """All that is different, and all that could not be compared."""
+    """Show all differences, and all uncompared partitions."""
     for finding in findings:
         console.print(f"  DIFFERENT: {finding.where}: {finding.what}")
     for partition in uncompared:

@@ -1,6 +1,6 @@
-"""The plan and the result of a restore, for people.
+"""Shows the plan and the result of a restore, for people.
 
-Topics and partitions may be thousands: of those that need a line each the first are shown, and the JSON output has all.
+Topics and partitions may be thousands: of items with a line each the first are shown, and the JSON output has all.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from offsite.services.restore.result import RestoreResult
 
 _CUTS_MAX = 20
-"""Cut partitions that are shown: a cut through ten thousand is read in the JSON output."""
+"""Cut partitions shown: a cut through ten thousand is read in the JSON output."""
 
 
 def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
-    """A line for each of the first partitions, nothing when all are taken whole."""
+    """Show a line for each of the first partitions; nothing when all are taken whole."""
     for cut in cuts[:_CUTS_MAX]:
         end = f"up to offset {cut.end:,} of {cut.commit_end:,}, " if cut.end < cut.commit_end else ""
         console.print(
@@ -47,7 +47,7 @@ def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
 
 
 def _render_incarnations(console: Console, incarnations: Sequence[IncarnationSummary]) -> None:
-    """A line for each topic that was made anew."""
+    """Show a line for each recreated topic."""
     from offsite.copy.incarnations import incarnation_notes
 
     for line in incarnation_notes(incarnations):
@@ -55,20 +55,20 @@ def _render_incarnations(console: Console, incarnations: Sequence[IncarnationSum
 
 
 _GROUPS_MAX = 12
-"""Groups shown that do not go on exactly where they were."""
+"""Groups shown that do not continue exactly at their offsets."""
 _PARTITIONS_MAX = 12
 """Partitions shown for a topic; the JSON has all."""
 
 
 def _describe_mode(offsets: OffsetsReport) -> str:
-    """The choice for the topic's offsets, for the plan's table."""
+    """Return the offset choice of the topic, for the plan's table."""
     if offsets.mode == OffsetsMode.TRANSLATE:
         return "new, with a map"
     return f"kept, +{format_duration(offsets.extra_s)}" if offsets.extra_s >= 1 else "kept"
 
 
 def _render_offsets(console: Console, report: RestorePlanReport) -> None:
-    """A line for each partition that keeps its offsets: what has to be filled in and replayed."""
+    """Show a line for each partition with kept offsets: fillers and replayed transactions."""
     for topic in report.topics:
         partitions = topic.offsets.partitions if topic.offsets.mode == OffsetsMode.PRESERVE else ()
         for partition in partitions[:_PARTITIONS_MAX]:
@@ -141,11 +141,11 @@ _VERDICTS = {
     "in part": "are set in part",
     "cannot go on": "CANNOT GO ON",
 }
-"""By the words of `Verdict`: how many groups, and what they do."""
+"""By the words of `Verdict`: the effect on groups."""
 
 
 def render_outlook(console: Console, outlook: GroupOutlook, *, backup: str) -> None:
-    """How many groups go on where they were, and what becomes of each other one."""
+    """Show how many groups continue at their offsets, and the effect on each remaining group."""
     counts = [f"{outlook.verdicts[kind]:,} {text}" for kind, text in _VERDICTS.items() if outlook.verdicts.get(kind)]
     all_told = f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "none has read what comes back"
     console.print(f"  consumer groups: {all_told}")

@@ -1,4 +1,4 @@
-"""What retention keeps and lets go, for people."""
+"""Shows kept and removed parts of a backup, for people."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def render_pins(console: Console, pins: Sequence[PinnedPoint]) -> None:
 
 
 def audit_line(line: AuditReport) -> str:
-    """One deletion in one line."""
+    """Format a deletion as a line."""
     if line.problem:
         return f"{line.what} cannot be read: {line.problem}"
     size = f" ({format_size(line.bytes)})" if line.bytes else ""

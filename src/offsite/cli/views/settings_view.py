@@ -1,4 +1,4 @@
-"""Settings of topics and of a cluster, as `show --metadata` and the restore commands print them."""
+"""Shows settings of topics and of a cluster, for `show --metadata` and the restore commands."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def render_applied(console: Console, applied: AppliedMetadata) -> None:
 
 
 def render_not_carried(console: Console, lines: Sequence[str]) -> None:
-    """What the source has and no backup holds."""
+    """Show properties of the source missing from every backup."""
     if lines:
         console.print("  not in the backup, to be made again by hand:")
     for line in lines:

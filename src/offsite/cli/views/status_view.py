@@ -1,4 +1,4 @@
-"""The status of a repository, for people: one screen that says whether every backup is safe, and why not."""
+"""Shows the status of a repository, for people: a screen that says whether every backup is safe, and why not."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _check(record: VerifyRecord) -> str:
 
 
 def _claimed(checks: LastChecks) -> Iterator[str]:
-    """What the repository says that others did."""
+    """Yield the repository's claims about checks made elsewhere."""
     for record in checks.claimed:
         yield f"      claimed by {record.by or 'nobody'}, not made here: verify {_check(record)}"
     if (drill := checks.claimed_drill) is not None:

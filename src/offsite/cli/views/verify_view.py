@@ -1,4 +1,5 @@
-"""A check of a backup, for people: one headline, then all that is damaged, gone, different or left over, by name."""
+"""Shows a check of a backup, for people: a headline, then everything damaged, missing, different or left over, by
+name."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def _render_unvouched(console: Console, result: VerifyResult) -> None:
 
 
 def _headline(result: VerifyResult) -> str:
-    """Says `ok` when, and only when, the exit code is 0."""
+    """Return `ok` if, and only if, the exit code is 0."""
     if result.verdict == "different":
         return "the backup is whole, the cluster is DIFFERENT"
     if result.verdict == "unknown":
@@ -154,7 +155,7 @@ def _figures(topic: ProvenTopic) -> dict[str, int]:
 
 
 def render_leftovers_count(console: Console, leftovers: Leftovers) -> None:
-    """One line on what is left over, if anything is."""
+    """Show a line about leftovers, if any."""
     parts = []
     if leftovers.objects:
         objects = _plural(leftovers.objects, "object")
@@ -171,7 +172,7 @@ def render_leftovers_count(console: Console, leftovers: Leftovers) -> None:
 
 
 def render_leftovers(console: Console, leftovers: Leftovers) -> None:
-    """All that is left over in the backup and around it, with what to do."""
+    """Show all leftovers in the backup and around the backup, with advice."""
     quiet = format_duration(leftovers.quiet_for_s)
     console.print(f"left over, untouched for {quiet} at least by the store's clock; nothing is deleted")
     for leftover in leftovers.listed:

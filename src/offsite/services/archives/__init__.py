@@ -1,1 +1,1 @@
-"""Foreign archives: looked into, imported, exported."""
+"""Inspects, imports and exports foreign archives."""

@@ -1,4 +1,4 @@
-"""The plan of an export straight from a cluster: its topics as they are now, as a plan like any other."""
+"""Plans an export straight from a cluster: the current topics, as a plan like any other."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
     source_records: ClusterRecordSource,
     same: set[PartitionId],
 ) -> ExportPlan:
-    """The plan of the export, as that of `plan_export`. With read_committed, partitions end at their last stable
-    offsets. `same` as there.
+    """Plan the export, like `plan_export`. With read_committed, partitions end at the last stable offset. `same`: as in
+    `plan_export`.
 
-    Raises `NoSuchTopic`, `SourceTruncated` (made anew, or cut back), `TopicReplaced`, `DamagedArchive`, and what the
-    cluster does.
+    Raises `NoSuchTopic`, `SourceTruncated` (recreated, or cut back), `TopicReplaced`, `DamagedArchive`, and the
+    cluster's errors.
     """
     fetched = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond them
     source = read_source(admin, request.point.selection, missing_topics=MissingTopics.FAIL)
@@ -103,7 +103,7 @@ def _cut_back(sick: SickPartition) -> SourceTruncated:
 
 
 def _to_stable(admin: ClusterAdmin, bounds: Sequence[PartitionBounds], ends: Ends) -> Iterator[PartitionBounds]:
-    """`bounds` up to the last stable offsets; where the archive reaches further already, nothing is to be done."""
+    """Yield `bounds` up to the last stable offsets; an archive that reaches further needs nothing."""
     stable = admin.end_offsets([_key(bound) for bound in bounds], isolation=READ_COMMITTED)
     for bound in bounds:
         archived_end = min(bound.end, ends.get(_key(bound), 0))
@@ -111,7 +111,7 @@ def _to_stable(admin: ClusterAdmin, bounds: Sequence[PartitionBounds], ends: End
 
 
 def _tasks(tasks: Sequence[CopyTask], high_watermarks: Ends, *, divides: bool) -> Iterator[list[ExportTask]]:
-    """The tasks of each partition, or the one for all of it."""
+    """Yield the tasks of every partition, or a single joined task per partition."""
     ordered = sorted(tasks, key=lambda task: task.range)
     for key, group in groupby(ordered, key=lambda task: task.range.topic_partition):
         export_tasks = [

@@ -1,4 +1,4 @@
-"""An export that can be planned and run again and again: once, or for as long as its source grows."""
+"""A repeatable export: planned and run once, or for as long as the source grows."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ OnResult = Callable[[ExportResult], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportJob:
-    """An export from one source into one archive. `plan` decides anew, from what source and archive are now; it raises
-    what `plan_export` raises."""
+    """An export from a source into an archive. `plan` plans anew, from the current state of source and archive; raises
+    like `plan_export`."""
 
     target: ExportTarget
     source: RecordSource
     plan: Callable[[], ExportPlan]
 
     def run(self, plan: ExportPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> ExportResult:
-        """Carry out `plan`; see `run_export`."""
+        """Execute `plan`; see `run_export`."""
         return run_export(plan, target=self.target, source=self.source, runner=runner, on_progress=on_progress)
 
     def alone(self) -> AbstractContextManager[None]:
-        """A block for `plan` and `run` in which no other process writes into the archive. Raises `ArchiveBusy`."""
+        """Return a context for `plan` and `run` without a concurrent writer in the archive. Raises `ArchiveBusy`."""
         return self.target.files.exclusive()
 
     def follow(self, runner: Runner, *, interval_s: float, stop: Event, on_result: OnResult, outages: Outages) -> None:
-        """Export what is new, every `interval_s` seconds, until `stop` is set; what has begun is finished first.
-        `on_result` is told of each run that found something, of the first, and of one that leaves out other partitions
-        than the one before. Raises what `outages` does not wait out."""
+        """Export new records every `interval_s` seconds until `stop` is set; a started run is finished first.
+        `on_result` receives the first result, every result with tasks, and every result whose left-out partitions
+        changed. Raises errors not waited out by `outages`."""
         left_out: tuple[str, ...] | None = None
         while not stop.is_set():
             try:
@@ -64,7 +64,7 @@ class ExportJob:
 
 
 def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTarget:
-    """The archive at `place`, to be written in the format. Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
+    """Open the archive at `place` for writing. Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
     files = open_archive_files(place)
     return ExportTarget(
         format=format_name, place=files.url, writer=open_writer(format_name, files, options), files=files
@@ -72,7 +72,7 @@ def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTa
 
 
 def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
-    """The export of a backup, as it is whenever a plan is made. Raises `CommitsGone`."""
+    """Make the export of a backup, in the state of the backup at planning time. Raises `CommitsGone`."""
     backup = backup.for_reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
     check_to_read(backup, accept_rollback=request.point.accept_rollback)
     same: set[PartitionId] = set()
@@ -84,7 +84,8 @@ def export_of_backup(backup: Backup, target: ExportTarget, request: ExportReques
 
 
 def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportRequest, *, slots: int) -> ExportJob:
-    """The export of a cluster, as it is whenever a plan is made. Raises `BadOption` for a restore point."""
+    """Make the export of a cluster, in the state of the cluster at planning time. Raises `BadOption` for a restore
+    point."""
     check_no_point(request)
     source = ClusterRecordSource(kafka=cluster.config, read_committed=request.point.read_committed)
     same: set[PartitionId] = set()
@@ -98,7 +99,7 @@ def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportReq
 
 
 def check_no_point(request: ExportRequest) -> None:
-    """Refuse a restore point: a cluster is exported as it is now. Raises `BadOption`."""
+    """Refuse a restore point: a cluster is exported as of now. Raises `BadOption`."""
     point = request.point
     named = (point.commit, point.committed_at, point.checkpoint, point.at)
     if point.ends or point.before or point.incarnations or any(value is not None for value in named):
@@ -110,7 +111,7 @@ def check_no_point(request: ExportRequest) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedPartition:
-    """Offsets `[start, end)` that the export writes."""
+    """Offsets `[start, end)` written by the export."""
 
     topic: str
     partition: int
@@ -120,7 +121,7 @@ class ExportedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlanReport:
-    """The plan of an export, as it is shown. `partitions` are those with something new."""
+    """The plan of an export, for display. `partitions`: with something new."""
 
     format: str
     archive: str

@@ -1,7 +1,7 @@
-"""The plan of an export from a restore point of a backup, decided before anything is written.
+"""Plans an export from a restore point of a backup, before anything is written.
 
-An archive knows how far each partition reaches; an export goes on there, whoever wrote it. What the source no longer
-has of what should come next is a hole.
+An archive says how far every partition reaches; an export continues there, whoever wrote the archive. Offsets due next
+and missing at the source become a hole.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Ends = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What to export. `point`: the restore point, topics, partitions and isolation; of a cluster only the last three
-    count. `groups`: consumer groups whose offsets go along."""
+    """The request of an export. `point`: restore point, topics, partitions and isolation; for a cluster only the last
+    three count. `groups`: consumer groups whose offsets are exported."""
 
     point: PointRequest
     groups: GroupPatterns = ALL_GROUPS
@@ -45,9 +45,9 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """A decided export: nothing was written yet. `source` names it for people. `tasks` of one partition rise. `ends`:
-    how far the archive reaches already. `holes` are new ones; `sick` partitions are left out: they cannot
-    be read now, or not gone on with."""
+    """A decided export; nothing is written yet. `source`: name for people. `tasks`: rising within a partition. `ends`:
+    the current ends of the archive. `holes`: new holes. `sick`: left-out partitions, because reading fails now, or
+    because the archive must not be continued."""
 
     source: str
     topics: tuple[ArchiveTopic, ...]
@@ -66,8 +66,8 @@ class ExportPlan:
 def plan_export(
     backup: Backup, writer: ArchiveWriter, request: ExportRequest, *, same: set[PartitionId] | None = None
 ) -> ExportPlan:
-    """The plan for `request`. Writes nothing, but lets the archive repair what a crash left of it (see
-    `ArchiveWriter.ends`). `same`: partitions whose end in the archive earlier plans of this process have compared.
+    """Plan `request`. Writes nothing, but lets the archive repair leftovers of a crash (see `ArchiveWriter.ends`).
+    `same`: partitions whose archive end was compared by earlier plans of the process.
 
     Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`, `TopicReplaced`.
     """
@@ -120,7 +120,8 @@ def archive_topic(shape: TopicShape) -> ArchiveTopic:
 
 
 def check_same_topics(writer: ArchiveWriter, topics: Iterable[ArchiveTopic]) -> None:
-    """A topic that was deleted and made anew does not continue the old one. Raises `TopicReplaced`."""
+    """Check that no topic was deleted and recreated: a recreated topic does not continue the old topic. Raises
+    `TopicReplaced`."""
     recorded_ids = writer.topic_ids()
     for topic in topics:
         if topic.topic_id and recorded_ids.get(topic.topic, topic.topic_id) != topic.topic_id:
@@ -131,12 +132,12 @@ def check_same_topics(writer: ArchiveWriter, topics: Iterable[ArchiveTopic]) -> 
 
 
 def interleave_tasks(tasks: Iterable[Sequence[ExportTask]]) -> tuple[ExportTask, ...]:
-    """One of each partition after the other, so that a part of them is a part of each."""
+    """Interleave the tasks of all partitions, so that a share of the tasks is a share of every partition."""
     return tuple(task for task in chain.from_iterable(zip_longest(*tasks)) if task is not None)
 
 
 def _tasks(partition: PartitionChain, ends: Ends, *, divides: bool) -> Iterator[ExportTask]:
-    """Segments are the ranges to export side by side; transactions may reach over them, and chain them together."""
+    """Yield a task per segment, for parallel export; a transaction across segments chains the segments together."""
     archived_end = ends.get(partition.source.topic_partition, 0)
     needed = [s for s in partition.segments if max(s.last_offset + 1, s.end) > archived_end and s.start < partition.end]
     if not needed or archived_end >= partition.end:
@@ -161,14 +162,14 @@ def _task(partition: PartitionChain, segments: Sequence[Segment], start: int, en
 
 
 def _behind(segment: Segment) -> int:
-    """Where the records of the next segment begin: the last batch of this one may reach over the border."""
+    """Return the first offset of the next segment: the last batch of the segment may reach over the border."""
     return max(segment.end, segment.last_offset + 1)
 
 
 def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[PartitionId, str]]:
-    """Partitions that an export must not go on with, each with the reason: their log was cut back, and the archive ends
-    where it may hold the records of before. Nothing in it tells which history they are of; one that ends behind the old
-    history, or before the cut, holds none that the new one lacks."""
+    """Yield partitions that an export must not continue, with the reason: the log was cut back, and the archive ends
+    where the records may come from the old history. The archive does not show the history. An archive that ends behind
+    the old history, or before the cut, holds no record missing from the new history."""
     for branch in branches:
         reached = ends.get(branch.partition_id.topic_partition, 0)
         if branch.at < reached <= branch.end:
@@ -180,8 +181,8 @@ def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[
 
 
 def _of_those_before(point: PointInTime, ids: Mapping[str, str], ends: Ends) -> Iterator[tuple[PartitionId, str]]:
-    """Partitions of topics that were made anew and end before the archive does, which keeps no topic ids (`ids`): what
-    it holds is of the topic of before."""
+    """Yield partitions of recreated topics that end before the archive does, for archives without topic ids (`ids`):
+    the archived records belong to the former topic."""
     for remade in point.incarnations:
         if not remade.taken or remade.topic in ids:
             continue
@@ -195,7 +196,7 @@ def _of_those_before(point: PointInTime, ids: Mapping[str, str], ends: Ends) -> 
 
 
 def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
-    """Those behind the archive's end: the backup's own, and what it has dropped since."""
+    """Yield the holes behind the archive's end: the backup's own holes, and records dropped since."""
     for hole in hole_reports(selected.holes):
         key = TopicPartition(topic=hole.topic, partition=hole.partition)
         if hole.start >= ends.get(key, 0):
@@ -210,7 +211,7 @@ def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
 
 
 def _groups(backup: Backup, state: BackupState, ids: Mapping[str, str], patterns: GroupPatterns) -> GroupsAsOf:
-    """The groups' offsets on the topics of these ids, by name."""
+    """Return the groups' offsets on the topics with the ids, by name."""
     if not patterns or state.groups is None:
         return GroupsAsOf(groups={}, point=state, origin=SNAPSHOT)
     group_offsets = groups_as_of(backup, PointRequest(), FixedPoint(commit=state.seq), topic_ids=ids)

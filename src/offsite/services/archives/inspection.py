@@ -1,4 +1,4 @@
-"""An archive that a person names: opened, looked into, and its indexes made anew."""
+"""Opens an archive named by a person, inspects the contents, and rebuilds the indexes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from offsite.stores.open_store import open_archive_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSource:
-    """An archive to read, as a person names it. `place` is its URL."""
+    """An archive to read, as named by a person. `place`: the URL."""
 
     format: str
     files: Files
@@ -33,7 +33,7 @@ class ArchiveSource:
 
 
 def open_source(format_name: str, place: str, options: ReadOptions) -> ArchiveSource:
-    """The archive of the format at `place`, to be read. Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
+    """Open the archive at `place` for reading. Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
     files = open_archive_files(place)
     return ArchiveSource(format=format_name, files=files, reader=open_reader(format_name, files, options))
 
@@ -43,7 +43,7 @@ KAFKA_BACKUP = "kafka-backup"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePartition:
-    """One partition in an archive: offsets `[start, end)`. `end` is None where nothing tells it."""
+    """A partition in an archive: offsets `[start, end)`. `end` is None if unknown."""
 
     topic: str
     partition: int
@@ -55,9 +55,9 @@ class ArchivePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveInspection:
-    """What the indexes of an archive tell, and of files that none lists what is in them. `fidelity`: what it does not
-    hold of its source. `unfit`: files that are whole and that no import takes, each with what to do (`unfit`).
-    `segments` are told of kafka-backup archives: each with its records, and how its index stands."""
+    """The contents of an archive, from the indexes, and from the files themselves where no index lists a file.
+    `fidelity`: properties of the source missing from the archive. `unfit`: intact files refused by an import, with
+    advice (`unfit`). `segments`: of kafka-backup archives, with records and index state."""
 
     format: str
     archive: str
@@ -74,8 +74,8 @@ class ArchiveInspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordLine:
-    """A record, and where its file has it: `size_bytes` from `position` on. Keys and values are shortened text, null as
-    None; bytes that are no text are escaped."""
+    """A record, with `size_bytes` bytes of the file from `position`. Keys and values are shortened text, null is None;
+    bytes other than text are escaped."""
 
     position: int
     size_bytes: int
@@ -96,14 +96,14 @@ class RecordLines:
 
 
 TEXT_SHOWN = 60
-"""Characters of a key or value that are shown."""
+"""Characters shown of a key or value."""
 
 
 def inspect(source: ArchiveSource) -> ArchiveInspection:
-    """The contents of an archive. Files that no index lists are read through, as an import reads them; of others it is
-    looked whether they are there, and as long as the index says. Damage is a result here.
+    """Inspect an archive. Files outside every index are read completely, as by an import; indexed files are checked for
+    existence and size. Damage is part of the result.
 
-    Raises `ArchiveNotFound`, and what the store raises.
+    Raises `ArchiveNotFound`, and the errors of the store.
     """
     damages: list[Damage] = []
     contents = source.reader.contents(damages.append)
@@ -136,8 +136,8 @@ def inspect(source: ArchiveSource) -> ArchiveInspection:
 
 
 def _read_through(piece: Piece, source: ArchiveSource, on_damage: OnDamage) -> Piece:
-    """The piece with the ends that reading gives, if nothing else tells them. The segments of kafka-backup are gone
-    through anyway."""
+    """Return the piece with the ends found by reading, if the ends are unknown. Segments of kafka-backup are examined
+    separately."""
     if piece.end is not None or source.format == KAFKA_BACKUP:
         return piece
     first = last = None
@@ -148,8 +148,8 @@ def _read_through(piece: Piece, source: ArchiveSource, on_damage: OnDamage) -> P
 
 
 def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines:
-    """The first `limit` records of one file. Raises `BadOption` for a format other than kafka-backup: the files of the
-    others are read by tools of their own."""
+    """Return the first `limit` records of a file. Raises `BadOption` for a format other than kafka-backup: files of
+    further formats are read by common tools."""
     if source.format != KAFKA_BACKUP:
         raise BadOption("records are shown of kafka-backup segments", hint="import it, then: offsite cat")
     damages: list[Damage] = []
@@ -171,7 +171,7 @@ def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines
 
 
 def reindex(place: str, topic: str | None = None) -> ReindexResult:
-    """Make the indexes of a kafka-backup archive anew from its records. Raises `ArchiveNotFound`, `BadOption`."""
+    """Rebuild the indexes of a kafka-backup archive from the records. Raises `ArchiveNotFound`, `BadOption`."""
     folder = open_archive_files(place).appendable
     if folder is None:
         raise BadOption(

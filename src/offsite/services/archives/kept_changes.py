@@ -1,7 +1,8 @@
-"""What a restore of an archive changed of consumer groups can be undone after the copy of the archive is gone.
+"""Keeps the group changes of an archive's restore undoable after the copy of the archive is gone.
 
-The records of such changes are in the copy, and small. Before the copy goes they are copied into a repository of this
-user's state, under the name that the backup had: `offsite groups undo` finds them there.
+The records of group changes lie in the copy, and are small. Before the deletion of the copy, the records are copied
+into a repository in the user's state folder, under the name of the backup: `offsite groups undo` finds the records
+there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _FOLDER = "restored"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoableChanges:
-    """Changes of groups that can be undone: the repository that has their records, the name of the backup there, and
+    """Undoable changes of groups: `place`, the repository with the records; the name of the backup in the repository;
     the ids of the changes."""
 
     place: str
@@ -40,8 +41,8 @@ class UndoableChanges:
 
 
 def keep_changes(backup: Backup) -> UndoableChanges:
-    """Copy what undoes the changes of groups that were made out of `backup`; nothing where there are none. Raises
-    `BadOption` where this user has no place for it, `DamagedObject`, and what a store raises: then the copy stays."""
+    """Copy the undo records of group changes made from `backup`; nothing without changes. Raises `BadOption` if the
+    user has no place for the records, `DamagedObject`, and the errors of a store; on an error the copy stays."""
     source, changes = backup.record_store, tuple(_open_changes(backup))
     undoable = UndoableChanges(
         place="", backup=backup.descriptor.name, changes=tuple(open_change.change for open_change in changes)
@@ -68,7 +69,7 @@ def _open_changes(backup: Backup) -> Iterator[GroupChange]:
 
 
 def _copy(source: Store, target: Store, key: str) -> None:
-    """A description that is there already, of an earlier restore by the same command, will do."""
+    """Copy an object. An existing descriptor, from an earlier restore by the same command, suffices."""
     target.put_if_absent(key, source.get(key) or b"")
 
 
@@ -84,7 +85,7 @@ def _opened() -> Repository:
 
 
 def open_or_make(place: str) -> Repository:
-    """The repository at a place, made if there is none."""
+    """Open the repository at `place`, or create a missing repository."""
     try:
         return Repository.open(open_store(place))
     except RepositoryNotFound:

@@ -1,7 +1,7 @@
-"""How long the topics of an archive keep their records at the source: as the cluster says, or the archive recorded it.
+"""Finds how long topics of an archive keep records at the source: from the cluster, or as recorded by the archive.
 
-Only what the cluster says positively lets something go: of a topic that is there, has the id that the archive has, and
-may be described, by leaders that answer. Everything else is kept, with the reason.
+Only a positive answer of the cluster permits a deletion: the topic exists, has the id recorded in the archive, may be
+described, and the leaders answer. Everything else is kept, with the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ABSENT = {
 
 
 class MirroredCluster(Protocol):
-    """What a cluster says of its topics."""
+    """Answers of a cluster about topics."""
 
     def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]: ...
 
@@ -42,14 +42,14 @@ class MirroredCluster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSource:
-    """Whom to ask how long topics keep their records: the `cluster`, or, where it is None, the archive alone."""
+    """The source of retention settings: the `cluster`, or the archive alone if `cluster` is None."""
 
     cluster: MirroredCluster | None = None
 
     def rules(
         self, settings: Mapping[str, TopicSettings], partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, MirrorRule]:
-        """The rule of each partition of an archive. Raises `KafkaUnavailable` where no broker answers."""
+        """Return the rule of every partition in an archive. Raises `KafkaUnavailable` if no broker answers."""
         vouched = {partition: settings[partition.topic] for partition in partitions if partition.topic in settings}
         if self.cluster is None:
             rules = {partition: _rule(topic, topic.configs) for partition, topic in vouched.items()}
@@ -96,7 +96,7 @@ def _rule(settings: TopicSettings, configs: Mapping[str, str]) -> MirrorRule:
 
 
 def _doubt(settings: TopicSettings, topic: TopicMetadata | None) -> str:
-    """Why the topic on the cluster is not known to be the one that was archived; empty where it is."""
+    """Return why the topic on the cluster may differ from the archived topic; empty for the same topic."""
     if topic is None:
         return "the cluster did not tell of its topic"
     if not settings.topic_id:

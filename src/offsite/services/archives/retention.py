@@ -1,11 +1,11 @@
-"""Retention of an archive: old files leave it, the index first, the objects after a grace time.
+"""Retention of an archive: old files leave the index first, the objects are deleted after a grace period.
 
-The plan is made without a lock, and what it shows is what is carried out: `carry_out` refuses (`ArchiveBusy`) where
-the archive is not as planned any more at its beginnings; what was added at its ends does not matter. An export may go
-on meanwhile: the lock of a folder is held for moments only, and in an object store nobody's write is overwritten.
+The plan is made without a lock, and the displayed plan is executed: `carry_out` refuses (`ArchiveBusy`) when the
+beginnings of partitions differ from the plan; additions at the ends do not matter. An export may continue meanwhile: a
+folder's lock is held for moments only, and in an object store no write overwrites another.
 
-First objects go that were taken out long enough ago, then new files are taken out. Each step may be the last: a file
-that is out and still there goes with the next run. Lines of the audit are written before each (see `retention_audit`).
+First, objects taken out long enough ago are deleted; then new files are taken out. A crash may follow any step: the
+next run deletes the remaining objects. Audit lines are written before every step (see `retention_audit`).
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from offsite.stores.looking_store import display_now_ms
 from offsite.stores.open_store import open_archive_files
 
 LEAST_COLLECT_AFTER_MS = 10 * 60_000
-"""Where no lock keeps exports out: one that read the index before may list a file again, which must still be there."""
+"""Minimum grace period where no lock keeps exports out: an export with the old index may list a file again, so the file
+must still exist."""
 _BUSY_FOR_S, _BUSY_PAUSE_S = 600.0, 0.5
-"""How long a round of an export is waited for, which holds the lock of a folder."""
+"""Time to wait for a round of an export that holds the lock of a folder."""
 _NEVER = "never-written"
-"""Whoever may not delete is told by this key, before anything is changed."""
+"""A key never written: deleting the key shows a missing right to delete, before anything changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionTarget:
-    """An archive at the place that a person named. `collect_after_ms`: how long the objects stay of files that were
-    taken out."""
+    """An archive at the place named by a person. `collect_after_ms`: grace period of the objects of removed files."""
 
     format: str
     files: Files
@@ -62,9 +62,8 @@ class RetentionTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRetentionPlan:
-    """What goes and what stays, decided at `now_ms` (clock of the store), with ages that count back from `from_ms`:
-    files to take out, what is kept of each partition, objects that were taken out before (`collectable` go now,
-    `waiting` are too young)."""
+    """The decision, made at `now_ms` (clock of the store), with ages counted back from `from_ms`: files to remove; the
+    kept part of every partition; objects removed earlier, `collectable` now or still `waiting`."""
 
     now_ms: int
     from_ms: int
@@ -76,7 +75,7 @@ class ArchiveRetentionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRetentionResult:
-    """What was done: `deleted` objects, and those that the store refused to delete (`locked`), by its own lock."""
+    """The result: `deleted` objects, and objects `locked` by the store's own lock."""
 
     deleted: tuple[ExpiredObject, ...]
     locked: tuple[ExpiredObject, ...]
@@ -84,7 +83,7 @@ class ArchiveRetentionResult:
 
 
 def open_archive(format_name: str, place: str, *, options: ReadOptions, collect_after_ms: int) -> RetentionTarget:
-    """Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
+    """Open an archive for retention. Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
     files = open_archive_files(place)
     if not files.has_lock and collect_after_ms < LEAST_COLLECT_AFTER_MS:
         raise BadOption(
@@ -99,9 +98,9 @@ def open_archive(format_name: str, place: str, *, options: ReadOptions, collect_
 def plan_retention(
     target: RetentionTarget, limits: RetentionLimits, *, clock: Clock, mirroring: MirrorSource | None = None
 ) -> ArchiveRetentionPlan:
-    """The plan; changes nothing. `mirroring`: what the topics' own retention let go goes too. Raises `BadOption`
-    without any limit, `ArchiveNotFound`, `DamagedArchive`, `ClocksDiffer`, and where a cluster does not answer
-    `KafkaUnavailable`."""
+    """Plan the retention; changes nothing. `mirroring`: also remove records deleted by the topics' own retention.
+    Raises `BadOption` without a limit, `ArchiveNotFound`, `DamagedArchive`, `ClocksDiffer`, and `KafkaUnavailable` when
+    the cluster does not answer."""
     _check_limits(limits, mirroring)
     partitions = target.archive.partitions()
     mirror = None if mirroring is None else _mirror(target, partitions, mirroring)
@@ -137,8 +136,8 @@ def _mirror(
 
 
 def carry_out(target: RetentionTarget, plan: ArchiveRetentionPlan, *, clock: Clock) -> ArchiveRetentionResult:
-    """Do what `plan` says. Raises `ArchiveBusy` where the archive is not as planned, or an export has the folder for
-    longer than 10 minutes; `ClocksDiffer`, `StoreDenied`."""
+    """Execute `plan`. Raises `ArchiveBusy` when the archive differs from the plan, or an export holds the folder for
+    more than 10 minutes; `ClocksDiffer`, `StoreDenied`."""
     target.files.delete(_NEVER)
     now_ms = check_clocks(target.files.now_ms(), clock, place=target.place)
     audit = ArchiveAudit(files=target.files, at_ms=now_ms)
@@ -164,7 +163,7 @@ def carry_out(target: RetentionTarget, plan: ArchiveRetentionPlan, *, clock: Clo
 
 
 def _collect(target: RetentionTarget, deletions: _Deletions, now_ms: int) -> None:
-    """Delete what is out for long enough by what the archive says at this moment."""
+    """Delete the objects removed long enough ago, according to the archive at this moment."""
     before_ms = now_ms - target.collect_after_ms
     due, _ = _by_age(target.archive.expired(), before_ms)
     deletions.delete_all(due)
@@ -177,7 +176,7 @@ def _collect(target: RetentionTarget, deletions: _Deletions, now_ms: int) -> Non
 def _by_age(
     expired: Iterable[ExpiredObject], before_ms: int
 ) -> tuple[tuple[ExpiredObject, ...], tuple[ExpiredObject, ...]]:
-    """Those that are out since `before_ms` or longer, and the others."""
+    """Split into objects removed at `before_ms` or earlier, and younger objects."""
     objects = tuple(expired)
     return (
         tuple(expired_object for expired_object in objects if expired_object.since_ms <= before_ms),
@@ -187,7 +186,7 @@ def _by_age(
 
 @dataclass(slots=True)
 class _Deletions:
-    """Objects that were deleted, and those that the store does not let go."""
+    """Deleted objects, and objects protected by the store."""
 
     files: Files
     audit: ArchiveAudit
@@ -209,7 +208,8 @@ class _Deletions:
             self.deleted.append(expired_object)
 
     def delete_in_order(self, gone: Sequence[ExpiredObject]) -> None:
-        """Behind one that stays nothing of its partition goes: where names say what there is, it would be a hole."""
+        """Delete in order. Behind a kept object, nothing of the partition is deleted: where names define the contents,
+        a gap would be a hole."""
         self.audit.note_objects(gone)
         stopped: set[TopicPartition] = set()
         for expired_object in gone:
@@ -223,7 +223,7 @@ class _Deletions:
 
 @contextmanager
 def _alone(files: Files, clock: Clock) -> Iterator[None]:
-    """A block in which no export writes into a folder. Waits for a round of one that follows."""
+    """A context without a writing export in a folder. Waits for a round of a following export."""
     ends_s = clock.monotonic_s() + _BUSY_FOR_S
     with ExitStack() as stack:
         while not _is_entered(stack, files, may_wait=clock.monotonic_s() < ends_s):

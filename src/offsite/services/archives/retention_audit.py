@@ -1,9 +1,9 @@
-"""The audit of an archive's retention: a line for each file that leaves it, and for each object that is deleted, in
-`_audit/` at the place that a person named.
+"""The audit of an archive's retention: a line for every file removed from the archive, and for every deleted object, in
+`_audit/` at the place named by a person.
 
-Every format that retention knows passes over that folder: indexes and manifests name no file of it, Spark leaves out
-names with `_`, and no name in it is one of a topic's files, in whatever tool. They end in `.log`, so that nobody who
-reads all `.jsonl` of a place takes them for records. A line is written before what it tells of, as in a backup.
+Every format supported by retention ignores the folder: no index or manifest names an audit file, Spark ignores names
+with `_`, and no tool names a topic's file like an audit file. Audit names end in `.log`, so a reader of all `.jsonl`
+files takes no audit line for a record. A line is written before the event, as in a backup.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _PREFIX = "_audit/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveAudit:
-    """The audit that lies in `files`, as store and layout of its lines. `at_ms`: the time of a run, by the clock of the
-    place. Names hold it, a number that the run counts, and a random part: so they are listed in the order in which they
-    were written, and nothing is replaced, though files of an archive can be."""
+    """The audit in `files`, as store and layout of the lines. `at_ms`: time of a run, by the clock of the place. Names
+    contain the time, a number counted by the run, and a random part: listings keep the order of writing, and nothing is
+    replaced, though files of an archive may be replaced."""
 
     files: Files
     at_ms: int = 0
     _numbers: Iterator[int] = field(default_factory=count)
 
     def note_files(self, going: Iterable[ExpiringFile]) -> None:
-        """Before files are taken out. Raises what the place raises: then nothing may be taken out."""
+        """Record files before removal. Raises the errors of the place: on an error nothing may be removed."""
         self._note(
             Deletion(kind=FILE, what=expiring.file.name, rule=expiring.why, bytes=expiring.file.size_bytes)
             for expiring in going
         )
 
     def note_objects(self, objects: Iterable[ExpiredObject]) -> None:
-        """Before objects are deleted. Raises what the place raises: then none may be."""
+        """Record objects before deletion. Raises the errors of the place: on an error nothing may be deleted."""
         self._note(
             Deletion(kind=OBJECT, what=expired_object.key, rule=COLLECTED, bytes=expired_object.size_bytes)
             for expired_object in objects
@@ -83,9 +83,9 @@ class ArchiveAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveAuditReport:
-    """A line of the audit. `kind`: a `file` leaves the archive, or an `object` the place. `state`: `done` where nothing
-    of that name is there any more, else `to be done`: so is what a topic that was made anew has written under the same
-    name. `problem`: why the line cannot be read; all but `what` says nothing then."""
+    """A line of the audit. `kind`: a `file` leaves the archive, or an `object` leaves the place. `state`: `done` if
+    nothing has the name any more, else `to be done`, also when a recreated topic wrote a file of the same name.
+    `problem`: why the line is unreadable; then only `what` is valid."""
 
     at_ms: int = 0
     who: str = ""
@@ -99,7 +99,7 @@ class ArchiveAuditReport:
 
 
 def read_audit_reports(place: str) -> Iterator[ArchiveAuditReport]:
-    """The lines of the audit of the archive at `place`, the oldest first. Raises `BadRepositoryUrl`."""
+    """Yield the audit lines of the archive at `place`, the oldest first. Raises `BadRepositoryUrl`."""
     files = open_archive_files(place)
     present_keys: frozenset[str] | None = None
     for line in read_audit(audit := ArchiveAudit(files=files), audit):

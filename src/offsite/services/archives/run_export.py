@@ -1,7 +1,7 @@
-"""Export: write what is new of a backup, or of a cluster, into a foreign archive.
+"""Exports the new part of a backup, or of a cluster, into a foreign archive.
 
-In rounds: each writes some ranges side by side and then makes them count, so that an export that is killed loses one
-round at most. What an archive holds already is not written again.
+An export runs in rounds: a round writes some ranges in parallel and makes the ranges count, so a killed export loses at
+most a round. Archived records are never written again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from offsite.spark.runner import OnProgress, Runner
 from offsite.spark.whole_progress import WholeProgress
 
 ROUND_TASKS = 64
-"""Ranges of a round, about 6 GiB: what is written again after a crash takes minutes at most."""
+"""Ranges of a round, about 6 GiB: repeating a round after a crash takes minutes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Postponed:
-    """Where a partition stopped: a transaction that began at `offset` had no outcome yet."""
+    """The stop of a partition: a transaction that began at `offset` was undecided."""
 
     topic: str
     partition: int
@@ -40,9 +40,9 @@ class Postponed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """Result of a run: what it added. `bytes` of records, `size_bytes` of the files they are in. `losses`: what records
-    had to leave behind, in how many (`--lossy`); `not_held`: what else the format has no place for. `postponed`
-    partitions go on with the next run; `sick` ones could not be read, each with its reason."""
+    """The additions of a run. `bytes`: of records, `size_bytes`: of the files. `losses`: properties left out of
+    records, with the number of records (`--lossy`). `not_held`: further properties without a place in the format.
+    `postponed` partitions continue with the next run; `sick` partitions could not be read, with the reason."""
 
     format: str
     archive: str
@@ -68,7 +68,7 @@ class ExportResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportTarget:
-    """The archive to write: `format` and `place` name it for people."""
+    """The archive to write. `format` and `place`: names for people."""
 
     format: str
     place: str
@@ -84,11 +84,11 @@ def run_export(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> ExportResult:
-    """Write what `plan` says, and finish it, round by round. After a failure a new plan goes on behind what was
-    finished. A partition of a cluster that cannot be read on is finished up to there, and listed.
+    """Write `plan`, and finish round by round. After a failure, a new plan continues behind the finished rounds. A
+    partition of a cluster that fails during reading is finished up to the failure, and listed.
 
-    Raises `NotRepresentable`, `ArchiveBusy`, what the two ends raise, and what the partitions suffer from when nothing
-    of any could be read.
+    Raises `NotRepresentable`, `ArchiveBusy`, the errors of source and archive, and the errors of partitions when no
+    partition could be read.
     """
     ends = ExportEnds(source=source, writer=target.writer)
     receipts: list[ExportReceipt] = []
@@ -114,7 +114,7 @@ def run_export(
 def _counting(
     receipts: Sequence[ExportReceipt], stopped: dict[TopicPartition, OffsiteError]
 ) -> Iterator[ExportReceipt]:
-    """Those of `done`, in rising order, in front of the first of their partition that failed: it goes to `stopped`."""
+    """Yield the receipts, in rising order, before the first failure of their partition; failures go to `stopped`."""
     for receipt in receipts:
         key = receipt.range.topic_partition
         if receipt.failed is not None and key not in stopped:
@@ -125,8 +125,8 @@ def _counting(
 
 
 def _check_alone(target: ExportTarget, written: Sequence[RangeReceipt]) -> None:
-    """Raise `ArchiveBusy` when files of this export are gone: another one that began meanwhile takes them for what a
-    crash left, unless a lock keeps it out."""
+    """Raise `ArchiveBusy` when files of the export are gone: a concurrent export takes the files for leftovers of a
+    crash, unless a lock keeps the export out."""
     if target.files.has_lock:
         return
     files = {file.name: file.size_bytes for range_receipt in written for file in range_receipt.files}
@@ -140,7 +140,7 @@ def _check_alone(target: ExportTarget, written: Sequence[RangeReceipt]) -> None:
 
 
 def _rounds(tasks: Sequence[ExportTask]) -> Iterator[Sequence[ExportTask]]:
-    """The tasks in rounds; at least one round, since topics and groups may be new where no record is."""
+    """Split the tasks into rounds; at least one round, since topics and groups may be new without a record."""
     for first in range(0, max(1, len(tasks)), ROUND_TASKS):
         yield tasks[first : first + ROUND_TASKS]
 

@@ -1,7 +1,7 @@
-"""Import: a foreign archive becomes a normal backup, with a list of what the archive did not hold of its source.
+"""Imports a foreign archive as a normal backup, with a list of properties missing from the archive.
 
-One run makes one commit. Running it again continues: what lies below the committed positions is not read again. A run
-that fails, or meets damage that it was not told to skip, leaves only garbage.
+A run makes one commit. A further run continues: records below the committed positions are not read again. A run with a
+failure, or with damage not to be skipped, leaves garbage only.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ EVERYTHING = TopicSelection(include=("*",), internal=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest:
-    """Import the archive of `format` at `place` (its URL) as `backup`. `selection` None: that of the first run, all
-    topics in a new backup. `skip_damaged`: take the undamaged rest of files that are damaged."""
+    """Import the archive of `format` at `place` (a URL) as `backup`. `selection` None: the selection of the first run,
+    all topics for a new backup. `skip_damaged`: take the undamaged rest of damaged files."""
 
     backup: str
     format: str
@@ -59,8 +59,8 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """A decided import: nothing was written yet. `base` is the state it continues from, `damages` what is wrong with
-    the archive's indexes."""
+    """A decided import; nothing is written yet. `base`: the state to continue from. `damages`: of the archive's
+    indexes."""
 
     request: ImportRequest
     selection: TopicSelection
@@ -77,9 +77,8 @@ class ImportPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """Result of one run: what it added. `commit` is the newest, also when there was nothing to add. `fidelity`: what
-    the archive does not hold of its source, and what reading it brought to light. `damaged`: what was left out, by file
-    and byte."""
+    """The additions of a run. `commit`: the newest, also when nothing was added. `fidelity`: properties of the source
+    missing from the archive, known before or found while reading. `damaged`: left-out parts, by file and byte."""
 
     backup: str
     commit: int
@@ -103,9 +102,9 @@ class ImportResult:
 
 
 def plan_import(repository: Repository, reader: ArchiveReader, request: ImportRequest) -> ImportPlan:
-    """The plan of a run. Changes nothing.
+    """Plan a run. Changes nothing.
 
-    Raises `ArchiveNotFound`, `DamagedArchive`, `NoSuchTopic`, and `BackupExists` for a backup of something else.
+    Raises `ArchiveNotFound`, `DamagedArchive`, `NoSuchTopic`, and `BackupExists` for a backup of another origin.
     """
     existing = _existing_backup(repository, request)
     selection = _selection(request, existing)
@@ -133,9 +132,9 @@ def run_import(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> ImportResult:
-    """Copy and commit; the first run makes the backup, when all is copied: a failed one leaves none without content.
+    """Copy and commit. The first run creates the backup after the copy, so a failed run leaves no empty backup.
 
-    Raises `DamagedArchive` (nothing is committed then), `CommitLost`, and what the ends raise.
+    Raises `DamagedArchive` (then nothing is committed), `CommitLost`, and the errors of archive and repository.
     """
     request = plan.request
     ends = ImportEnds(
@@ -212,7 +211,7 @@ def _ends(base: BackupState) -> dict[TopicPartition, int]:
 
 
 def _tasks(pieces: Sequence[Piece], base: BackupState, damages: Sequence[Damage]) -> Iterator[ImportTask]:
-    """What of the pieces lies behind the positions of `base`."""
+    """Yield tasks for the parts of the pieces behind the positions of `base`."""
     ends = _ends(base)
     started = set(ends)
     lost_at = _lost_at(damages)
@@ -231,7 +230,8 @@ def _tasks(pieces: Sequence[Piece], base: BackupState, damages: Sequence[Damage]
 
 
 def _earlier(piece: Piece, base: BackupState) -> EarlierImports:
-    """What `base` holds of the partition. What retention, a compaction or damage took says nothing of the archive."""
+    """Return the part of the partition in `base`. Ranges removed by retention, compaction or damage say nothing about
+    the archive."""
     partition_id = _id(TopicPartition(topic=piece.topic, partition=piece.partition))
     holes = [(hole.start, hole.end) for hole in base.holes if hole.partition_id == partition_id]
     gone = sorted((*holes, *base.expired.get(partition_id, ()), *base.compacted.get(partition_id, ())))
@@ -248,7 +248,7 @@ def _earlier(piece: Piece, base: BackupState) -> EarlierImports:
 
 
 def _lost_at(damages: Sequence[Damage]) -> dict[TopicPartition, list[int]]:
-    """Of each partition the offsets that the archive itself is known to have lost before a piece is read."""
+    """Return per partition the offsets known to be lost by the archive before a piece is read."""
     offsets: dict[TopicPartition, list[int]] = {}
     for damage in damages:
         if (lost := damage.lost_at) is not None:
@@ -257,7 +257,8 @@ def _lost_at(damages: Sequence[Damage]) -> dict[TopicPartition, list[int]]:
 
 
 def _backup(repository: Repository, plan: ImportPlan) -> Backup:
-    """Only the first run says what it makes: what an archive is said to lack may change as it grows."""
+    """Open or create the backup. Only the first run describes the backup: the fidelity of an archive may change as the
+    archive grows."""
     existing = _existing_backup(repository, plan.request)
     return existing or repository.create_backup(
         plan.request.backup,
@@ -289,21 +290,21 @@ def _changes(plan: ImportPlan, receipts: Sequence[ImportReceipt], group_snapshot
 
 
 def _lost(receipt: ImportReceipt) -> Iterator[RecordedHole]:
-    """What damage took of a piece: nobody knows what was there."""
+    """Yield ranges of a piece lost by damage: the contents are unknown."""
     partition_id = _id(TopicPartition(topic=receipt.topic, partition=receipt.partition))
     for lost in receipt.lost:
         yield RecordedHole(partition_id=partition_id, start=lost.start, end=lost.end, reason="damage")
 
 
 def _without(hole: RecordedHole, archive_holes: Sequence[RecordedHole]) -> Iterator[RecordedHole]:
-    """What of `hole` is in none of the holes that the archive itself tells of."""
+    """Yield the parts of `hole` outside the holes reported by the archive."""
     covered = sorted((other.start, other.end) for other in archive_holes if other.partition_id == hole.partition_id)
     for start, end in uncovered(hole.start, hole.end, covered):
         yield replace(hole, start=start, end=end)
 
 
 def _held_nothing(silent: UnaccountedRange) -> ProvenGap:
-    """An archive is read from its beginning to its end: where no record came of it, it has none."""
+    """Prove a gap: an archive is read completely, so a range without a record is empty."""
     return ProvenGap(
         partition_id=silent.partition_id,
         start=silent.start,

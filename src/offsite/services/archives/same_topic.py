@@ -1,9 +1,9 @@
-"""Whether an archive that keeps no topic ids ends with a record of the topic that is to be exported into it.
+"""Checks that an archive without topic ids ends with a record of the topic to be exported.
 
-A topic that was deleted and made anew has the old one's name and offsets of its own. Where an archive keeps ids, they
-tell the two apart (`check_same_topics`). Where it keeps none, its last record is compared with what the source has at
-that offset: one that differs is of another topic, and nothing is added behind it. Where the source has no record there,
-as its retention took it, nothing is known; of a topic that the backup saw being made anew that is not enough.
+A recreated topic has the old name and new offsets. In an archive with ids, the ids distinguish the topics
+(`check_same_topics`). Without ids, the last archived record is compared with the source's record at the same offset: a
+different record proves another topic, and nothing is added. If the source has no record there, because retention
+deleted the record, nothing is known; for a topic recreated during the backup, unknown means refused.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from offsite.repository.commit import PartitionId
 from offsite.stores.store import Store
 
 RecordAt = Callable[[int], Record | None]
-"""The record of a partition at an offset, whatever became of its transaction; None where there is none (any more)."""
+"""Returns the record of a partition at an offset, whatever the outcome of the transaction; None without a record."""
 
 _COMPARED_AT_ONCE = 8
 _BEFORE = 10_000
-"""Offsets in front of the wanted one from which is read: longer batches are rare, and cost a whole segment."""
+"""Reading starts this many offsets before the searched offset: longer batches are rare, and cost a whole segment."""
 
 
 def find_other_topics(
     going_on: Mapping[PartitionId, RecordAt], writer: ArchiveWriter, *, remade: Collection[str], same: set[PartitionId]
 ) -> Iterator[tuple[PartitionId, str]]:
-    """Partitions that the archive must not go on with, each with the reason, out of `going_on`, of which it holds
-    something already. `remade`: the topics that the backup knows to have been made anew. `same`: partitions that were
-    compared before, to which those that are alike now are added."""
+    """Yield partitions that the archive must not continue, with the reason. `going_on`: partitions with archived
+    records. `remade`: topics recreated according to the backup. `same`: partitions compared before; equal partitions
+    are added."""
     to_compare = {partition: record_at for partition, record_at in going_on.items() if partition not in same}
 
     def compared(partition: PartitionId) -> str:
@@ -52,17 +52,17 @@ def find_other_topics(
 
 
 def backup_record_reader(chain: PartitionChain, store: Store) -> RecordAt:
-    """The records of a partition of a backup. Raises what reading raises."""
+    """Return a reader for records of a backup's partition. Raises the errors of reading."""
     return partial(_record_of_backup, chain, store)
 
 
 def cluster_record_reader(source: ClusterRecordSource, task: ExportTask) -> RecordAt:
-    """The records of the partition of `task` in a cluster. Raises what reading raises."""
+    """Return a reader for records of the task's partition in a cluster. Raises the errors of reading."""
     return partial(_record_of_cluster, replace(source, read_committed=False), task)
 
 
 def _difference(of: PartitionId, record_at: RecordAt, writer: ArchiveWriter, *, is_remade: bool) -> str:
-    """Why the last record of the archive is not known to be of the partition; empty where it may be."""
+    """Return why the last archived record may belong to another partition; empty if the record matches."""
     try:
         last = writer.last_record(of.topic_partition)
     except DamagedArchive as error:
@@ -84,7 +84,7 @@ def _difference(of: PartitionId, record_at: RecordAt, writer: ArchiveWriter, *, 
 
 
 def _is_same(archived: Record, record: Record) -> bool:
-    """Archives of some tools do not tell null from empty, nor the times that brokers gave."""
+    """Compare records. Archives of some tools mix null with empty, and drop the times given by brokers."""
     same_time = record.timestamp_type == LOG_APPEND_TIME or archived.timestamp_ms == record.timestamp_ms
     return same_time and (archived.key or b"", archived.value or b"") == (record.key or b"", record.value or b"")
 

@@ -1,9 +1,9 @@
-"""The backup that an archive is imported to before it is restored; it is removed when all has succeeded.
+"""The temporary backup of an archive, imported before a restore and removed after success.
 
-Each restore has its own: its name follows from the archive and from what is restored of it, and where to. So a command
-that failed, or was killed, finds its copy again and goes on, and no other one reads or removes it. Without a repository
-to use it lies in the user's cache, where a later restore of any archive removes what killed ones left: what nothing was
-restored from, and what all restores from have ended, unless somebody said that it is to be kept.
+Every restore has its own copy: the name derives from the archive, the selection and the target. A failed or killed
+command finds its copy again and continues; no other command reads or removes the copy. Without a repository, the copy
+lies in the user's cache. A later restore of any archive removes copies left by killed commands: copies never restored
+from, and copies whose restores have ended, unless a person asked to keep the copy.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ from offsite.stores.store import Store
 _DIGITS = 16
 _NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
 _GOING = ".going"
-"""Suffix of the name of a folder that is being removed."""
+"""Suffix of the name of a folder during removal."""
 _PASSING = ".passing"
-"""Suffix of a file beside a folder in the cache: nobody said that its copy is to be kept when the restore has ended."""
+"""Suffix of a file beside a folder in the cache: no person asked to keep the copy after the restore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """The copy of one archive: a backup in a repository. `folder` is set when all of the repository is ours to
-    remove."""
+    """The copy of an archive: a backup in a repository. `folder` is set when the whole repository may be removed."""
 
     repository: Repository
     backup: str
@@ -62,8 +61,8 @@ class Staging:
 
     @contextmanager
     def hold(self, *, take_over: bool = False) -> Iterator[RestoreLease]:
-        """A block in which no other process imports into the copy, restores from it or removes it. Raises
-        `RestoreRunning` when another process has it in hand, unless `take_over`."""
+        """A context without another process that imports into the copy, restores from the copy or removes the copy.
+        Raises `RestoreRunning` when another process holds the copy, unless `take_over`."""
         claim = self.terms.claim(ProcessIdentity.current(), random_id(), take_over=take_over)
         restore_lease = RestoreLease(self.terms, claim)
         try:
@@ -73,16 +72,16 @@ class Staging:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a restore from the copy has begun and not ended: it needs the copy to go on."""
+        """Whether a restore from the copy has begun and not ended: the restore needs the copy to continue."""
         return _unfinished(self.repository.store, BackupLayout(backup=self.backup))
 
     @property
     def is_kept(self) -> bool:
-        """Whether the copy stays when its restore has ended: in a repository that was given, or by somebody's word."""
+        """Whether the copy stays after the restore: in a given repository, or by a person's request."""
         return self.folder is None or not _mark(self.folder).exists()
 
     def keep(self, *, stays: bool) -> None:
-        """Say whether the copy stays when the restore has ended; before that it is not known to be let go."""
+        """Record whether the copy stays after the restore; without a record the copy is kept."""
         if self.folder is None:
             return
         mark = _mark(self.folder)
@@ -90,8 +89,8 @@ class Staging:
             mark.unlink(missing_ok=True) if stays else mark.touch(mode=0o600)
 
     def remove(self, lease: RestoreLease) -> UndoableChanges | None:
-        """Remove the backup, and nothing else of a repository that was given. What undoes changes of groups is kept,
-        and told, when the copy was in the cache. Raises `RestoreTakenOver`, and as `keep_changes`."""
+        """Remove the backup, and nothing else of a given repository. Undo records of group changes are kept, and
+        returned, for a copy in the cache. Raises `RestoreTakenOver`, and like `keep_changes`."""
         lease.check()
         is_backup = self.backup in self.repository.backups()
         changes = keep_changes(self.repository.backup(self.backup)) if self.folder and is_backup else None
@@ -107,8 +106,8 @@ class Staging:
 
 
 def open_staging(place: str | None, *, format_name: str, archive: str, purpose: str = "") -> Staging:
-    """The staging of `archive` (its URL) for one restore, in the repository at `place`, which is made if there is none.
-    `purpose`: what tells this restore from others of the same archive."""
+    """Open the staging of `archive` (a URL) for a restore, in the repository at `place`; a missing repository is
+    created. `purpose`: text that distinguishes restores of the same archive."""
     identity = "\0".join((format_name, archive, *([purpose] if purpose else [])))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:_DIGITS]
     folder = None if place else _cache() / digest
@@ -119,9 +118,9 @@ def open_staging(place: str | None, *, format_name: str, archive: str, purpose: 
 
 
 def sweep_cache(*, but: Path) -> None:
-    """Remove from the user's cache the copies that nobody has in hand and that are of no use any more: an import that
-    was killed before its commit at once, one that no restore was begun with after a day, and those whose restores have
-    ended, if they are not to be kept. `but` is about to be used."""
+    """Remove unused copies from the user's cache, if no process holds the copy: an import killed before the commit at
+    once, a copy without a restore after a day, and copies whose restores have ended, unless to be kept. `but`: about to
+    be used."""
     for mark in _cache().glob(f"*{_PASSING}"):
         if not mark.with_suffix("").exists():
             mark.unlink(missing_ok=True)
@@ -153,7 +152,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Gone at once under its name, so that whoever wants it next begins anew."""
+    """Remove a folder. The name is free at once, so the next user starts anew."""
     going = folder.with_name(f"{folder.name}-{random_id()}{_GOING}")
     folder.rename(going)
     shutil.rmtree(going, ignore_errors=True)
@@ -174,9 +173,9 @@ def _backup_name(digest: str) -> str:
 
 
 def find_staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterator[tuple[str, FolderSummary]]:
-    """The copies in `repository` and in this machine's cache to which nothing was added for `quiet_for_ms`, with their
-    places. One may be there because it was to be kept. A cache that cannot be read is passed over: it is nobody's data.
-    """
+    """Yield the copies in `repository` and in the machine's cache without additions for `quiet_for_ms`, with their
+    places. A copy may exist because a person asked to keep the copy. An unreadable cache is ignored: a cache holds no
+    original data."""
     for name in repository.backups():
         if _NAME.fullmatch(name):
             prefix = BackupLayout(backup=name).prefix
@@ -187,9 +186,9 @@ def find_staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterato
 
 
 def find_dead_copies(repository: Repository) -> Iterator[tuple[Staging, FolderSummary]]:
-    """The copies in `repository` whose import was begun and killed before its commit, so that nothing was restored of
-    them: claimed once, held by nobody who lives, without a commit or a restore, and quiet for a day. One that was to be
-    kept has a commit."""
+    """Yield the copies in `repository` whose import was killed before the commit, so nothing was restored: claimed
+    once, held by no live process, without a commit or a restore, and quiet for a day. A copy to be kept has a
+    commit."""
     for layout in backup_folders(repository.store):
         staging = Staging(repository=repository, backup=layout.backup)
         if _NAME.fullmatch(layout.backup) and (folder := _dead(staging)) is not None:
@@ -197,8 +196,8 @@ def find_dead_copies(repository: Repository) -> Iterator[tuple[Staging, FolderSu
 
 
 def remove_dead_copy(staging: Staging) -> bool:
-    """Remove one of `dead_copies` as a whole, if it is one still. Raises `RestoreRunning` where somebody has it in hand
-    by now."""
+    """Remove a copy of `dead_copies` completely, if the copy is still dead. Raises `RestoreRunning` when a process
+    holds the copy by now."""
     if _dead(staging) is None:
         return False
     with staging.hold() as lease:

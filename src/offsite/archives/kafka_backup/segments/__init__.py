@@ -1,1 +1,1 @@
-"""One segment file of the format and its index: records in bytes, read, written, walked where the index is lost."""
+"""A segment file of the format and its index: records as bytes, read, written, and walked without an index."""

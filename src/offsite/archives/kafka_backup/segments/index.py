@@ -1,7 +1,7 @@
-"""The index of a segment: a version byte, then 24 bytes for each record: offset, position, length. Pure.
+"""The index of a segment: a version byte, then 24 bytes per record: offset, position, length. Pure.
 
-Positions count from the start of the records file, so the first is 1; a well-formed index has each record begin where
-the one before it ends. A crash may leave part of an entry at the end, or records without one.
+Positions count from the start of the records file, so the first is 1; in a well-formed index, records adjoin. A crash
+may leave a partial entry at the end, or records without an entry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRY_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Entries that follow each other, by column."""
+    """Adjoining entries, by column."""
 
     offsets: Sequence[int]
     positions: Sequence[int]
@@ -31,7 +31,7 @@ class Entries:
         return len(self.offsets)
 
     def end(self, number: int) -> int:
-        """Where in the records file entry `number` says that its record ends."""
+        """Return the end of the record in the records file, according to entry `number`."""
         return self.positions[number] + self.lengths[number]
 
     def __getitem__(self, part: slice) -> Entries:
@@ -42,14 +42,14 @@ NO_ENTRIES = Entries((), (), ())
 
 
 def encode_entries(offsets: Sequence[int], start: int, ends: Sequence[int]) -> bytes:
-    """Entries of records that lie back to back from `start`; `ends` says where each ends."""
+    """Encode the entries of adjoining records from `start`; `ends`: the end of every record."""
     positions = [start, *ends[:-1]]
     lengths = [end - position for position, end in zip(positions, ends, strict=True)]
     return _big_endian(array("q", chain.from_iterable(zip(offsets, positions, lengths, strict=True)))).tobytes()
 
 
 def decode_entries(data: bytes) -> Entries:
-    """Columns of the whole entries in `data`; a torn one behind them is left out."""
+    """Decode the complete entries in `data` by column; a torn last entry is left out."""
     flat = array("q")
     flat.frombytes(data[: len(data) - len(data) % ENTRY_BYTES])
     columns = _big_endian(flat)
@@ -57,12 +57,13 @@ def decode_entries(data: bytes) -> Entries:
 
 
 def entry_count(index_bytes: int) -> int:
-    """How many whole entries an index file of this size has."""
+    """Return the number of complete entries in an index file of this size."""
     return max(index_bytes - len(VERSION), 0) // ENTRY_BYTES
 
 
 def entry_position(number: int) -> int:
-    """Where in the index file entry `number` begins; of the count of entries: where the next one belongs."""
+    """Return the position of entry `number` in the index file; for the count of entries, the position of the next
+    entry."""
     return len(VERSION) + number * ENTRY_BYTES
 
 
@@ -79,10 +80,10 @@ def _big_endian(values: array[int]) -> array[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndexFile:
-    """One index file of a segment, read by ranges of entries.
+    """An index file of a segment, read by ranges of entries.
 
-    `count` entries are whole; none, when the file is absent or of another version. `is_torn`: bytes follow them.
-    `is_known`: it is of the version that we know.
+    `count`: complete entries; 0 for an absent file or another version. `is_torn`: bytes follow the complete entries.
+    `is_known`: the file has the known version.
     """
 
     files: Files
@@ -100,22 +101,23 @@ class SegmentIndexFile:
         )
 
     def entries(self, number: int, count: int) -> Entries:
-        """At most `count` entries from `number` on; fewer where the file ends."""
+        """Return at most `count` entries from `number`; fewer at the end of the file."""
         count = min(count, self.count - number)
         if count <= 0:
             return NO_ENTRIES
         return decode_entries(self.files.get_range(self.key, entry_position(number), count * ENTRY_BYTES) or b"")
 
     def first_from(self, offset: int) -> int:
-        """The number of the first entry with this offset or a higher one; the count of entries when there is none."""
+        """Return the number of the first entry with this offset or a higher offset; the count of entries without a
+        match."""
         return self._first(lambda entries: entries.offsets[0] >= offset)
 
     def first_at(self, position: int) -> int:
-        """The number of the first entry whose record begins there or behind."""
+        """Return the number of the first entry whose record begins at or behind `position`."""
         return self._first(lambda entries: entries.positions[0] >= position)
 
     def first_beyond(self, position: int) -> int:
-        """The number of the first entry whose record ends behind that."""
+        """Return the number of the first entry whose record ends behind `position`."""
         return self._first(lambda entries: entries.end(0) > position)
 
     def _first(self, holds: Callable[[Entries], bool]) -> int:

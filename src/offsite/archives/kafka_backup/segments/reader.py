@@ -1,8 +1,8 @@
-"""One segment, read safely whatever a crash left: by its index where that and the records agree, else by walking.
+"""Reads a segment safely after any crash: by the index where index and records agree, else by walking.
 
-An entry is believed when the record at its position has its offset and its length. Where one is not, the next entry
-that can be believed says where to go on, and what lies before it is walked through. Source: the order in which the tool
-writes (records, then their entries) and reopens files after a crash (it appends, and cuts nothing).
+An entry is trusted when the record at the position has the entry's offset and length. At a wrong entry, reading
+continues at the next trusted entry, and the bytes between are walked. Source: the tool's order of writing (records,
+then entries) and reopening after a crash (appends, cuts nothing).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
 _ENTRIES_AT_ONCE = 1 << 14
 _MAX_LOOK_AHEAD = 1 << 12
-"""Entries tried to go on behind damage; behind more than that many lost records the index is of no use."""
+"""Entries tried behind damage; with more lost records the index is useless."""
 _MAX_CONTRADICTIONS = 100
-"""An index with more of them is of no use either: each costs a window to find."""
+"""An index with more contradictions is useless too: finding a contradiction costs a window."""
 _RECORDS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class IndexContradiction:
-    """Entry at byte `position` of the index says other than the records behind offset `after`, which are whole."""
+    """The entry at byte `position` of the index contradicts the complete records behind offset `after`."""
 
     position: int
     after: int
@@ -45,8 +45,8 @@ SegmentStep: TypeAlias = WholeRecords | SkippedBytes | IndexContradiction
 
 @dataclass(slots=True)
 class KafkaBackupSegmentReader:
-    """Reads on from the first record with an offset of `from_offset` or more, or from further ahead when the index is
-    of no use. The state is the next entry, where its record should begin, and the last offset that was given."""
+    """Reads from the first record with an offset of `from_offset` or more, or from an earlier record without a useful
+    index. State: the next entry, the expected position of its record, and the last returned offset."""
 
     files: Files
     segment: SegmentFile
@@ -63,7 +63,7 @@ class KafkaBackupSegmentReader:
         self._index = SegmentIndexFile.of(self.files, self.segment)
 
     def steps(self) -> Iterator[SegmentStep]:
-        """Records in rising order of offsets, and what had to be skipped. Raises `DamagedArchive` only when the file
+        """Yield records in rising order of offsets, and skipped bytes. Raises `DamagedArchive` only when the file
         shrinks meanwhile."""
         self._seek()
         while self._number < self._index.count:
@@ -90,7 +90,7 @@ class KafkaBackupSegmentReader:
             self._last = self.from_offset - 1
 
     def _is_right(self, number: int) -> bool:
-        """Whether `from_offset` lies between this entry and the one before, and both can be believed."""
+        """Whether `from_offset` lies between entry `number` and the entry before, with both trusted."""
         entries = self._index.entries(number - 1, 2)
         before, entry = entries[:1], entries[1:]
         is_between = before.offsets[0] < self.from_offset <= entry.offsets[0]
@@ -98,7 +98,7 @@ class KafkaBackupSegmentReader:
         return is_between and is_chain and self._file.describes(before) and self._file.describes(entry)
 
     def _next_entries(self) -> Entries:
-        """The next entries that one window holds, at least one."""
+        """Return the next entries within a window, at least one."""
         entries = self._index.entries(self._number, _ENTRIES_AT_ONCE)
         window_end = self._position + WINDOW_BYTES
         if entries.end(len(entries) - 1) <= window_end:
@@ -107,7 +107,7 @@ class KafkaBackupSegmentReader:
         return entries[: max(fitting, 2)]
 
     def _agreed(self, entries: Entries) -> WholeRecords:
-        """The records, from the position on, that these entries describe exactly."""
+        """Return the records from the position that match the entries exactly."""
         end = self._contiguous_end(entries)
         run = decode_run(self._file.read(self._position, end))
         ends = [self._position + run_end for run_end in run.ends]
@@ -116,7 +116,7 @@ class KafkaBackupSegmentReader:
         return WholeRecords(self._position, run.records[:count], ends[:count])
 
     def _contiguous_end(self, entries: Entries) -> int:
-        """Where the last entry ends that begins where the one before it does, in the file and in bounds."""
+        """Return the end of the last adjoining entry, inside the file and the bounds."""
         position, limit = self._position, min(self._file.size_bytes, self._position + MAX_RECORD_BYTES)
         starts: list[int] = [position, *map(add, entries.positions, entries.lengths)]
         end = starts.pop()
@@ -129,11 +129,11 @@ class KafkaBackupSegmentReader:
         return position
 
     def _is_lie(self, entries: Entries, number: int) -> bool:
-        """Of a long record, which may be a million short ones."""
+        """Whether the entry of a long record is wrong: the bytes may be a million short records."""
         return entries.lengths[number] > WINDOW_BYTES and not self._file.describes(entries[number : number + 1])
 
     def _agreeing(self, entries: Entries, offsets: list[int], ends: list[int]) -> int:
-        """How many of the decoded records the entries describe; nearly always all."""
+        """Return how many decoded records match the entries; nearly always all."""
         is_same = offsets == list(entries.offsets) and ends == list(map(add, entries.positions, entries.lengths))
         if is_same and all(map(lt, [self._last, *offsets], offsets)) and (not offsets or offsets[-1] < MAX_OFFSET):
             return len(offsets)
@@ -145,7 +145,8 @@ class KafkaBackupSegmentReader:
         return len(offsets)
 
     def _advance(self, agreed: WholeRecords) -> Iterator[WholeRecords]:
-        """Gives all but the last record, which is read again: it counts when what follows agrees as well."""
+        """Yield all but the last record, which is read again: the last record counts when the following bytes agree
+        too."""
         confirmed = agreed[:-1]
         self._number += len(confirmed.records)
         if confirmed.records:
@@ -172,7 +173,7 @@ class KafkaBackupSegmentReader:
         self._position = self._file.size_bytes if resume is None else resume[1]
 
     def _next_fitting(self, number: int, fence: int, last: int) -> tuple[int, int, int] | None:
-        """Number, position and offset of the next entry that can be believed, from `fence` and `last` on."""
+        """Return number, position and offset of the next trusted entry, from `fence` and `last`."""
         entries = self._index.entries(number, _MAX_LOOK_AHEAD)
         for n, (offset, position) in enumerate(zip(entries.offsets, entries.positions, strict=True)):
             if position >= fence and offset > last and self._file.describes(entries[n : n + 1]):
@@ -188,7 +189,7 @@ class KafkaBackupSegmentReader:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRecords:
-    """The records of one segment that belong to a piece, in batches; damage is told once, by the piece it lies in."""
+    """The records of a segment inside a piece, in batches; damage is reported once, by the piece around the damage."""
 
     files: Files
     segment: SegmentFile
@@ -196,7 +197,7 @@ class SegmentRecords:
     on_damage: OnDamage
 
     def batches(self) -> Iterator[Sequence[Record]]:
-        """Rising; ends where the piece does."""
+        """Yield rising batches; stops at the end of the piece."""
         return clip_to_piece(self.piece, read_while_usable(self._unclipped, self.segment.records_key, self.on_damage))
 
     def _unclipped(self, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
@@ -213,7 +214,7 @@ class SegmentRecords:
 
 
 def describe_damage(files: Files, segment: SegmentFile, step: SkippedBytes | IndexContradiction) -> Damage:
-    """What to tell of it. Bytes that the file holds twice, as after a crash of the tool, are no loss but a note."""
+    """Describe the damage. Bytes stored twice, as after a crash of the tool, are no loss but a note."""
     if isinstance(step, IndexContradiction):
         problem = f"the entry contradicts the records behind offset {step.after}, one of which may have a wrong offset"
         return Damage(file=segment.index_key, position=step.position, problem=problem)

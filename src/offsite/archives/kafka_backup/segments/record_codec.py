@@ -1,10 +1,10 @@
-"""Records as kafka-backup lays them out, back to back: no checksum, no compression, everything big-endian. Pure.
+"""Encodes records in kafka-backup's layout, back to back: no checksum, no compression, everything big-endian. Pure.
 
     offset i64 | timestamp type i32 | [timestamp i64, of types 0 and 1] | key | value | header count i32 | headers
     key, value, header value: length i32 (-1 null) and bytes · header: name length i32, name, value
 
-Timestamp types: -1 none, 0 CreateTime, 1 LogAppendTime, -2 CreateTime of a record that was given none.
-Source: "Record File" in the architecture page of itadventurer/kafka-backup.
+Timestamp types: -1 none, 0 CreateTime, 1 LogAppendTime, -2 CreateTime of a record sent without a time. Source: "Record
+File" in the architecture page of itadventurer/kafka-backup.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _TIMED = struct.Struct(">qiqi")
 _LENGTH = struct.Struct(">i")
 LEAST_HEADER_BYTES = 2 * _LENGTH.size
 MAX_HEADERS = 1_000_000
-"""Of one record: eight bytes become two hundred."""
+"""Per record: eight bytes become two hundred."""
 _NO_HEADERS = _LENGTH.pack(0)
 _NULL = _LENGTH.pack(-1)
 
 
 class Malformed(Exception):
-    """No bytes that follow could make this a record."""
+    """No following bytes could complete a record."""
 
 
 class Torn(Malformed):
-    """The bytes begin as a record does, which goes on beyond where they end."""
+    """The bytes begin like a record and end too early."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Whole records that lie back to back; `ends[n]` is where record n ends, in the bytes they were read from."""
+    """Complete adjoining records; `ends[n]`: end of record n in the read bytes."""
 
     records: list[Record]
     ends: list[int]
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of one record. A CreateTime record with time -1 is written as type -2, as kafka-backup does.
+    """Encode a record. A CreateTime record with time -1 becomes type -2, as in kafka-backup.
 
     Raises `NotRepresentable` for a time without a type.
     """
@@ -64,9 +64,9 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_run(data: bytes, at: int = 0) -> RecordRun:
-    """The whole records that lie back to back from `at`; what stopped it is for `shape_at` to say.
+    """Decode the complete adjoining records from `at`; `read_shape` explains the stop.
 
-    The hot path: one pass, written out, and every length is checked against the bytes that are there.
+    The hot path: a single, inlined pass; every length is checked against the existing bytes.
     """
     records: list[Record] = []
     ends: list[int] = []

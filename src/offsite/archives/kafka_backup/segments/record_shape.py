@@ -1,7 +1,7 @@
-"""Where a record ends, told from its lengths alone: what they claim is stepped over, not read.
+"""Finds the end of a record from lengths alone: contents are skipped, not read.
 
-Behind damage any bytes may look like the head of a record that goes on for a hundred MiB, and there may be a head at
-every twelfth byte. So looking costs a few small reads, and `Effort` bounds how much of it there is.
+Behind damage any bytes may look like the head of a record with a hundred MiB, and every twelfth byte may be a head.
+Therefore a look costs a few small reads, and `Effort` bounds the total cost.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _TIME_BYTES = 8
 _LOOK_COST, _HEADER_COST = 50, 3
 
 Read = Callable[[int, int], bytes]
-"""The bytes `[start, end)` of a file."""
+"""Returns bytes `[start, end)` of a file."""
 
 
 class Exhausted(Exception):
-    """The damage has no end: what is left is not looked at."""
+    """The damage has no end: the rest is not examined."""
 
 
 @dataclass(slots=True)
 class Effort:
-    """What may be spent on damage, in about a microsecond each."""
+    """The budget for damage, in units of about a microsecond."""
 
     remaining_us: int
 
     @classmethod
     def for_bytes(cls, size_bytes: int) -> Effort:
-        """A second and a half, and another half for each MiB."""
+        """Return a second and a half, and another half per MiB."""
         return cls(1_500_000 + size_bytes // 2)
 
     def spend(self, cost: int) -> None:
@@ -54,7 +54,7 @@ class Effort:
 
 
 class RecordShape(NamedTuple):
-    """A record goes on to `end`. `has_valid_names`: its headers' names are UTF-8, as those of all clients are."""
+    """The shape of a record, which ends at `end`. `has_valid_names`: header names are UTF-8, as from all clients."""
 
     offset: int
     end: int
@@ -62,8 +62,8 @@ class RecordShape(NamedTuple):
 
 
 def shape_at(read: Read, start: int, end: int, effort: Effort | None = None) -> RecordShape:
-    """The shape of the record at `start`. Raises `Malformed`, also for a record of more than `MAX_RECORD_BYTES`, `Torn`
-    for one that goes on beyond `end`, and `Exhausted` when all `effort` is spent."""
+    """Read the shape of the record at `start`. Raises `Malformed`, also for a record of more than `MAX_RECORD_BYTES`,
+    `Torn` for a record beyond `end`, and `Exhausted` when `effort` is spent."""
     cursor = _Cursor(read, start, end, effort or Effort(1 << 62))
     offset, time_type = _HEAD.unpack(cursor.take(_HEAD.size))
     if offset < 0:

@@ -1,4 +1,4 @@
-"""One records file, read in bounded windows; what lies at a position, without holding the file."""
+"""A records file, read in bounded windows; examines a position without loading the file."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ FIRST_POSITION = len(VERSION)
 WINDOW_BYTES = 4 << 20
 
 _MAX_REPEAT_BYTES = 32 << 20
-"""Of what a crash may have made the tool write twice: it writes at most some hundred records at once."""
+"""Of bytes possibly written twice by the tool after a crash: the tool writes at most some hundred records at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsFile:
-    """One records file, read in bounded windows. `size_bytes` is where reading ends: of a file that grows meanwhile,
-    the end it had."""
+    """A records file, read in bounded windows. `size_bytes`: where reading ends; a file growing meanwhile keeps the
+    initial end."""
 
     files: Files
     key: str
     size_bytes: int
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes `[start, end)`, which lie in the file. Raises `DamagedArchive` when it has become shorter."""
+        """Read bytes `[start, end)` inside the file. Raises `DamagedArchive` when the file has become shorter."""
         data = self.files.get_range(self.key, start, end - start)
         if data is None or len(data) < end - start:
             raise DamagedArchive(
@@ -38,11 +38,11 @@ class RecordsFile:
         return data
 
     def window(self, start: int, end: int, size_bytes: int = WINDOW_BYTES) -> bytes:
-        """Bytes from `start`, at most `size_bytes` and not beyond `end`."""
+        """Read bytes from `start`, at most `size_bytes` and not beyond `end`."""
         return self.read(start, min(end, start + size_bytes))
 
     def describes(self, entry: Entries) -> bool:
-        """Whether the first of these entries says what the file says there: offset, position and length."""
+        """Whether the first entry matches the file: offset, position and length."""
         start, end = entry.positions[0], entry.end(0)
         if not FIRST_POSITION <= start < end <= self.size_bytes:
             return False
@@ -53,8 +53,8 @@ class RecordsFile:
         return shape.offset == entry.offsets[0] and shape.end == end
 
     def is_repeated(self, start: int, end: int) -> bool:
-        """Whether `[start, end)` stands a second time: as the beginning of what follows, where a torn record was
-        written again, or as whole records right before, which were appended twice. Then nothing is lost with it."""
+        """Whether `[start, end)` exists twice: as the beginning of the following bytes, where a torn record was written
+        again, or as complete records right before, appended twice. A repetition is no loss."""
         size_bytes = end - start
         if size_bytes > _MAX_REPEAT_BYTES:
             return False
@@ -68,6 +68,6 @@ class RecordsFile:
         return bool(ends) and ends[-1] == size_bytes
 
     def shape_at(self, start: int, end: int, effort: Effort | None = None) -> RecordShape:
-        """The shape of the record at `start`, at most up to `end`. Raises `Malformed` for bytes that are none,
+        """Read the shape of the record at `start`, at most up to `end`. Raises `Malformed` for other bytes,
         `Exhausted`."""
         return shape_at(self.read, start, end, effort)

@@ -1,8 +1,8 @@
-"""Records without an index: walk from record to record, and find the next whole one behind bytes that are none.
+"""Walks records without an index, from record to record, and finds the next complete record behind other bytes.
 
-A crashed writer leaves a torn record and goes on behind it, so a record may *seem* whole whose last bytes are those of
-the next one. Hence a record counts only when another whole one of a higher offset follows it, or the end; and where
-that fails, the same offset is looked for again between its first and last byte.
+A crashed writer leaves a torn record and continues behind, so a record may *seem* complete although the last bytes
+belong to the next record. Hence a record counts only when a complete record with a higher offset follows, or the end.
+If the check fails, the same offset is searched for between the record's first and last byte.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 _CANDIDATE_COST = 20
 _BYTES_OF_COST = 32  # decoded in a microsecond, about
 _SMALL_WINDOW_BYTES = 64 << 10
-"""Of the first looks behind damage: where it abounds, the next is near."""
+"""Window of the first looks behind damage: where damage abounds, the next damage is near."""
 _HEAD_BYTES = 12
 _HEAD = re.compile(rb"(?=(?!\x00{8})[\x00-\x7f][\x00-\xff]{7}(?:\x00\x00\x00[\x00\x01]|\xff\xff\xff[\xfe\xff]))")
-"""Where a record could begin: an offset that is positive, and one of the four timestamp types. Offset 0 is not looked
-for behind damage: files that a crash filled up with zeros are more common."""
+"""Possible beginnings of a record: a positive offset, and one of the four timestamp types. Offset 0 is not searched for
+behind damage: zeros left by a crash are more common."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRecords:
-    """Records back to back from `start`; record n ends at `ends[n]`, a position in the file."""
+    """Adjoining records from `start`; record n ends at `ends[n]`, a position in the file."""
 
     start: int
     records: list[Record]
     ends: list[int]
 
     def __getitem__(self, part: slice) -> WholeRecords:
-        """A part that begins with the first record, or goes from any to the last."""
+        """Return a part that starts at the first record, or a part that ends at the last record."""
         first = part.indices(len(self.records))[0]
         return WholeRecords(self.start if first == 0 else self.ends[first - 1], self.records[part], self.ends[part])
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedBytes:
-    """Bytes `[start, end)` that are no whole record. `after` is the offset of the last record before them."""
+    """Bytes `[start, end)` without a complete record. `after`: offset of the last record before."""
 
     start: int
     end: int
@@ -57,7 +57,7 @@ Step = WholeRecords | SkippedBytes
 
 @dataclass(slots=True)
 class Walk:
-    """Walks `[position, end)` of one file; all offsets are above `last` and below `below`."""
+    """Walks `[position, end)` of a file; all offsets are above `last` and below `below`."""
 
     file: RecordsFile
     position: int
@@ -72,7 +72,7 @@ class Walk:
         self._effort = Effort.for_bytes(self.end - self.position)
 
     def steps(self) -> Iterator[Step]:
-        """Ends early, with all the rest skipped, where damage abounds."""
+        """Yield the steps. Where damage abounds, the walk ends early and skips the rest."""
         try:
             yield from self._steps()
         except Exhausted:
@@ -89,7 +89,7 @@ class Walk:
                 yield from self._pass_damage(whole)
 
     def _decode(self) -> WholeRecords:
-        """What is whole at the position, as far as offsets rise."""
+        """Decode the complete records at the position, as long as offsets rise."""
         run = decode_run(self.file.window(self.position, self.end, self._window_bytes))
         count = self._rising(run)
         position = self.position
@@ -101,7 +101,7 @@ class Walk:
         return next(rising, len(run.records))
 
     def _may_go_on(self, whole: WholeRecords) -> bool:
-        """Whether only the window's end stopped the decoding."""
+        """Whether only the end of the window stopped the decoding."""
         stop = whole.ends[-1] if whole.ends else self.position
         window_end = min(self.end, self.position + self._window_bytes)
         if window_end == self.end or window_end - stop >= MAX_RECORD_BYTES:
@@ -115,7 +115,8 @@ class Walk:
         return shape.end > window_end and last < shape.offset < self.below
 
     def _advance(self, whole: WholeRecords) -> Iterator[Step]:
-        """The last record is decoded again with the next window: it counts only when another follows."""
+        """Continue with the next window and decode the last record again: the last record counts only when another
+        record follows."""
         if len(whole.records) > 1:
             yield self._take(whole[:-1])
             self._window_bytes = min(2 * self._window_bytes, WINDOW_BYTES)
@@ -148,12 +149,12 @@ class Walk:
         return skipped
 
     def _written_again(self, suspect: WholeRecords) -> int | None:
-        """Where the record at `suspect.start` begins once more, inside what seemed to be its bytes."""
+        """Return where the record at `suspect.start` begins again, inside its apparent bytes."""
         offset = suspect.records[0].offset
         return self._find(suspect.start + 1, suspect.ends[-1], lowest=offset, highest=offset)
 
     def _is_out_of_order(self, suspect: WholeRecords) -> bool:
-        """Whether the next whole record fits to the one before `suspect`: then the offset of `suspect` is wrong."""
+        """Whether the next complete record fits the record before `suspect`: then the offset of `suspect` is wrong."""
         position = self._find(suspect.ends[-1], self.end, lowest=self.last + 1, highest=self.below - 1)
         return position is not None and self.file.shape_at(position, self.end).offset < suspect.records[0].offset
 
@@ -163,7 +164,7 @@ class Walk:
         return self._skip(self.end if position is None else position, problem)
 
     def _problem(self) -> tuple[str, int]:
-        """What is wrong at the position, and from where on a record may begin."""
+        """Return the problem at the position, and the first possible start of a record."""
         try:
             shape = self.file.shape_at(self.position, self.end, self._effort)
         except Malformed as error:
@@ -171,8 +172,8 @@ class Walk:
         return f"offset {shape.offset} is not above {self.last} or not below what follows", shape.end
 
     def _find(self, start: int, stop: int, *, lowest: int, highest: int) -> int | None:
-        """The first position in `[start, stop)` of a whole record with such an offset, and a whole one or the end
-        behind it."""
+        """Return the first position in `[start, stop)` of a complete record with an offset in the bounds, followed by a
+        complete record or the end."""
         window_bytes = _SMALL_WINDOW_BYTES
         while start < min(stop, self.end - _HEAD_BYTES):
             data = self.file.window(start, min(self.end, stop - 1 + _HEAD_BYTES), window_bytes)
@@ -193,7 +194,8 @@ class Walk:
         return shape.has_valid_names and (shape.end == self.end or self._may_follow(shape.offset, shape.end))
 
     def _may_follow(self, offset: int, position: int) -> bool:
-        """Whether a record of a higher offset lies there, or the torn beginning of one at the very end."""
+        """Whether a record with a higher offset is at `position`, or the torn beginning of such a record at the very
+        end."""
         try:
             return self.file.shape_at(position, self.end, self._effort).offset > offset
         except Torn:

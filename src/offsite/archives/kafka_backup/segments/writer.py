@@ -1,6 +1,6 @@
-"""One segment that grows: records gathered in memory, and written records first, then their index entries.
+"""Grows a segment: records are gathered in memory; records are written first, then index entries.
 
-A crash between any two bytes leaves whole records, at most a torn one, and an index that lags: `tail` mends both.
+A crash between any two bytes leaves complete records, at most a torn record, and a lagging index: `tail` repairs both.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 
 FLUSH_BYTES = 4 << 20
-"""What is gathered before it is written: large enough that an fsync of each of the two files is cheap."""
+"""Bytes gathered before a write: large enough for a cheap fsync of both files."""
 
 
 class KafkaBackupSegmentWriter:
-    """Appends to the files of `stem`, which the partition index is to list at `start`. `records_bytes` is the size of
-    its records file, 0 when there is none yet."""
+    """Appends to the files of `stem`, listed by the partition index at `start`. `records_bytes`: size of the records
+    file, 0 for a missing file."""
 
     def __init__(self, *, files: AppendableFiles, topic: str, stem: str, start: int, records_bytes: int) -> None:
         self._files = files
@@ -43,7 +43,7 @@ class KafkaBackupSegmentWriter:
         return self.size_bytes - self._pending_start >= FLUSH_BYTES
 
     def add(self, records: Sequence[Record], parts: Sequence[bytes]) -> None:
-        """Gather records and their encoded bytes, at least one."""
+        """Gather at least a record, with the encoded bytes."""
         self._parts += parts
         self._offsets += offsets_of(records)
         ends = accumulate(map(len, parts), initial=self.size_bytes)
@@ -54,7 +54,7 @@ class KafkaBackupSegmentWriter:
         self._spans.append((records[0].offset, records[-1].offset, len(records), min(times), max(times)))
 
     def flush(self) -> bool:
-        """Make durable what was gathered. Returns whether this made the segment's files."""
+        """Write the gathered records durably. Returns whether the call created the segment's files."""
         if not self._parts:
             return False
         was_new, self._is_new = self._is_new, False
@@ -69,7 +69,7 @@ class KafkaBackupSegmentWriter:
         return was_new
 
     def receipt(self, log_range: LogRange) -> FileReceipt | None:
-        """What this writer appended; None when nothing."""
+        """Return the receipt of the appended records; None without records."""
         if not self._spans:
             return None
         firsts, lasts, counts, lowest_ms, highest_ms = zip(*self._spans, strict=True)

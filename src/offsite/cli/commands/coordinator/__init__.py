@@ -1,1 +1,1 @@
-"""`offsite serve`, what coordinators do, and `offsite doctor`, which they answer as well."""
+"""`offsite serve`, jobs of coordinators, and `offsite doctor`, also answered by coordinators."""

@@ -1,4 +1,4 @@
-"""`offsite doctor`: what usually goes wrong, looked for. A coordinator answers the same at `/api/v1/doctor`."""
+"""`offsite doctor`: looks for common faults. A coordinator answers the same at `/api/v1/doctor`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDTH = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """What is to be examined, as typed."""
+    """The parts to examine, as typed."""
 
     repo: OptionalRepo = None
     bootstrap: Bootstrap = None
@@ -48,8 +48,8 @@ class DoctorOptions:
 def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
     """Look for what usually goes wrong: Java, Spark, brokers, rights, clocks, the store, this machine.
 
-    Each check has a verdict and a cure. What is not given is skipped. Nothing on the cluster is changed; what is put
-    into the store is removed again. The exit code is that of the first check that failed.
+    Each check has a verdict and a cure. A part without options is skipped. Nothing on the cluster is changed; objects
+    put into the store are removed again. The exit code is the exit code of the first failed check.
     """
     from offsite.services.doctor.examine import examine
 
@@ -79,7 +79,7 @@ def _tell(title: str, report: CheckReport) -> None:
 
 
 def _render(console: Console, examination: Examination) -> None:
-    """A cure is told once, where several checks wait for it."""
+    """Show the checks. A cure shared by successive checks is shown once."""
     last_cure = ""
     for check in examination.checks:
         console.print(f"{check.verdict:<{_WIDTH}}{check.id}: {check.said}")

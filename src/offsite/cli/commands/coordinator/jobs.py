@@ -1,4 +1,4 @@
-"""`offsite jobs`: what coordinators are doing, and did. None of these starts a JVM."""
+"""`offsite jobs`: current and past jobs of coordinators. No command here starts a JVM."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def list_(repo: Repo, limit: Limit = 20, output: Output = OutputFormat.TABLE) ->
 def show(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """Show a job: how far it is, or how it ended.
 
-    Its state is starting, running, cancelling, succeeded, partial, failed, cancelled or lost.
+    The state is starting, running, cancelling, succeeded, partial, failed, cancelled or lost.
     """
     from offsite.services.jobs.status import read_job
 
@@ -71,7 +71,7 @@ def forget(
 
 
 def command_line(report: JobReport) -> str:
-    """The command that a job is, as one would type it."""
+    """Return the command of a job, as typed by a person."""
     return shlex.join(["offsite", *report.arguments])
 
 

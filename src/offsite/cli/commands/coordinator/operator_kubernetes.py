@@ -1,4 +1,4 @@
-"""`offsite operator run --kubernetes`: the operator of what is declared in Kubernetes."""
+"""`offsite operator run --kubernetes`: the operator of resources declared in Kubernetes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesOptions:
-    """What there is beside the options of all homes, as typed."""
+    """Options for Kubernetes beside the options of all homes, as typed."""
 
     kubernetes: Annotated[
         bool,
@@ -84,7 +84,7 @@ class KubernetesOptions:
 
 
 def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s: float, initial_copies: int) -> None:
-    """Until SIGINT or SIGTERM. Raises `BadOption`, and `KubernetesUnavailable` where nobody is logged in."""
+    """Run until SIGINT or SIGTERM. Raises `BadOption`, and `KubernetesUnavailable` without a login."""
     _check_installed()
     from offsite.operator.kubernetes.home import KubernetesHome
     from offsite.operator.kubernetes.http_cluster import HttpKubernetesApi
@@ -99,7 +99,7 @@ def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s:
 
 
 def check_not_given(options: KubernetesOptions) -> None:
-    """What counts in Kubernetes alone is not taken for something else. Raises `BadOption`."""
+    """Refuse options for Kubernetes in a folder. Raises `BadOption`."""
     kubernetes_only = {"--namespace": options.namespace, "--state": options.state}
     if wrong := [name for name, value in kubernetes_only.items() if value]:
         raise BadOption(f"{', '.join(wrong)} goes with --kubernetes alone", hint="add --kubernetes, or leave it away")
@@ -124,7 +124,7 @@ def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -
 
 @contextmanager
 def serve_probes(home: Home, port: str | None, clock: Clock) -> Iterator[None]:
-    """A block in which probes are answered, where they were asked for."""
+    """A context in which probes are answered, if requested."""
     from offsite.operator.world.monitor import HomeMonitor
     from offsite.services.monitor.address import parse_address
     from offsite.services.monitor.http import StatusServer
@@ -138,7 +138,7 @@ def serve_probes(home: Home, port: str | None, clock: Clock) -> Iterator[None]:
 
 
 def _folder() -> Path:
-    """For what this process notes of its expiry jobs."""
+    """Return the folder for notes of the process about its expiry jobs."""
     states = os.environ.get("XDG_STATE_HOME")
     return Path(states or Path.home() / ".local" / "state").absolute() / "offsite" / "operator"
 

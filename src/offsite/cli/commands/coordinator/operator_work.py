@@ -1,4 +1,4 @@
-"""`offsite operator agent` and `expire`: the processes that an operator begins. People need not call them."""
+"""`offsite operator agent` and `expire`: processes started by an operator. People need not call either."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _reporting_repository(repository: Repository, signs: ProgressLog) -> Reposit
 
 
 def _opened(places: Sequence[str]) -> list[Repository]:
-    """Each with the credentials of its own account, where the operator told them."""
+    """Open the repositories, with the credentials of their accounts if the operator passed credentials."""
     from offsite.operator.folder.launches import parse_place_environments
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store

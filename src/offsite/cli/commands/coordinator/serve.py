@@ -1,4 +1,4 @@
-"""`offsite serve`: the coordinator, over HTTP and as pages. `offsite tokens`: who may ask it for what."""
+"""`offsite serve`: the coordinator, over HTTP and as pages. `offsite tokens`: roles of callers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TokenFile = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What a coordinator works with, and who reaches it, as typed."""
+    """The parts of a coordinator, and its callers, as typed."""
 
     repo: Repo
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = 8080
@@ -87,7 +87,7 @@ class ServeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken:
-    """`token` is told here only: the file has its hash."""
+    """`token` is shown here only: the file has the hash."""
 
     name: str
     role: str
@@ -98,8 +98,8 @@ class NewToken:
 def serve(options: ServeOptions, engine: SparkOptions) -> None:
     """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
 
-    Nothing is kept but in the repository: any number of coordinators may serve it. It serves whoever has a token of
-    --token-file, or opens the address that it tells, in which each code begins one session.
+    All state lies in the repository: any number of coordinators may serve a repository. Callers need a token of
+    --token-file, or the printed address, whose code begins a single session.
     """
     _check_installed()
     from offsite.api.app import make_app
@@ -128,7 +128,7 @@ def _tell(line: str) -> None:
 
 
 def _tidy(site: Site) -> None:
-    """Delete what searches have found, when its time is over."""
+    """Delete results of searches after their time."""
     from offsite.services.jobs.forget import forget_searches
 
     while True:
@@ -163,7 +163,7 @@ def _check_installed() -> None:
 
 
 def _gate_rules(options: ServeOptions) -> GateRules:
-    """The rules. Raises `BadOption`."""
+    """Make the access rules. Raises `BadOption`."""
     from offsite.api.guard.gate import GateRules
     from offsite.api.guard.hosts import Hosts
     from offsite.api.guard.sessions import Sessions

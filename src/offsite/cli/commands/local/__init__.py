@@ -1,1 +1,1 @@
-"""Commands that need no repository: what they work on lies on this machine."""
+"""Commands without a repository: the data lies on this machine."""

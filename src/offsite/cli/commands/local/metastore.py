@@ -1,4 +1,4 @@
-"""`offsite metastore`: the commands of ksqlDB, or of any log of commands in one partition, as local files."""
+"""`offsite metastore`: the commands of ksqlDB, or of any command log with a single partition, as local files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ File = Annotated[Path, typer.Argument(help="A backup file, of offsite or of ksql
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOptions:
-    """Options that name a command topic, as typed: one field for each."""
+    """Options that name a command topic, as typed: a field per option."""
 
     topic: Topic = None
     service_id: ServiceId = None
@@ -88,11 +88,10 @@ class MetastoreBackupOptions(TopicOptions):
 def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Bring the backup file to where the topic is; with --follow each command is on the disk as it comes.
 
-    A file is compared with the topic before anything is added. Properties that do not say
-    ksql.enable.metastore.backup=true (or ksql.metastore.enable.backup=true) switch backups off. Exit code 14: the topic
-    has lost commands that the file holds, which is left as it is. Exit code 3: the topic has other commands than the
-    file, and a new file was begun; or a transaction is open, and what comes after it cannot be read yet; or the
-    properties do not say whether there are to be backups.
+    A file is compared with the topic before an addition. Properties without ksql.enable.metastore.backup=true (or
+    ksql.metastore.enable.backup=true) switch backups off. Exit code 14: the topic has lost commands of the file; the
+    file stays unchanged. Exit code 3: the topic has other commands than the file, and a new file was begun; or a
+    transaction is open, and later commands cannot be read yet; or the properties do not say whether backups are wanted.
     """
     from offsite.model.clock import SystemClock
     from offsite.services.metastore.backup import live_backup, lost_commands_error, warnings_of
@@ -124,7 +123,7 @@ def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE)
 def status(location: Location = None, properties: Properties = None, output: Output = OutputFormat.TABLE) -> None:
     """One verdict for each backup in a folder. Reads the files alone, every byte of them.
 
-    Exit code 13 when one is not safe, 3 when there is none.
+    Exit code 13 when a backup is not safe, 3 without a backup.
     """
     from offsite.services.metastore.status import metastore_status
 
@@ -139,7 +138,7 @@ def status(location: Location = None, properties: Properties = None, output: Out
 def verify(options: TopicOptions, file: File, output: Output = OutputFormat.TABLE) -> None:
     """Check a backup file, and with --topic or --service-id whether the topic is the same. Changes nothing.
 
-    Exit code 13 when the file is damaged, or the topic differs: the first line that does is named.
+    Exit code 13 when the file is damaged, or the topic differs: the first different line is named.
     """
     from offsite.services.metastore.verify import verify_file
 
@@ -167,8 +166,8 @@ def restore(
 ) -> None:
     """Make the command topic what a backup file holds, or make a new one of it. Stop the ksqlDB servers first.
 
-    What the topic holds is copied into a file beside the backup before it is deleted. Afterwards the topic is read
-    again and compared. After a crash the same command does it all again.
+    The present contents of the topic are copied into a file beside the backup before the topic is deleted. Afterwards
+    the topic is read again and compared. After a crash, run the same command again: it repeats every step.
     """
     from offsite.kafka.admin import ClusterAdmin
     from offsite.model.clock import SystemClock
@@ -190,7 +189,7 @@ def restore(
 
 
 def _tell_off(switch: Switch, properties: Path | None) -> None:
-    """A file that switches backups off is obeyed. One that is silent may be meant otherwise: exit code 3."""
+    """Obey a file that switches backups off. A silent file may be meant otherwise: exit code 3."""
     if switch is Switch.OFF:
         note(f"backups are switched off in {properties}: nothing was done")
         return
@@ -222,7 +221,7 @@ def _follow(options: MetastoreBackupOptions, source: CommandSource, live: LiveBa
 
 
 class _ViewPrinter:
-    """What people, scripts and Prometheus see of a backup that follows: people only what is new."""
+    """Prints new states for people and scripts, and feeds Prometheus, for a following backup."""
 
     def __init__(self, output: OutputFormat) -> None:
         self.server: MetastoreServer | None = None

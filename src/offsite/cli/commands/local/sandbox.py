@@ -1,4 +1,4 @@
-"""`offsite sandbox`: a real Kafka on this machine, one broker or several, to try things out."""
+"""`offsite sandbox`: a real Kafka on this machine, a broker or several, to try things out."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ KafkaVersion = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxReport:
-    """State of the sandbox. `bootstrap` is empty and `pid` 0 when it does not run. `pid` is the first broker's, `pids`
-    are all."""
+    """State of the sandbox. `bootstrap` is empty and `pid` 0 when the sandbox is stopped. `pid`: of the first broker;
+    `pids`: all."""
 
     bootstrap: str
     dir: str

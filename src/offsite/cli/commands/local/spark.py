@@ -1,4 +1,4 @@
-"""`offsite spark`: what a Spark cluster needs to know of this offsite."""
+"""`offsite spark`: prepares a Spark cluster for this offsite."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def pack(
 ) -> None:
     """Make one archive of this offsite and what it needs, for executors that have none.
 
-    Give it to a command with --spark-archive. Executors need a Python of the same minor version and the same kind of
-    machine, and nothing else: Spark brings pyspark. Takes half a minute, no network, and changes nothing but that file.
+    Pass the archive to a command with --spark-archive. Executors need a Python of the same minor version and the same
+    kind of machine, and nothing else: Spark brings pyspark. Takes half a minute, no network, and changes nothing but
+    the archive.
     """
     from offsite.services.spark_pack import pack as pack_archive
 
@@ -63,8 +64,8 @@ def job(
     """Write the script that spark-submit runs offsite by, where nothing else may start Spark, or the driver belongs on
     the cluster.
 
-    What follows its name is a command of offsite: spark-submit offsite-job.py backup run. Settings are those of
-    spark-submit.
+    The words behind the script's name are a command of offsite: spark-submit offsite-job.py backup run. Settings are
+    the settings of spark-submit.
     """
     from offsite.cli.job import SCRIPT
 
