@@ -80,14 +80,14 @@ def _groups() -> Iterator[Groups]:
 
 def _backed_up(groups: Groups, application: Application) -> Seen:
     seen: list[CutEvidence] = []
-    found_cut: Callable[..., Any] = pass_cut.found_cut
+    found_cut: Callable[..., Any] = pass_cut.find_cut
 
     def listening(evidence: CutEvidence, *rest: Any, **more: Any) -> Any:
         seen.append(evidence)
         return found_cut(evidence, *rest, **more)
 
     chance, commits = random.Random(3), []
-    with mock.patch.object(pass_cut, "found_cut", listening), running(application, workers=WORKERS):
+    with mock.patch.object(pass_cut, "find_cut", listening), running(application, workers=WORKERS):
         wait_until(lambda: groups.source.end(application.names[ORDERS]) > 100)
         while len(commits) < COMMITS:
             commits.append(groups.back_up(*([] if commits else application.names.values())).commit)

@@ -264,7 +264,7 @@ def test_a_commit_without_a_cut_keeps_no_cut_of_older_groups(groups: Groups, mon
     groups.back_up(payments.orders, payments.paid)
     assert cut_of(groups).left_out_count == 1
     monkeypatch.undo()
-    monkeypatch.setattr(planned, "begin", lambda _: LeaderUnavailable("a broker restarts", hint=""))
+    monkeypatch.setattr(planned, "begin_if_possible", lambda _: LeaderUnavailable("a broker restarts", hint=""))
     assert groups.back_up().no_cut == "a broker restarts"
     monkeypatch.undo()
     try:

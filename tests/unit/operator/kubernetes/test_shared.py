@@ -456,7 +456,7 @@ def test_one_that_is_deleted_while_its_operator_sleeps_does_not_join(
     new = two.home()
     two.make("again", identity=IDENTITY)
     path = f"{SHOP.removesuffix('shop')}again"
-    speaks, slept = backups.speak, list[bool]()
+    speaks, slept = backups.enter_news, list[bool]()
 
     def sleeps(*given: Any) -> DeclaredHistory:
         body = two.body("again")
@@ -466,7 +466,7 @@ def test_one_that_is_deleted_while_its_operator_sleeps_does_not_join(
             two.cluster.delete(path, uid=body["metadata"]["uid"])
         return speaks(*given)
 
-    monkeypatch.setattr(backups, "speak", sleeps)
+    monkeypatch.setattr(backups, "enter_news", sleeps)
     new.keep(two.body("again"))
     assert slept
     assert kinds(one) == [DeclaredEntryKind.JOINED, DeclaredEntryKind.JOINED, DeclaredEntryKind.STARTED]

@@ -124,7 +124,7 @@ def _what_is_there_still_goes(patch: Patch) -> None:
 
 def _the_log_start_of_the_last(patch: Patch) -> None:
     """A run of points needs what the last of them does."""
-    add = plan.add
+    add = plan.add_needs
 
     def from_last(found: needs.Needs, spans: Any) -> None:
         add(found, ((known, (max(start, end - 1), end)) for known, (start, end) in spans))
