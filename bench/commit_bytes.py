@@ -13,8 +13,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from bench.large_repository import NAME, Large, news
 from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, StoredCommit
 from offsite.repository.commit_json import decode_commit, encode_commit
+from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
-from offsite.repository.state import BackupState, fold
+from offsite.repository.state import BackupState
 
 T = TypeVar("T")
 

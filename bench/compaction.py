@@ -67,7 +67,7 @@ def _measure(backup: Backup, records: int, keys: int) -> None:
     runner.begin()
     try:
         plan = plan_compaction(backup, CompactionRequest())
-        done = compact(backup, plan, runner=runner, slots=os.cpu_count() or 1)
+        done = compact(backup, plan, runner=runner)
         took_s = time.monotonic() - begin_s
         used_s, peaks = _usage(before_ticks)
     finally:
