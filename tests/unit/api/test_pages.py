@@ -198,7 +198,7 @@ def test_a_form_begins_a_job_and_leads_to_its_page(client: TestClient, coordinat
     assert [command[0] for _, command in coordinator.begun] == ["backup", "verify", "restore", "checkpoint"]
     job = coordinator.begun[0][0]
     assert client.post(f"/jobs/{job}/cancel", data={"word": said}).status_code == 303
-    assert "cancelled by this machine" in shown(client, f"/jobs/{job}")
+    assert "cancel requested by this machine" in shown(client, f"/jobs/{job}")
     assert "can forge it" in shown(client, f"/jobs/{job}"), "whoever writes jobs into the repository"
 
 
