@@ -394,7 +394,7 @@ def test_declared_backups_are_told_with_what_is_not_as_declared(client: TestClie
     declared.start("nightly")
     told = DeclaredNote(name="shop<b>", at_ms=1, by="x", conditions=(("IncorrectBackupState", "not <whole>"),), queue=2)
     put_note(site.repository.store, declared.layout, told)
-    assert "no operator active" in shown(client, "/declared"), "what was told long ago may be no more"
+    assert "no report from an operator" in shown(client, "/declared"), "what was told long ago may be no more"
     put_note(site.repository.store, declared.layout, replace(told, at_ms=site.repository.store.now_ms()))
     text = shown(client, "/declared")
     assert all(each in text for each in ("shop&lt;b&gt;", "not &lt;whole&gt;", "running", "not reconciled"))
