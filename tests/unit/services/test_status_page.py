@@ -28,7 +28,7 @@ def test_it_says_yes_and_shows_how_it_came(tmp_path: Path) -> None:
         site.source.write("orders", [b"b"])
         site.back_up()
         page = page_of(site)
-    assert "Safe. All of 1 backups." in page
+    assert "Safe. 1 backup." in page
     assert page.count("<svg") == 2
     assert "what is not backed up of orders, which keeps records for 1 h" in page
     assert "none was taken" in page

@@ -69,7 +69,8 @@ def _by(record: VerifyRecord | DrillRecord) -> str:
 
 def _verdict(status: Status) -> str:
     if status.safe:
-        return verdict(f"Safe. All of {len(status.backups)} backups.", VerdictStyle.GOOD)
+        noun = "backup" if len(status.backups) == 1 else "backups"
+        return verdict(f"Safe. {len(status.backups)} {noun}.", VerdictStyle.GOOD)
     if not status.backups:
         return verdict("There is no backup yet.", VerdictStyle.WARN)
     unsafe = sum(not backup.safe for backup in status.backups)
