@@ -53,7 +53,7 @@ def restore(request: Request, site: TheSite, caller: TheCaller, backup: BackupNa
     confirmable = make_restore_plan(site, backup, words, target)
     check_restore(confirmable, words, confirmed.model_dump()["confirmation"])
     if form.get("name", "").strip() != confirmable.plan.cluster_id:
-        return _plan(request, backup, confirmable, target, "This is not the name of the cluster: nothing was done.")
+        return _plan(request, backup, confirmable, target, "This is not the id of the cluster: nothing was done.")
     return begin_and_redirect(site, job_request, site.cluster_address(target), form)
 
 
