@@ -59,7 +59,7 @@ BUGS: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
         (memory_store._Writer, "close", _acknowledged_first),
     ),
     "retention drops a point that is held": (
-        (plan, "pinned", lambda *_, **__: []),
+        (plan, "choose_pinned", lambda *_, **__: []),
         (StateBuilder, "_pin", lambda *_: None),  # which would refuse the commit
     ),
     "a roll-up loses a commit": ((roll_up, "_rolled_up", _without_the_newest),),

@@ -44,7 +44,7 @@ def test_a_lost_topic_is_brought_back_by_clicks(url: str, cluster: Cluster, look
 
     cluster.admin.delete_topics([topic])
     page = look.go("/")
-    expect(page.locator(".verdict")).to_contain_text("Yes.")
+    expect(page.locator(".verdict")).to_contain_text("Safe.")
     page.get_by_role("link", name="shop").first.click()
     page.get_by_role("link", name="Restore", exact=True).click()
     page.get_by_label("Topics").fill(topic)

@@ -101,7 +101,7 @@ def test_a_damaged_repository_is_told_to_be(look_at: LookAt, tmp_path: Path) -> 
         damage(tmp_path)
         with coordinator(Path(site.repository.store.url)) as url:
             look = look_at(url)
-            assert look.go("/").locator(".verdict").inner_text().startswith("No.")
+            assert look.go("/").locator(".verdict").inner_text().startswith("Not safe.")
             look.check()
             for path in (BASE, f"{BASE}/points"):
                 answer = look.page.goto(f"{url}{path}")
