@@ -21,6 +21,16 @@ from offsite.repository.generations.entry import Instance
 from offsite.repository.generations.generation_set import GenerationPhase
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
+from offsite.services.generations.decision import (
+    AppendEntry,
+    CompareGenerations,
+    CopyGeneration,
+    ReadTopic,
+    RemoveGeneration,
+    SealGeneration,
+    Send,
+    TakeBack,
+)
 from offsite.services.generations.message import TOPIC
 from offsite.stores.open_store import open_store
 from tests.generations.real_judge import RealJudge, Truth
@@ -182,21 +192,13 @@ def test_one_generation_is_complete_and_one_active_wherever_they_are_killed(
     assert judge.contents > kills // 20
 
 
+ENTRIES = ("joined", "begun", "completed", "asked", "switched", "removing")
+EFFECTS = (CopyGeneration, SealGeneration, Send, TakeBack, ReadTopic, CompareGenerations, RemoveGeneration)
 STEPS = [
-    "Append joined",
-    "Append begun",
-    "Append completed",
-    "Append asked",
-    "Append switched",
-    "Append removing",
-    "Copy",
-    "Seal",
-    "Send",
-    "TakeBack",
-    "Look",
-    "Compare",
-    "Remove",
+    *(f"{AppendEntry.__name__} {kind}" for kind in ENTRIES),
+    *(effect.__name__ for effect in EFFECTS),
 ]
+"""As the processes print their steps: by the names of the classes."""
 
 
 def wait_for(runs: list[Runs], wanted: str, chance: random.Random) -> Runs:
