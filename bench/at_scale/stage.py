@@ -30,9 +30,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committing:
-    """When a driver commits, as `CommitEvery` has it, and what a commit takes of it, in seconds: `search_s(brought)`
-    of the segments that the pass has brought in all, for which the next one waits, and `write_s(new)` of those since
-    the last one."""
+    """When a driver commits, as `CommitThresholds` has it, and what a commit takes of it, in seconds:
+    `search_s(brought)` of the segments that the pass has brought in all, for which the next one waits, and
+    `write_s(new)` of those since the last one."""
 
     search_s: Callable[[int], float]
     write_s: Callable[[int], float]

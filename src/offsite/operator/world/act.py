@@ -65,7 +65,7 @@ IsInForce = Callable[[DesiredBackup, DeclaredEntryKind], bool]
 """Whether the desired state is still in force, so that an entry of that kind may be written."""
 
 
-def _always(desired: DesiredBackup, kind: DeclaredEntryKind) -> bool:  # noqa: ARG001  # as `InForce`
+def _always(desired: DesiredBackup, kind: DeclaredEntryKind) -> bool:  # noqa: ARG001  # as `IsInForce`
     return True
 
 

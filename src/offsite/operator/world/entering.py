@@ -42,7 +42,7 @@ Propose = Callable[[DeclaredHistory], ProposedEntry | None]
 def enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
     """The state behind what was entered. Raises `RestoreRunning` while another operator holds the lock,
     `RestoreTakenOver` where one has taken it over from this process, which was stopped for long; `ExpiryNotDone` where
-    others are always faster, `DamagedObject`, `NotAllowedError`, and what `say` and the store raise."""
+    others are always faster, `DamagedObject`, `EntryRefusedError`, and what `say` and the store raise."""
     layout = DeclaredLayout(uid=ledger)
     log, terms = DeclaredLedger(store=store, layout=layout), LeaseTerms(store=store, lease=layout.lock)
     with terms.held(by) as claim:

@@ -68,7 +68,7 @@ OPERATOR_SERIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeMonitor:
-    """Implements the port `Shows`."""
+    """Implements the port `StatusSource`."""
 
     home: Home
     clock: Clock

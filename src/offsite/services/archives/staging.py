@@ -196,7 +196,7 @@ def find_dead_copies(repository: Repository) -> Iterator[tuple[Staging, FolderSu
 
 
 def remove_dead_copy(staging: Staging) -> bool:
-    """Remove a copy of `dead_copies` completely, if the copy is still dead. Raises `RestoreRunning` when a process
+    """Remove a copy of `find_dead_copies` completely, if the copy is still dead. Raises `RestoreRunning` when a process
     holds the copy by now."""
     if _dead(staging) is None:
         return False

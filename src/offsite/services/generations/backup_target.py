@@ -125,7 +125,7 @@ class BackupTarget:
         return backup is not None and any(pin.holds for pin in pinned_points(backup))
 
     def disputed_pin(self, generation: int) -> str:
-        """Look for a disputed pin. Raises as `disputed`."""
+        """Look for a disputed pin. Raises as `find_disputed`."""
         backup, now_ms = self._open(generation), self._parts.repository.store.now_ms()
         disputes = self._disputed(backup) if backup is not None else ()
         for dispute in disputes:

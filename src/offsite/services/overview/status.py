@@ -76,7 +76,7 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, l
     """Is every backup safe to rely on? An unreadable backup is a problem, not an error. A backup that the local machine
     saw before and that is gone is a problem too, unless the repository records its removal. `looks`: the answer is
     shown to a person of the local machine, and restore points gone up to now need not be reported again, unless nobody
-    left a line about them. Raises as `Backup.keeping_records` if records lie elsewhere."""
+    left a line about them. Raises as `Backup.with_records_at` if records lie elsewhere."""
     now_ms, names = display_now_ms(repository.store), repository.backups()
     statuses = (_status(repository, name, now_ms, stale_after_s, looks=looks) for name in names)
     absent = [(head, head.removal()) for head in find_vanished(repository, names)]
