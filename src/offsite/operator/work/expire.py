@@ -483,7 +483,7 @@ def _decide(request: ExpiryRequest, low: _Low, kind: DeclaredEntryKind) -> None:
     def said(history: DeclaredHistory) -> ProposedEntry:
         _check_members(request, low.store, history)
         later = history.backups[low.low.number :]
-        if not low.is_continued and any(each.beginning.backup == low.name for each in later):
+        if not low.is_continued and any(newer.beginning.backup == low.name for newer in later):
             raise ExpiryNotDone(f"another backup began in the place of {low.name}", hint="it is tried again")
         return ProposedEntry(kind=kind, number=low.low.number)
 

@@ -46,9 +46,9 @@ class MemberList:
 
 
 def enter_news(hands: BackupExecutor, desired: DesiredBackup) -> DeclaredHistory:
-    """Say what is news of the resource; the state then. Under the lock it is asked whether that is still what the
-    resource says: one that is deleted by now would be a member for ever. Raises `ResourceConflict` where it is not, or
-    it cannot share the ledger, `RestoreRunning` while another operator holds the lock, and as `enter`."""
+    """Enter the news of the resource, and return the resulting state. Under the lock the resource is read again: a
+    resource that was deleted meanwhile would stay a member for ever. Raises `ResourceConflict` if the resource changed
+    or cannot share the ledger, `RestoreRunning` while another operator holds the lock, and the errors of `enter`."""
     store = hands.observer.open_store(desired.place)
 
     def news(now: DeclaredHistory) -> ProposedEntry | None:
@@ -59,10 +59,10 @@ def enter_news(hands: BackupExecutor, desired: DesiredBackup) -> DeclaredHistory
         return None if kind is None else ProposedEntry(kind=kind, member=statement_of(desired))
 
     def make_statement(now: DeclaredHistory) -> ProposedEntry | None:
-        found = news(now)
-        if found is not None and not hands.in_force(desired, found.kind):
+        statement = news(now)
+        if statement is not None and not hands.in_force(desired, statement.kind):
             raise ResourceConflict(f"{desired.name} was changed, or deleted, meanwhile", hint="look again")
-        return found
+        return statement
 
     history = read_history(store, desired.ledger)
     return (

@@ -102,7 +102,7 @@ class RestoreExecutor:
         errors of an observation: then nothing was decided."""
         problem = ""
         for _ in range(STEPS_MAX):
-            observed = self.look(desired, known=declared_uids)
+            observed = self.look(desired, declared_uids=declared_uids)
             if (step := decide_restore(desired, observed)) is None:
                 return check_restore(desired, observed)
             try:
@@ -113,13 +113,15 @@ class RestoreExecutor:
             except OffsiteError as error:
                 problem = f"{error.id}: {error.message}{'; ' if error.hint else ''}{error.hint}"
                 break
-        return check_restore(desired, self.look(desired, known=declared_uids, problem=problem))
+        return check_restore(desired, self.look(desired, declared_uids=declared_uids, problem=problem))
 
-    def look(self, desired: DesiredRestore, *, known: Collection[str] = (), problem: str = "") -> ObservedRestore:
+    def look(
+        self, desired: DesiredRestore, *, declared_uids: Collection[str] = (), problem: str = ""
+    ) -> ObservedRestore:
         """Observe a restore. Raises `DamagedObject`, and the errors of the store."""
         store = self.observer.open_store(desired.place)
         history = RestoreLog(store=store, layout=DeclaredLayout(uid=desired.uid)).read()
-        tag, waits_for = self._tag_of(desired, known)
+        tag, waits_for = self._tag_of(desired, declared_uids)
         return ObservedRestore(
             history=history,
             job=self._job(store, history),
@@ -147,7 +149,7 @@ class RestoreExecutor:
         store."""
         store, layout = self.observer.open_store(desired.place), DeclaredLayout(uid=desired.uid)
         with locked(store, layout, self.observer) as fence:
-            observed = self.look(desired, known=declared_uids)
+            observed = self.look(desired, declared_uids=declared_uids)
             if decide_restore(desired, observed) != step:
                 return  # another operator executed the step
             if isinstance(step, RecordEnd | BeginAttempt):

@@ -305,16 +305,16 @@ def _selection(request: BackupRequest, backup: Backup | None) -> TopicSelection:
     return request.selection or backup.descriptor.selection  # type: ignore[union-attr]  # one of the two is there
 
 
-def check_cluster(known: Backup, cluster_id: str) -> None:
+def check_cluster(backup: Backup, cluster_id: str) -> None:
     """Check that the backup belongs to the cluster. Asked before the topics: on another cluster, all topics would only
     seem to be missing. Raises `OtherCluster`."""
-    if origin := import_origin(known.descriptor):
+    if origin := import_origin(backup.descriptor):
         raise OtherCluster(
-            f"backup {known.descriptor.name} was imported from {origin}: it goes on with that alone",
+            f"backup {backup.descriptor.name} was imported from {origin}: it goes on with that alone",
             hint="choose another name with --backup",
         )
-    if known.descriptor.cluster_id != cluster_id:
+    if backup.descriptor.cluster_id != cluster_id:
         raise OtherCluster(
-            f"backup {known.descriptor.name} belongs to cluster {known.descriptor.cluster_id}, this is {cluster_id}",
+            f"backup {backup.descriptor.name} belongs to cluster {backup.descriptor.cluster_id}, this is {cluster_id}",
             hint="check --bootstrap, or choose another name with --backup",
         )

@@ -20,8 +20,8 @@ from offsite.stores.store import Store
 
 SILENT_MS = 300_000
 """An operator writes a note once a minute."""
-_TOLD_MAX = 64
-"""Of the resources that share a backup: a stranger may let any number join."""
+_NOTES_MAX = 64
+"""Notes that are read for a shared backup: a stranger may let any number of resources join."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
     layout = DeclaredLayout(uid=uid)
     try:
         history = DeclaredLedger(store=store, layout=layout).read()
-        note = _told_by_all(store, layout, history, now_ms) if history.members else get_note(store, layout)
+        note = _join_notes(store, layout, history, now_ms) if history.members else get_note(store, layout)
         holders = [_holder(store, lease, now_ms) for lease in (layout.agent, layout.lock, layout.expiry)]
     except (Damaged, FormatTooNew) as error:
         return DeclaredReport(uid=uid, problem=f"{error.id}: {error.message}")
@@ -107,21 +107,21 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
     )
 
 
-def _told_by_all(store: Store, layout: DeclaredLayout, history: DeclaredHistory, now_ms: int) -> DeclaredNote | None:
-    """What is told of all resources that share a backup, each with its own conditions: one may be as it is declared,
-    and another one not. Of the last ones where there are many."""
-    sharing = [member for member in history.members if member.has_word][-_TOLD_MAX:]
-    told = [(member, get_note(store, layout, member=member.id)) for member in sharing]
-    said = [(member, each) for member, each in told if each is not None]
-    if not said:
+def _join_notes(store: Store, layout: DeclaredLayout, history: DeclaredHistory, now_ms: int) -> DeclaredNote | None:
+    """Join the notes of the resources that share a backup, the newest `_NOTES_MAX` of them. Conditions stay apart: one
+    resource may be as declared, another may not. None: there is no note."""
+    sharing = [member for member in history.members if member.has_word][-_NOTES_MAX:]
+    read = ((member, get_note(store, layout, member=member.id)) for member in sharing)
+    notes = [(member, note) for member, note in read if note is not None]
+    if not notes:
         return None
-    newest = max((each for _, each in said), key=lambda each: each.at_ms)
-    conditions = [(f"{kind} of {member}", message) for member, each in said for kind, message in each.conditions]
+    newest = max((note for _, note in notes), key=lambda note: note.at_ms)
+    conditions = [(f"{kind} of {member}", message) for member, note in notes for kind, message in note.conditions]
     if now_ms - newest.at_ms <= SILENT_MS:
         conditions += [
-            (f"Silence of {member}", f"no operator has told anything since {format_time(each.at_ms)}")
-            for member, each in said
-            if now_ms - each.at_ms > SILENT_MS
+            (f"Silence of {member}", f"no operator has told anything since {format_time(note.at_ms)}")
+            for member, note in notes
+            if now_ms - note.at_ms > SILENT_MS
         ]
     return replace(newest, conditions=tuple(conditions))
 

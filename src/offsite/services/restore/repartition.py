@@ -54,19 +54,18 @@ def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, ru
 
 
 def repartition_notes(plan: RestorePlan, counts: PartitionCounts) -> tuple[str, ...]:
-    """What becomes of topics that a count is meant for, and that have so many partitions already."""
+    """Name the topics that already have the requested number of partitions."""
     shapes = [topic.source for topic in plan.topics]
-    left = [each for each in shapes if counts.leaves(each.topic, each.partitions, if_named=each.holds_schemas)]
-    if not left:
+    kept = [shape for shape in shapes if counts.leaves(shape.topic, shape.partitions, if_named=shape.holds_schemas)]
+    if not kept:
         return ()
-    names = named([each.topic for each in left], most=_NAMED_MAX, of="topics")
-    told = (
-        f"{names} as it is: it has {amount(left[0].partitions, 'partition')} already; its"
-        if len(left) == 1
-        else f"{names} as they are: they have so many partitions already; their"
-    )
-    said = f"--repartition leaves {told} batches go out as they were at the source, whatever --batch-bytes says"
-    return (said if counts.batch_bytes is not None else said.partition(";")[0],)
+    names = named([shape.topic for shape in kept], most=_NAMED_MAX, of="topics")
+    if len(kept) == 1:
+        note, owner = f"{names} as it is: it has {amount(kept[0].partitions, 'partition')} already", "its"
+    else:
+        note, owner = f"{names} as they are: they have so many partitions already", "their"
+    batches = f"; {owner} batches go out as they were at the source, whatever --batch-bytes says"
+    return (f"--repartition leaves {note}{batches if counts.batch_bytes is not None else ''}",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
