@@ -201,9 +201,10 @@ def test_with_an_owner_nobody_else_reads_or_writes_anything(tmp_path: Path) -> N
         consumer.commit(message, asynchronous=False)
         consumer.close()
         stranger = {"bootstrap.servers": listeners["PLAINTEXT"]}
-        assert AdminClient(stranger).list_topics(timeout=ANSWER_LIMIT_S).topics == {}
+        intruder = AdminClient(stranger)  # has a name: a client that nobody refers to drops its answers
+        assert intruder.list_topics(timeout=ANSWER_LIMIT_S).topics == {}
         with pytest.raises(KafkaException):
-            AdminClient(stranger).create_topics([NewTopic("own", 1, 1)])["own"].result(ANSWER_LIMIT_S)
+            intruder.create_topics([NewTopic("own", 1, 1)])["own"].result(ANSWER_LIMIT_S)
         refused: list[object] = []
         producer = Producer(stranger)
         producer.produce("orders", b"forged", on_delivery=lambda error, _: refused.append(error))
