@@ -92,10 +92,11 @@ class Backup:
     def _begun(self, upload: Upload) -> Stored | None:
         """Its own copy, in progress, and seen by whoever else may be at one; None if it is not to make one."""
         me = {"partition": self._partition, "checkpoint": upload.checkpoint, "term": self._term}
+        restored = self._store.begun.checkpoint
         own: Stored | None = None
         while True:
             stored = {each.copy: each for each in self._store.copies(upload.checkpoint)}
-            if beginning(stored, **me) is not Beginning.COPY:
+            if beginning(stored, **me, restored=restored) is not Beginning.COPY:
                 break
             older = list(superseded(stored, **me))
             for each in older:

@@ -30,7 +30,9 @@ class RunningUpload(StoreWork):
     def _look(self) -> None:
         copies, number = self._partition.copies(), self._partition.number
         checkpoint, term = self._upload.checkpoint, self._leader.term
-        decided = bcs_copies.beginning(copies, partition=number, checkpoint=checkpoint, term=term)
+        decided = bcs_copies.beginning(
+            copies, partition=number, checkpoint=checkpoint, term=term, restored=self._partition.restored
+        )
         older = bcs_copies.superseded(copies, partition=number, checkpoint=checkpoint, term=term)
         if decided is not Beginning.COPY:
             self._partition.scheduler.tell("not copied", f"{self._partition.name} {checkpoint} {decided}")

@@ -68,16 +68,23 @@ class Beginning(StrEnum):
     """Abandon the copies in `superseded`, put the own copy in progress, look, and ask again, until nothing is left to
     abandon. Copy only after that. If the answer changes, abandon the own copy."""
     SKIP = "skip"
-    """A completed copy exists: after a restore the marker is processed anew."""
+    """A completed copy exists, or the checkpoint belongs to the processor that was backed up: after a restore its
+    `Create` is processed anew."""
     REFUSE = "refuse"
     """The id is spent: a copy failed or was deleted, or a later leader is at work."""
 
 
-def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> Beginning:
+def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int, restored: int = 0) -> Beginning:
     """The decision of the leader of `term`, given all `copies` in the store, including copies of other partitions. The
     leader's own copy in progress changes nothing: with it the leader asks for the second time. An unfinished copy of an
     earlier term does not stop the leader: the earlier leader died before its `Created` was durable, otherwise the new
-    leader would replay and not process."""
+    leader would replay and not process.
+
+    No copy is made of checkpoints up to `restored`, as in `orphaned`. Two `Create`s may lie next to each other in a
+    log: a restore cuts the log behind the second `Create`, and so the first is processed again without its `Created`.
+    """
+    if checkpoint <= restored:
+        return Beginning.SKIP
     checkpoint_copies = [copy for copy in copies if copy.checkpoint == checkpoint]
     partition_copies = [copy for copy in checkpoint_copies if copy.partition == partition]
     states = {copy.state for copy in partition_copies}

@@ -195,6 +195,12 @@ def test_of_what_is_not_above_the_restored_checkpoint_nothing_is_said_or_failed(
     assert list(never_begun([], partition=PARTITION, replayed=[TAKEN, later], restored=ID)) == [later]
 
 
+def test_no_copy_is_made_of_what_is_not_above_the_restored_checkpoint() -> None:
+    """Two requests that lie next to each other in a log: of the first, the restored leader has not processed any."""
+    for checkpoint, decision in ((ID - 1, Beginning.SKIP), (ID, Beginning.SKIP), (ID + 1, Beginning.COPY)):
+        assert beginning([], partition=PARTITION, checkpoint=checkpoint, term=2, restored=ID) is decision
+
+
 def test_an_abandoned_copy_is_as_good_as_none() -> None:
     """Whoever abandoned it was to make its own, and died before: seed 298 of the simulator, which saw it come late."""
     assert list(never_begun([copy_of(1, CopyState.ABANDONED)], partition=PARTITION, replayed=[TAKEN])) == [TAKEN]

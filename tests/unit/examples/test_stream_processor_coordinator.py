@@ -225,6 +225,14 @@ def test_a_restored_one_makes_no_copy_of_what_its_parent_has_deleted_since(place
     assert Coordinator(again).status(7) is BackupStatus.DELETED
 
 
+def test_a_restored_one_makes_no_copy_of_a_checkpoint_of_its_parent(place: Place, again: Place) -> None:
+    """Its log holds the request for checkpoint 6 right before that for 7, and so not that the first was carried out."""
+    completed(place, 7)
+    before = {info.key for info in place.store().list("")}
+    Backup(again, 1, SnapshotFolder(path=again.folder), term=9)._upload(Upload(checkpoint=6, position=3), None)
+    assert {info.key for info in place.store().list("")} == before
+
+
 def run(place: Place, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str]]:
     """The exit code of a command line, and what it printed."""
     options = ["--name", place.name, "--folder", str(place.folder), "--store", place.store_url]
