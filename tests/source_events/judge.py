@@ -192,10 +192,10 @@ class Judge:
         assert failed or reached >= seen.end, f"{key}: it stands at {reached} of {seen.end}, and nothing says why"
         assert reached <= max(seen.end, known.position) or self._is_disturbed(key, seen, source), f"{key}: at {reached}"
         assert not failed or left or self._is_disturbed(key, seen, source), f"{key}: failed for no reason"
-        if seen.start >= before and parted is not None:
-            known.settled = before
         if reached > known.position:
             self._extend(known, key, seen, source, reached)
+        if seen.start >= before and (parted is not None or known.doubtful):
+            known.settled = before  # the plan had nothing to compare, be it that the log differed, or the one read then
         known.begun = True
 
     def _extend(self, known: Known, key: TopicPartition, seen: Seen, source: SimSource, reached: int) -> None:

@@ -17,6 +17,8 @@ class MemoryStore:
         self.objects: dict[str, bytes] = {}
         self._times: dict[str, int] = {}
         self._now_ms = 1_700_000_000_000
+        self.facts: dict[str, bytes] = {}
+        """What the machine of the store remembers: a copy of the store, to try something with, has a copy of them."""
 
     def prepare(self) -> None: ...
 

@@ -44,6 +44,7 @@ from offsite.services.verify.history import check_history
 from offsite.spark.runner import Done, Failed, OnProgress
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
+from tests.source_events.facts import facts_in_memory
 from tests.source_events.judge import Judge, Planned
 from tests.source_events.memory_store import MemoryStore
 from tests.source_events.parsed import parsed_once
@@ -412,9 +413,10 @@ def same_ids() -> Iterator[None]:
 
 @contextmanager
 def small(*, commits_per_catalog: int) -> Iterator[None]:
-    """Tasks of few offsets, roll-ups of few segments, and no memory of heads in files."""
+    """Tasks of few offsets, roll-ups of few segments, and no memory in files."""
     with (
         parsed_once(),
+        facts_in_memory(),
         mock.patch.object(copy_roll_up, "FAN_IN", 2),
         mock.patch.object(copy_plan, "TASK_OFFSETS_MAX", 4),
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", commits_per_catalog),

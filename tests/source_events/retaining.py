@@ -13,9 +13,10 @@ from unittest import mock
 from offsite.model.errors import BelowFloor, ClockStep, CommitLost
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, Pin, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.state import BackupState
 from offsite.services.retention.apply import apply_retention, plan_retention
+from offsite.services.retention.pins import pin_point
 from offsite.services.retention.policy import RetentionPolicy
 from tests.source_events.kept import RetentionJudge
 from tests.source_events.memory_store import MemoryStore
@@ -192,11 +193,9 @@ class RetentionPlay(Play):
 
     def _pin(self) -> None:
         backup = self.repository.backup("sim")
-        state = backup.state()
-        seq = self.retaining.choice([line.seq for line in state.history])
+        seq = self.retaining.choice([line.seq for line in backup.state().history])
         until_ms = self.retaining.choice((0, self.store._now_ms + 2 * HOUR_MS))
-        changes = replace(_as_it_was(state), pinned=(Pin(seq=seq, reason="sim", until_ms=until_ms),))
-        backup.commit(changes, base=state, writer="pin")
+        pin_point(backup, seq, reason="sim", until_ms=until_ms)
         self._note()
         self.pins[seq] = until_ms
         self._tell(f"pin {seq} until {until_ms}")
@@ -276,10 +275,6 @@ class RetentionPlay(Play):
         ever = {s.object_key for stored in backup.log.read(after=0) for s in stored.commit.changes.segments}
         left = (ever & set(self.store.objects)) - needed
         assert not left, f"still there, and not needed: {sorted(left)}"
-
-
-def _as_it_was(state: BackupState) -> CommitChanges:
-    return CommitChanges(left_behind=state.left_behind, incomplete=state.incomplete, progress=state.progress)
 
 
 def must_stay(before: BackupState, judge: RetentionJudge, policy: RetentionPolicy, *, now_ms: int) -> set[int]:
