@@ -17,8 +17,8 @@ from tests.source_events.course import play, shrunk
 SEEDS = 60
 SOAKED = 10_000
 WERE_WRONG = (4340, 5814, 7224)
-"""Seeds that were wrong once: a commit whose age nobody asked for again, a log that was not the planned one where nothing
-was left to compare, and a pin that no command made."""
+"""Seeds that were wrong once: a commit whose age nobody asked for again, a log that was not the planned one where
+nothing was left to compare, and a pin that no command made."""
 
 
 def test_no_seed_is_wrong_and_much_happens_in_them() -> None:

@@ -34,7 +34,7 @@ class FactsInMemory(RememberedFacts):
 
 
 def facts_in_memory() -> AbstractContextManager[Any]:
-    """Until the end of the block, a machine remembers in the `MemoryStore` of a backup which commits let something go."""
+    """Until the end of the block, a machine remembers beside the `MemoryStore` which commits let something go."""
     return mock.patch.object(let_go_memory, "facts_of", _facts_of)
 
 

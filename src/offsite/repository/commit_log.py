@@ -11,6 +11,7 @@ hash vouches for all commits up to the head.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -96,6 +97,18 @@ class CommitLog:
         key = self.layout.commit_key(seq)
         data = self._bytes(key)
         return None if data is None else self._decoded(key, data)
+
+    def newest_at(self, time_ms: int, *, after: int, upto: int) -> int:
+        """The number of the newest of the commits `after` < number <= `upto` made at or before `time_ms`; `after` if
+        none was. Times of commits never go back. Restore points may be dropped, so a history of restore points cannot
+        answer this. Raises `DamagedCommit`, `FormatTooNew`."""
+
+        def is_younger(seq: int) -> bool:
+            stored = self.get(seq)
+            return stored is None or stored.commit.committed_at_ms > time_ms
+
+        numbers = range(after + 1, upto + 1)
+        return after + bisect_right(numbers, False, key=is_younger)
 
     def has_digest(self, seq: int) -> bool:
         """Whether commit `seq`, a readable commit, contains a digest of its own bytes."""

@@ -22,7 +22,7 @@ from offsite.repository.branches import Branch
 from offsite.repository.commit import LIVE, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import segment_span
-from offsite.repository.expiry import impossible_expiry
+from offsite.repository.expiry import Spans, impossible_expiry
 from offsite.repository.fold import fold
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.segments.segment import Segment
@@ -134,6 +134,13 @@ def dropped_segments(state: BackupState, expired: ExpiredRange) -> Iterator[Drop
     for segment in listed:
         if expired.start <= segment.start and segment.end <= expired.end:
             yield DroppedSegment(segment=segment, last_live_commit=known_at)
+
+
+def expired_before(state: BackupState, expired: ExpiredRange) -> Spans:
+    """The spans of the range's history that had expired already, from the state before. Raises `DamagedCommit`."""
+    if expired.branch == LIVE:
+        return state.expired.get(expired.partition_id, ())
+    return _branch(state, expired).expired
 
 
 def _branch(state: BackupState, expired: ExpiredRange) -> Branch:

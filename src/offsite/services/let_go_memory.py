@@ -82,6 +82,17 @@ class RememberedFacts:
         except (OSError, RuntimeError) as error:
             _no_memory(error)
 
+    def drop(self, is_dropped: Callable[[str], bool]) -> None:
+        """Forget the facts whose names `is_dropped` says."""
+        try:
+            for path in self.folder().iterdir():
+                if is_dropped(path.name):
+                    path.unlink(missing_ok=True)
+        except FileNotFoundError:
+            return
+        except (OSError, RuntimeError) as error:
+            _no_memory(error)
+
     def first_seen_ms(self, fact: str, *, now_ms: int) -> int | None:
         """When the fact was first asked for, by the store's clock: `now_ms` if never before. None: nothing can be
         remembered here."""
@@ -127,13 +138,12 @@ class LetGoMemory:
 
     def forget(self, *, upto: int, but: Collection[int]) -> None:
         """Forget commits up to `upto`, except the commits in `but`."""
-        try:
-            for path in self._facts.folder().glob("*-*.*"):
-                number = path.name.partition("-")[0]
-                if number.isdecimal() and int(number) <= upto and int(number) not in but:
-                    path.unlink(missing_ok=True)
-        except (OSError, RuntimeError) as error:
-            _no_memory(error)
+
+        def is_done(fact: str) -> bool:
+            number = fact.partition("-")[0]
+            return number.isdecimal() and int(number) <= upto and int(number) not in but
+
+        self._facts.drop(is_done)
 
     def note_looked(self, look: LastLook) -> None:
         """Note that somebody looked at the backup."""

@@ -345,3 +345,16 @@ def test_damage_to_a_segment_is_named_and_the_rest_stays_readable(store: PosixSt
     healthy = replace(state, positions={PARTITIONS[1]: Position(partition_id=PARTITIONS[1], log_start=0, end=40)})
     assert content(store, healthy)[PARTITIONS[1]] == make_log(0, 40)
     assert other.key not in caught.value.message
+
+
+def test_the_newest_commit_at_a_time_is_searched_among_commits(store: PosixStore) -> None:
+    """Also among commits whose restore points were dropped; a commit that is missing counts as young."""
+    backup = new_backup(store)
+    states = [run_once(backup) for _ in range(4)]
+    times = [state.committed_at_ms for state in states]
+    for time_ms in (0, *times, times[-1] + 1):
+        wanted = sum(committed_ms <= time_ms for committed_ms in times)
+        assert backup.log.newest_at(time_ms, after=0, upto=4) == wanted
+        assert backup.log.newest_at(time_ms, after=2, upto=3) == min(3, max(2, wanted))
+    assert backup.log.newest_at(times[-1], after=0, upto=9) == 4
+    assert backup.log.newest_at(times[-1], after=4, upto=4) == 4

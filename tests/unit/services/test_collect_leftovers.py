@@ -218,6 +218,17 @@ def test_a_commit_that_says_it_is_older_than_its_object_passes_nothing_over(back
     assert keys(plan(backup)) == set()
 
 
+def test_a_commit_whose_restore_point_was_dropped_passes_over_what_was_left_before(
+    backup: Backup, store: MemoryStore
+) -> None:
+    """A policy may keep less than the grace time."""
+    passed_over(backup, store, lambda: leave(backup))
+    run_once(backup)
+    base = backup.state()
+    backup.commit(CommitChanges(forgotten=((1, base.seq),)), base=base, writer="retention")
+    assert len(keys(plan(backup))) == 2
+
+
 def test_a_run_that_comes_back_fails_loudly(backup: Backup, store: MemoryStore) -> None:
     segments: list[Segment] = []
     passed_over(backup, store, lambda: segments.append(leave(backup)))

@@ -91,8 +91,7 @@ def leftovers_plan_steps(backup: Backup, *, clock: Clock, grace_ms: int) -> Gene
 
 def _passed_over(backup: Backup, head: BackupState, before_ms: int) -> _PassedOver | None:
     """None if no run has completed a pass long enough ago: a run may still commit any object."""
-    point = head.history.latest_at(before_ms)
-    newest = point.seq if point is not None else 0
+    newest = backup.log.newest_at(before_ms, after=0, upto=head.seq)
     for seq in range(newest, max(0, newest - _LOOKED_BACK), -1):
         stored, info = backup.log.get(seq), backup.store.head(backup.layout.commit_key(seq))
         if stored is None or info is None or stored.commit.changes.incomplete:

@@ -32,6 +32,8 @@ from offsite.repository.replaced import (
     ReplacedObject,
     ReplacedWalk,
     collected_hint,
+    dropped_segments,
+    expired_before,
     object_of,
     packs_begun_at,
 )
@@ -96,21 +98,25 @@ def collection_plan_steps(
     head = backup.state()
     hint = collected_hint(backup)
     hint = hint if hint.upto <= head.seq else CollectedHint()  # about lost commits, or forged
-    until = max(hint.upto, _newest_old_enough(backup, head, grace_ms))
-    if until <= hint.upto and not hint.pending:
-        return CollectionPlan(head=head, upto=hint.upto)
+    before_ms = _before_ms(backup, grace_ms)
+    until = _newest_old_enough(backup, head, hint.upto, before_ms)
+    if until < hint.upto or (until == hint.upto and not hint.pending):
+        return CollectionPlan(head=head, upto=hint.upto, pending=hint.pending)
     # 2. Walk through the commits: replaced objects become candidates.
     begin = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)
     walk = ReplacedWalk(begin)
     candidates = _Candidates(backup)
-    lets_go = yield from _walked(backup, walk, until, grace_ms, candidates, paused)
+    lets_go = yield from _walked(backup, walk, until, before_ms, candidates, paused)
     # 3. Judge the commits with removals: only those believed add candidates.
-    disbelieved = _Disbelieved()
+    disbelieved, is_at_end = _Disbelieved(), False
     for seq in (*hint.pending, *lets_go):
-        if candidates.is_full:
-            disbelieved.pending.add(seq)
-            continue
-        yield from _look_again(backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms)
+        is_at_end = is_at_end or candidates.is_full or not _is_older(backup, seq, before_ms)
+        if is_at_end:  # nobody has judged the commit, so nobody believes it in this pass
+            disbelieved.add(seq, _newly_let_go(*read_commit_to_judge(backup, seq)))
+        else:
+            yield from _look_again(
+                backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms
+            )
         yield
     # 4. Drop candidates that are gone already, or needed by the state at the walk's end or by the newest.
     present = yield from _find_present(backup, candidates.by_key, paused)
@@ -136,11 +142,18 @@ def collection_plan_steps(
     )
 
 
-def _newest_old_enough(backup: Backup, head: BackupState, grace_ms: int) -> int:
-    """The newest commit with deletable objects, according to the state; 0 if none exists."""
+def _before_ms(backup: Backup, grace_ms: int) -> int:
+    """Before what time a commit has to be made: the grace time before now, or before the first living restore."""
     now_ms, living_ms = backup.store.now_ms(), living_since_ms(backup)
-    point = head.history.latest_at((now_ms if living_ms is None else min(now_ms, living_ms)) - grace_ms)
-    return 0 if point is None else min(point.seq, head.seq - head.loose_commits)
+    return (now_ms if living_ms is None else min(now_ms, living_ms)) - grace_ms
+
+
+def _newest_old_enough(backup: Backup, head: BackupState, collected_upto: int, before_ms: int) -> int:
+    """The newest commit with deletable objects, by the times in the commits. Less than `collected_upto` if that commit
+    counts as young now: an earlier collection had a shorter grace time, or the clock was set back, or a restore that
+    began before it goes on. Then no earlier word about age counts."""
+    behind_catalog = head.seq - head.loose_commits
+    return backup.log.newest_at(before_ms, after=max(0, collected_upto - 1), upto=behind_catalog)
 
 
 class _Candidates:
@@ -166,19 +179,18 @@ class _Candidates:
 
 
 def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of it
-    backup: Backup, walk: ReplacedWalk, until: int, grace_ms: int, candidates: _Candidates, paused: Pauses
+    backup: Backup, walk: ReplacedWalk, until: int, before_ms: int, candidates: _Candidates, paused: Pauses
 ) -> Generator[None, None, list[int]]:
     """Take the objects replaced by commits up to `until`. Returns the numbers of commits with removals or pins; nothing
     is taken from such commits."""
     lets_go: list[int] = []
-    before_ms = backup.store.now_ms() - grace_ms
     catalogs = CatalogCheck(backup)
     for stored in backup.log.read(after=walk.state.seq, upto=until + 1):
         changes = stored.commit.changes
         catalogs.check(walk.state, stored)
         if stored.commit.seq > until:
             break
-        if (changes.removed or changes.needs_judgement) and not _is_older(backup, stored, before_ms):
+        if (changes.removed or changes.needs_judgement) and not _is_older(backup, stored.commit.seq, before_ms):
             break
         if changes.needs_judgement:
             lets_go.append(stored.commit.seq)
@@ -225,6 +237,12 @@ class _Disbelieved:
     spans: dict[PartitionId, list[Span]] = field(default_factory=dict)
     pending: set[int] = field(default_factory=set)
 
+    def add(self, seq: int, spans: Iterable[tuple[PartitionId, Span]]) -> None:
+        """Take commit `seq`, which nobody believes now: in `spans`, no commit counts as one that let something go."""
+        self.pending.add(seq)
+        for partition_id, span in spans:
+            self.spans.setdefault(partition_id, []).append(span)
+
 
 def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what comes of it
     backup: Backup,
@@ -238,23 +256,31 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
 ) -> Generator[None, None, None]:
     """Take the objects replaced or expired by commit `seq`, if the commit is believed."""
     base, stored = read_commit_to_judge(backup, seq)
-    changes = stored.commit.changes
     judgement = yield from judge_commit(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
     if judgement.disbelieved is not None:
         disbelieved.commits.append(judgement.disbelieved)
-        disbelieved.pending.add(seq)
-        let_go = [(expired.partition_id, (expired.start, expired.end)) for expired in changes.expired]
-        let_go += [(compacted.partition_id, (compacted.start, compacted.end)) for compacted in changes.compacted]
-        for partition_id, span in (*let_go, *judgement.needed):
-            disbelieved.spans.setdefault(partition_id, []).append(span)
+        disbelieved.add(seq, (*_newly_let_go(base, stored), *judgement.needed))
         return
     for gone in ReplacedWalk(base).take(stored):
         candidates.add(gone, seq=seq)
 
 
-def _is_older(backup: Backup, stored: StoredCommit, before_ms: int) -> bool:
-    """Whether the commit object itself was stored before `before_ms`: the commit's own time may be earlier."""
-    info = backup.store.head(backup.layout.commit_key(stored.commit.seq))
+def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[PartitionId, Span]]:
+    """The spans let go by the commit after `base`. Of an expired range: what had not expired in `base`, and segments
+    that `base` held there. The range mostly begins with its history, over all that earlier commits let go, and those
+    commits are judged for themselves."""
+    for expired in stored.commit.changes.expired:
+        for span in uncovered(expired.start, expired.end, expired_before(base, expired)):
+            yield expired.partition_id, span
+        for dropped in dropped_segments(base, expired):
+            yield expired.partition_id, _span(dropped.segment)
+    for compacted in stored.commit.changes.compacted:
+        yield compacted.partition_id, (compacted.start, compacted.end)
+
+
+def _is_older(backup: Backup, seq: int, before_ms: int) -> bool:
+    """Whether the object of commit `seq` itself was stored before `before_ms`: the commit's own time may be earlier."""
+    info = backup.store.head(backup.layout.commit_key(seq))
     return info is not None and info.modified_ms <= before_ms
 
 

@@ -62,7 +62,7 @@ def _each_partition_decides_alone(patch: Patch) -> None:
 
 
 def _no_grace(patch: Patch) -> None:
-    patch.setattr(collect_plan, "_newest_old_enough", lambda _, head, __: head.seq - head.loose_commits)
+    patch.setattr(collect_plan, "_newest_old_enough", lambda _, head, *__: head.seq - head.loose_commits)
     patch.setattr(collect_plan, "_is_older", lambda *_: True)
 
 
