@@ -226,13 +226,13 @@ class ClusterAdmin:
         try:
             shares = self._router.by_leader(partitions)
         except KafkaUnavailable as error:
-            decided("estimate", why=f"sizes are not known: {error.message}")
+            decided("estimate", why=f"sizes are unknown: {error.message}")
             return sizes
         for node_id, share in shares.items():
             try:
                 sizes |= self._router.call_each({node_id: log_dirs_request(share)})[node_id]
             except (KafkaUnavailable, Denied) as error:
-                decided("estimate", why=f"sizes on broker {node_id} are not known: {error.message}")
+                decided("estimate", why=f"sizes on broker {node_id} are unknown: {error.message}")
         return sizes
 
     def not_allowed(self, names: Collection[str], operations: Mapping[str, int]) -> Mapping[str, tuple[str, ...]]:
@@ -378,7 +378,11 @@ class ClusterAdmin:
             late = [name for name, count in partition_counts.items() if _led_partitions(topics.get(name)) != count]
             if not late:
                 return
-            backoff.wait(LeaderUnavailable(f"topics {', '.join(late[:3])} are not yet as asked for on every broker"))
+            backoff.wait(
+                LeaderUnavailable(
+                    f"topics {', '.join(late[:3])} do not have the requested settings on every broker yet"
+                )
+            )
 
     def _await_free_names(self, names: Sequence[str]) -> None:
         """Wait until the names are free. With ZooKeeper a deleted topic stays for a moment although no broker lists the

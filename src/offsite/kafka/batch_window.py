@@ -95,7 +95,8 @@ def _bytes_before(
         below -= 1
     elif reaching.base_offset >= log_range.start and reaching.next_offset > position:
         raise DamagedBatch(
-            f"{log_range}: the batch at offset {reaching.base_offset} overlaps what was read up to {position}",
-            hint="the log changed while it was read: run the backup again",
+            f"{log_range}: the batch at offset {reaching.base_offset} overlaps the offsets up to {position}, which "
+            "were read already",
+            hint="the log changed during the read: run the backup again",
         )
     return batches[below].position if below < len(batches) else batches[-1].end_position

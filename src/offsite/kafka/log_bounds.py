@@ -70,7 +70,7 @@ class LeaderAnswers:
     def _ask(self, request: Request[Mapping[TopicPartition, ListedOffset]]) -> ListedOffset:
         listed = self.connection.call(request).get(self.partition)
         if listed is None:
-            raise LeaderUnavailable(f"{self.connection.address} says nothing of {self.partition}")
+            raise LeaderUnavailable(f"{self.connection.address} gave no answer for {self.partition}")
         if listed.error_code:
             raise broker_error(listed.error_code, f"asking for the bounds of {self.partition}")
         return listed
@@ -132,7 +132,7 @@ def _epoch_end(key: TopicPartition, end: ListedOffset | None) -> EpochEnd | Offs
 
 
 def _says_nothing(key: TopicPartition) -> LeaderUnavailable:
-    return LeaderUnavailable(f"its leader says nothing of {key}")
+    return LeaderUnavailable(f"the leader gave no answer for {key}")
 
 
 class _Search(Generic[T]):
@@ -186,7 +186,7 @@ class _Search(Generic[T]):
         for partition in partitions:
             leader = self._router.known_leader(partition)
             if leader is None:
-                hint = "bring one of its replicas back, then run again"
+                hint = "start a broker that has a replica of the partition, then run again"
                 self.failed[partition] = LeaderUnavailable(f"{partition} has no leader", hint=hint)
             else:
                 shares.setdefault(leader.node_id, {})[partition] = leader.epoch

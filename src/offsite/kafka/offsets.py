@@ -78,10 +78,16 @@ class EpochEnd:
 def missing_offsets_error(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
     """The error for an answer that leaves out requested partitions: worth a retry, and evidence of nothing."""
     for partition in partitions:
-        decided("retry", why="the answer left out its offset", topic=partition.topic, partition=partition.partition)
+        decided(
+            "retry",
+            why="the answer does not contain its offset",
+            topic=partition.topic,
+            partition=partition.partition,
+        )
     return LeaderUnavailable(
-        f"the leader's answer left out the offset of {named(list(map(str, sorted(partitions))), most=_NAMED_MAX)}",
-        hint="run the command again; if that does not help, look at the broker's log",
+        "the leader's answer does not contain the offset of "
+        f"{named(list(map(str, sorted(partitions))), most=_NAMED_MAX)}",
+        hint="run the command again; if the error stays, check the broker's log",
     )
 
 
@@ -166,7 +172,7 @@ def settled_end_offset(
     deadline_s = clock.monotonic_s() + SETTLE_MAX_S
     while end > start:
         if clock.monotonic_s() >= deadline_s:
-            raise TargetNotEmpty(f"{topic_partition} goes on growing", hint="stop whatever else writes to it")
+            raise TargetNotEmpty(f"{topic_partition} keeps growing", hint="stop all other writers of the partition")
         clock.sleep(SETTLE_S)
         before, end = end, end_offset(router, topic_partition, clock=clock)
         if end == before:
@@ -186,6 +192,8 @@ def await_end_offset(
     deadline_s = clock.monotonic_s() + PROMISED_MAX_S
     while (end := end_offset(router, topic_partition, clock=clock)) < offset:
         if clock.monotonic_s() >= deadline_s:
-            raise KafkaTimeout(f"{topic_partition} ends at {end} and not at {offset}: a marker was not written")
+            raise KafkaTimeout(
+                f"{topic_partition} ends at offset {end} instead of {offset}: a transaction marker was not written"
+            )
         clock.sleep(PROMISED_POLL_S)
     return end

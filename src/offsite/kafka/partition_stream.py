@@ -117,7 +117,7 @@ class PartitionStream:
         """Continue at `replica`: the leader itself returns nothing. A replica selector that ignores racks redirects
         even after the replica returned nothing, so going to and fro uses up the patience."""
         if not self._rack_id:
-            self._patience.wait(f"its leader sends its readers to replica {replica}", self.position)
+            self._patience.wait(f"its leader redirects readers to replica {replica}", self.position)
         self._follower = replica
 
     def _take(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
@@ -148,8 +148,10 @@ class PartitionStream:
         """Check that no batch reaches over the high watermark. Brokers send consumers no such batch, so the batch's
         offsets are wrong."""
         if window.reaches_to > answer.high_watermark:
-            problem = f"a batch reaches to {window.reaches_to}, over the high watermark {answer.high_watermark}"
-            raise DamagedBatch(f"{self._range}: {problem}", hint="read it again; is the broker's disk sound?")
+            problem = f"a batch reaches to {window.reaches_to}, beyond the high watermark {answer.high_watermark}"
+            raise DamagedBatch(
+                f"{self._range}: {problem}", hint="run again; if the error stays, check the broker's disk"
+            )
 
     def _items(self, window: BatchWindow) -> Iterator[Item]:
         """Yield the gap before the first batch, the batches, and the gap behind the last batch."""
@@ -174,7 +176,10 @@ class PartitionStream:
 
     def _grow(self) -> None:
         if not self._size.grow():
-            raise DamagedBatch(f"{self._range}: the batch at {self.position} is never whole", hint="is it damaged?")
+            raise DamagedBatch(
+                f"{self._range}: the broker never sends the whole batch at offset {self.position}",
+                hint="the batch may be damaged on the broker",
+            )
 
     def _hole(self, connection: Connection, follower: int) -> Hole:
         """Record a hole: the log no longer has the position. Ask the leader for the reason, in the epoch of the read,
@@ -184,7 +189,8 @@ class PartitionStream:
         bounds = LeaderAnswers(connection, self._range.topic_partition, self._epoch).bounds()
         if self.position >= bounds.start:
             raise LeaderUnavailable(
-                f"{self._range}: offset {self.position} is said to be out of range, of [{bounds.start}, {bounds.end})"
+                f"{self._range}: offset {self.position} was reported as out of range, although the log is "
+                f"[{bounds.start}, {bounds.end})"
             )
         self._log_start = bounds.start
         start, end = self.position, min(bounds.start, self._range.end)
@@ -206,11 +212,11 @@ class PartitionStream:
         is_new = 0 <= planned < self._epoch
         end = LeaderAnswers(connection, self._range.topic_partition, self._epoch).end_of(planned).end if is_new else 0
         if end < 0:
-            raise LeaderUnavailable(f"{self._range.topic_partition}: its leader knows nothing of epoch {planned}")
+            raise LeaderUnavailable(f"{self._range.topic_partition}: its leader does not know epoch {planned}")
         if is_new and end < self._range.end:
             raise SourceTruncated(
                 f"{self._range.topic_partition} was cut back to {end} by a new leader while it was copied",
-                hint="run again: what the cluster has now is planned anew",
+                hint="run again: the new run plans with the current log",
             )
         self._checked_epoch = self._epoch
 
@@ -229,7 +235,10 @@ class PartitionStream:
         self._patience.forget_confirmations()
         expected, actual = self._task.topic_id, leader.topic_id
         if expected and actual and actual != expected:
-            raise TopicReplaced(f"{self._range.topic} is no longer the topic {expected}", hint="plan again")
+            raise TopicReplaced(
+                f"{self._range.topic} is no longer the topic {expected}",
+                hint="run again: the new run makes a new plan",
+            )
 
     def _lease(self, follower: int) -> AbstractContextManager[Connection]:
         if follower < 0:

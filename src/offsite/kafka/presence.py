@@ -73,7 +73,7 @@ def _ask_all(router: Router, names: Collection[str]) -> dict[str, PresenceState]
             answer = _ask(router, node_id, names)
         except KafkaUnavailable as failure:
             error = failure
-            decided("not_asked", why=failure.message, broker=node_id, what="topics that are not listed any more")
+            decided("not_asked", why=failure.message, broker=node_id, what="topics that are no longer listed")
             continue
         answered = True
         for name, code in answer.items():

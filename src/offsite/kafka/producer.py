@@ -47,8 +47,9 @@ def fenced_error(partition: TopicPartition) -> WriterFenced:
     """Return the error for a batch refused because a newer attempt writes into the partition."""
     warned("fence", why="a newer attempt writes there", topic=partition.topic, partition=partition.partition)
     return WriterFenced(
-        f"a newer attempt writes into {partition}: the brokers refused what this one sent, and nothing more is sent",
-        hint="nothing is wrong with the newer one; run the same command again when it has ended",
+        f"a newer attempt writes into {partition}: the brokers rejected the batches of this attempt, and this attempt "
+        "has stopped",
+        hint="the newer attempt is not affected; run the same command again when the newer attempt has ended",
     )
 
 

@@ -63,24 +63,25 @@ class FetchPatience:
                 self._bear_throttle(answer, position)
             case FetchVerdict.BEHIND:
                 self.wait(
-                    f"its leader's high watermark is {answer.high_watermark}, and the range was planned to its end",
+                    f"its leader's high watermark is {answer.high_watermark}, and the plan reads to the end of the "
+                    "range",
                     position,
                 )
             case FetchVerdict.EMPTY if self._is_confirmed(connection, position, epoch):
                 return self._tail(position, answer.high_watermark)
             case FetchVerdict.LEFT_OUT:
-                self.wait("its leader leaves the partition out of its answers", position)
+                self.wait("its leader does not answer for this partition", position)
             case FetchVerdict.EMPTY | FetchVerdict.RECORDS:
                 pass  # to be asked again
         return None
 
     def wait(
-        self, why: str, position: int, *, hint: str = "look at the leader of this partition, then run again"
+        self, why: str, position: int, *, hint: str = "check the leader of this partition, then run again"
     ) -> None:
         """Sleep a little. Raises `NoEvidence` with `why` when the patience is used up."""
         self._tell("wait", why, position)
         self._patience.wait(
-            NoEvidence(f"{self._range.topic_partition} cannot be read on from {position}: {why}", hint=hint)
+            NoEvidence(f"{self._range.topic_partition} cannot be read from offset {position} on: {why}", hint=hint)
         )
 
     def _is_confirmed(self, connection: Connection, position: int, epoch: int) -> bool:
@@ -92,13 +93,16 @@ class FetchPatience:
             self.wait(
                 "its leader gives no records below its high watermark, and the topic is not compacted",
                 position,
-                hint="slow remote storage? If the topic was compacted once, write one record into the partition",
+                hint=(
+                    "is the remote storage slow? If the topic was compacted in the past, write one record into the "
+                    "partition"
+                ),
             )
             return False
         bounds = LeaderAnswers(connection, self._range.topic_partition, epoch).bounds()
         if bounds.start > position or bounds.end < self._range.end:
             self._empty_answers = 0
-            why = f"its leader says that the log is [{bounds.start}, {bounds.end}), and gives nothing of it"
+            why = f"its leader says that the log is [{bounds.start}, {bounds.end}), and returns no records of it"
             self.wait(why, position)
             return False
         self._empty_answers += 1
@@ -127,10 +131,10 @@ class FetchPatience:
         now_s = self._clock.monotonic_s()
         if self._throttled_since_s is None:
             self._throttled_since_s = now_s
-            self._tell("throttle", f"held back by the cluster's quota for {answer.throttle_ms} ms", position)
+            self._tell("throttle", f"throttled by the cluster's quota for {answer.throttle_ms} ms", position)
         elif now_s - self._throttled_since_s > (GIVEN_UP_MAX_S if self._is_known_sick else THROTTLED_MAX_S):
             raise NoEvidence(
-                f"{self._range.topic_partition}: the cluster's quota let nothing through from {position} on",
+                f"{self._range.topic_partition}: the cluster's quota allowed no records from offset {position} on",
                 hint="raise consumer_byte_rate of this user or client id (kafka-configs), then run again",
             )
 

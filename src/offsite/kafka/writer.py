@@ -230,8 +230,8 @@ class PartitionWriter:
     def _checked_start(self, end: int) -> int:
         if self._start not in {-1, end}:
             raise KafkaProtocolError(
-                f"{self._topic_partition} went from {self._start} to {end} since it was looked at: nothing was sent",
-                hint="stop whatever else writes to it, and run the same command again",
+                f"{self._topic_partition} grew from offset {self._start} to {end} since the check: nothing was sent",
+                hint="stop all other writers of the partition, and run the same command again",
             )
         return end
 
@@ -255,9 +255,9 @@ class PartitionWriter:
         pending = self._pending.popleft()
         if base_offset < self._next_offset:
             raise KafkaProtocolError(
-                f"{self._topic_partition} took a batch at {base_offset} and ended at {self._next_offset} before: "
-                "it has lost records",
-                hint="was a replica elected that was not in sync? Run the same command again",
+                f"{self._topic_partition} stored a batch at offset {base_offset}, although the partition ended at "
+                f"{self._next_offset} before: the partition has lost records",
+                hint="did an out-of-sync replica become leader (an unclean election)? Run the same command again",
             )
         (last_delta, _) = _COUNTS.unpack_from(pending.batch, _COUNTS_POSITION)
         self._next_offset = base_offset + last_delta + 1

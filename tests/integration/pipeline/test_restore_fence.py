@@ -176,7 +176,7 @@ def test_brokers_refuse_an_older_attempt_from_the_first_batch_of_a_newer_one_on(
     older = restore.attempt()
     (outcome,) = InlineRunner().run_all([restore], PartitionRestored.run)
     assert outcome == Done(value=5)
-    with pytest.raises(WriterFenced, match="brokers refused"):
+    with pytest.raises(WriterFenced, match="brokers rejected"):
         append(site, restore, [b"late"], as_attempt=older)
     assert site.cluster.end(restore.target) == 5
 

@@ -84,7 +84,7 @@ def test_a_file_in_another_encoding_is_refused_with_the_place(tmp_path: Path, pl
 def test_a_token_in_another_encoding_is_refused_without_a_byte_of_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes("straße".encode("latin-1"))
 
-    with pytest.raises(OffsiteError, match="is no text in UTF-8") as caught:
+    with pytest.raises(OffsiteError, match="is not UTF-8 text") as caught:
         _token(tmp_path / "file")
     assert "df" not in caught.value.message.replace(str(tmp_path), "")
 

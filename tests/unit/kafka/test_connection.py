@@ -147,7 +147,7 @@ def test_an_answer_is_read(broker: Broker) -> None:
 @pytest.mark.parametrize("correlation", [0, 2, -1, 2**31 - 1])
 def test_an_answer_to_another_request_is_refused(broker: Broker, correlation: int) -> None:
     broker.answers(struct.pack(">i", 7), correlation=correlation)
-    assert "fits no request" in failure(broker, KafkaProtocolError).message
+    assert "matches no request" in failure(broker, KafkaProtocolError).message
 
 
 def test_answers_in_another_order_are_refused(broker: Broker) -> None:
@@ -155,7 +155,7 @@ def test_answers_in_another_order_are_refused(broker: Broker) -> None:
         broker.connection.post(number())
     broker.answers(struct.pack(">i", 7), correlation=2)
     broker.answers(struct.pack(">i", 7), correlation=1)
-    with pytest.raises(KafkaProtocolError, match="fits no request"):
+    with pytest.raises(KafkaProtocolError, match="matches no request"):
         broker.connection.collect(number())
     assert not broker.connection.usable
 

@@ -139,7 +139,7 @@ def test_a_replica_that_the_leader_prefers_is_read_from() -> None:
 
 def test_going_to_and_fro_between_a_leader_and_a_silent_replica_has_an_end() -> None:
     leader = ScriptedLeader(log(0, 10, 20), script=deque([REDIRECTED, BLANK] * 5000))
-    with pytest.raises(NoEvidence, match="sends its readers to replica 2"):
+    with pytest.raises(NoEvidence, match="redirects readers to replica 2"):
         read(leader, 0, 30)
 
 

@@ -113,7 +113,7 @@ class Lane:
     def receive(self) -> None:
         """Take the answer to the oldest request. Raises `Bug` when no request is in flight: the wait would never
         end."""
-        check(bool(self._in_flight), "an answer is waited for, and nothing was asked")
+        check(bool(self._in_flight), "offsite waits for an answer without a request")
         request = self._in_flight[0]
         try:
             answers = request.receive()

@@ -234,8 +234,9 @@ class LogWriter:
         # 2. Refuse a shorter log: acknowledged records are lost.
         if end < start:
             raise KafkaProtocolError(
-                f"{self.partition} ended at {start} before and ends at {end}: it has lost records",
-                hint="was a replica elected that was not in sync? Run the same command again",
+                f"{self.partition} ended at offset {start} before and ends at {end} now: the partition has lost "
+                "records",
+                hint="did an out-of-sync replica become leader (an unclean election)? Run the same command again",
             )
         # 3. Compare the log with the pending pieces, and drop the pieces found.
         log_range = LogRange(topic=self.partition.topic, partition=self.partition.partition, start=start, end=end)

@@ -117,7 +117,7 @@ def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> C
     )
     unchecked = config.tls is not None and not config.tls.check_hostname
     hostname_warnings = (
-        "no host name of a broker is checked: anybody with a certificate of that authority can be one",
+        "the host names of brokers are not checked: anybody with a certificate of that authority can pose as a broker",
     )
     return ClientProperties(
         config=config, warnings=(*settings.unknown(_KNOWN), *(hostname_warnings if unchecked else ()))

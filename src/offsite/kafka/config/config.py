@@ -129,13 +129,17 @@ def parse_bootstrap(text: str, *, protocol: str = "") -> tuple[BrokerAddress, ..
 def _parse_address(text: str, protocol: str) -> BrokerAddress:
     scheme, arrow, place = text.rpartition("://")
     if arrow and scheme.upper() not in ({protocol} if protocol else PROTOCOLS):
-        why = f"security.protocol is {protocol}" if scheme.upper() in PROTOCOLS else f"Kafka speaks no {scheme[:20]!r}"
+        why = (
+            f"security.protocol is {protocol}"
+            if scheme.upper() in PROTOCOLS
+            else f"Kafka has no protocol {scheme[:20]!r}"
+        )
         raise BadKafkaConfig(
             f"{text[:300]!r} is not a broker address: {why}",
-            hint="write it as host:9092; security.protocol in the file of --kafka-config says how it is spoken to",
+            hint="write it as host:9092; set the protocol with security.protocol in the file of --kafka-config",
         )
     if _is_ip(place, version=6):
-        raise BadKafkaConfig(f"{text[:300]!r} names no port for sure", hint=f"write it as [{place}]:{DEFAULT_PORT}")
+        raise BadKafkaConfig(f"{text[:300]!r}: the port is ambiguous", hint=f"write it as [{place}]:{DEFAULT_PORT}")
     parts = _ADDRESS.fullmatch(place)
     number = whole_number(parts["port"], most=_MAX_PORT) if parts and parts["port"] is not None else DEFAULT_PORT
     if parts is None or not number or not _can_be_host(parts["host"] or "", parts["ipv6"] or ""):

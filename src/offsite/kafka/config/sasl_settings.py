@@ -65,7 +65,7 @@ def parse_jaas(text: str) -> LoginModule:
         options[option[1]] = option[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
         position = option.end()
     if not _END.fullmatch(text, position):
-        raise BadKafkaConfig(f"sasl.jaas.config cannot be read from character {position + 1} on", hint=_HINT)
+        raise BadKafkaConfig(f"sasl.jaas.config cannot be parsed from character {position + 1}", hint=_HINT)
     return LoginModule(name=head[1].rpartition(".")[2], options=options)
 
 
@@ -95,7 +95,9 @@ def _credentials(settings: ClientSettings, mechanism: str) -> tuple[str, Secret]
 def _check_module(settings: ClientSettings, module: LoginModule, mechanism: str) -> None:
     if mechanism not in _MODULES.get(module.name, ()):
         modules = ", ".join(name for name, mechanisms in _MODULES.items() if mechanism in mechanisms)
-        raise settings.bad_setting("sasl.jaas.config", f"{module.name} does not do {mechanism}", hint=f"use {modules}")
+        raise settings.bad_setting(
+            "sasl.jaas.config", f"{module.name} does not support {mechanism}", hint=f"use {modules}"
+        )
 
 
 def _token_source(settings: ClientSettings) -> TokenSource:

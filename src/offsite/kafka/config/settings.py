@@ -68,4 +68,4 @@ class ClientSettings:
     def unknown(self, supported: Collection[str]) -> tuple[str, ...]:
         """Return one line per setting outside of `supported`."""
         unused = (setting for setting in self._properties.values() if setting.name not in supported)
-        return tuple(f"{self._source}:{setting.line}: {setting.name} is not used by offsite" for setting in unused)
+        return tuple(f"{self._source}:{setting.line}: offsite ignores {setting.name}" for setting in unused)

@@ -100,7 +100,7 @@ class GroupClient:
             unstable = [name for name, answer in answers.items() if answer.error_code == _UNSTABLE_OFFSET_COMMIT]
             if not unstable:
                 break
-            why = "a commit of these groups is under way in a transaction"
+            why = "an open transaction is committing offsets of these groups"
             decided("retry", groups=len(unstable), first=unstable[0], wait_s=STABLE_WAIT_S, why=why)
             self._clock.sleep(STABLE_WAIT_S)
             answers |= self._fetch(unstable, stable=attempt + 1 < STABLE_ATTEMPTS)

@@ -73,7 +73,7 @@ class GroupCoordinators:
             self._nodes.pop(group, None)
         untold = next((group for group in groups if group not in answers), None)
         if failure is None and untold is not None:
-            failure = KafkaTimeout(f"the answers leave out group {untold}", hint="look at the brokers' logs")
+            failure = KafkaTimeout(f"the answers leave out group {untold}", hint="check the logs of the brokers")
         error = failure or broker_error(answers[groups[0]].error_code, f"group {groups[0]}")
         try:
             backoff.wait(error)

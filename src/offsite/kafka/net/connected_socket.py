@@ -37,7 +37,7 @@ def connected_socket(config: KafkaConfig, address: BrokerAddress) -> socket.sock
         raise KafkaUnreachable(f"no such address: {address}", hint="check advertised.listeners") from error
     except OSError as error:
         raise KafkaUnreachable(
-            f"cannot connect to {address}: {error.strerror or error}", hint="is it running?"
+            f"cannot connect to {address}: {error.strerror or error}", hint="is the broker running?"
         ) from error
     try:
         _tune(sock)
@@ -81,7 +81,7 @@ def wrap_tls(plain: socket.socket, tls: TlsConfig, address: BrokerAddress) -> ss
     except (ssl.SSLError, ConnectionError) as error:
         raise KafkaUnreachable(
             f"{address}: the TLS handshake failed: {error}",
-            hint="is this listener plaintext? then use security.protocol=PLAINTEXT or SASL_PLAINTEXT",
+            hint="if this listener is plaintext, use security.protocol=PLAINTEXT or SASL_PLAINTEXT",
         ) from error
 
 

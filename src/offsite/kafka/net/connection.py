@@ -231,7 +231,9 @@ class Connection:
         if bytes(head[:2]) == _TLS_ALERT:
             raise KafkaProtocolError(f"{self.address} speaks TLS", hint="use security.protocol=SSL or SASL_SSL")
         if size < _MIN_RESPONSE_BYTES or not self._unanswered or correlation != self._unanswered.popleft():
-            raise KafkaProtocolError(f"{self.address} sent an answer that fits no request of ours", hint=_GARBLED_HINT)
+            raise KafkaProtocolError(
+                f"{self.address} sent an answer that matches no request of offsite", hint=_GARBLED_HINT
+            )
         if size - _CORRELATION_BYTES > (most := most if self._is_greeted else MAX_GREETING_BYTES):
             raise KafkaProtocolError(
                 f"{self.address} announces an answer of {size} bytes, above the limit of {most}", hint=_GARBLED_HINT
@@ -260,14 +262,14 @@ class Connection:
     def _too_old(self, api: int, version: int) -> KafkaTooOld:
         needed = release_of(api, version)
         return KafkaTooOld(
-            f"the broker at {self.address} has no {api_name(api)} (version {version}), which Kafka {needed} brought",
-            hint=f"this needs brokers of Kafka {needed} or newer",
+            f"the broker at {self.address} has no {api_name(api)} (version {version}), which Kafka {needed} introduced",
+            hint=f"use brokers with Kafka {needed} or newer",
         )
 
     def _too_new(self, api: int, version: int) -> KafkaProtocolError:
         return KafkaProtocolError(
             f"the broker at {self.address} no longer has {api_name(api)} in version {version}",
-            hint="this Kafka is newer than this offsite: look for a newer offsite",
+            hint="this Kafka is newer than this version of offsite supports: upgrade offsite",
         )
 
     def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable:
@@ -278,7 +280,9 @@ class Connection:
         return KafkaUnreachable(f"connection to {self.address} lost: {error}", hint=hint)
 
 
-_GARBLED_HINT = "is it a Kafka broker, and is nothing in between that changes what it says? Run the command again"
+_GARBLED_HINT = (
+    "check that the address is a Kafka broker and that no proxy changes its answers, then run the command again"
+)
 
 
 def _api_versions() -> Request[dict[int, tuple[int, int]]]:

@@ -139,7 +139,7 @@ class Router:
             self.metadata([])
         address = self._brokers.get(node_id)
         if address is None:
-            raise LeaderUnavailable(f"broker {node_id} is not in the cluster", hint="is it down?")
+            raise LeaderUnavailable(f"broker {node_id} is not in the cluster", hint="is the broker down?")
         with self._pool.lease(self.config, address) as connection:
             yield connection
 
@@ -163,7 +163,7 @@ class Router:
 
     def _ask_any(self, ask: Callable[[Connection], T]) -> T:
         """Ask brokers until one answers: every broker at most twice, a slow broker only once. Raises the last error."""
-        error: KafkaUnavailable = KafkaUnreachable("no broker is known")
+        error: KafkaUnavailable = KafkaUnreachable("no brokers are known")
         candidates, slow = self._candidates(), set[BrokerAddress]()
         for address in [*candidates, *candidates]:
             if address in slow:
@@ -182,7 +182,7 @@ class Router:
         raise error
 
     def _enter_first(self, stack: ExitStack) -> Connection:
-        error: KafkaUnavailable = KafkaUnreachable("no broker is known")
+        error: KafkaUnavailable = KafkaUnreachable("no brokers are known")
         for address in self._candidates():
             try:
                 return stack.enter_context(self._pool.lease(self.config, address))

@@ -26,7 +26,10 @@ _MAX_ROUNDS = 8  # SCRAM needs two, OAUTHBEARER's refusal two: more is a broker 
 _HANDSHAKE_VERSION = 1
 _AUTHENTICATE_VERSION = 1
 _UNSUPPORTED_MECHANISM = 33
-_WRONG_PROOF_HINT = "is it your broker? Whoever proves nothing may be another one: find out before a password is sent"
+_WRONG_PROOF_HINT = (
+    "is this your broker? A server without a valid proof may be an impostor: check the address before you send a "
+    "password"
+)
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 """Of SCRAM. Half a second of one core; Kafka's own limit is 16,384."""
@@ -71,7 +74,7 @@ def authenticate(sasl: SaslConfig, call: Call) -> None:
             raise _refused(sasl, f"the broker's proof is wrong: {error}", hint=_WRONG_PROOF_HINT) from error
         if mechanism.is_done():
             return
-    raise _refused(sasl, "no end of the exchange")
+    raise _refused(sasl, "the exchange did not end")
 
 
 def _mechanism(sasl: SaslConfig) -> Any:  # noqa: ANN401  (kafka-python has no types)
@@ -133,13 +136,13 @@ def check_challenge(sent: bytes, answer: bytes) -> None:
     fields = dict(pair.partition(b"=")[::2] for pair in answer.split(b","))
     ours, whole = sent.rpartition(b",r=")[2], fields.get(b"r", b"")
     if not whole.startswith(ours) or len(whole) <= len(ours):
-        raise ValueError("its nonce does not go on from ours")
+        raise ValueError("its nonce does not begin with the nonce of offsite")
     iterations = fields.get(b"i", b"")
     if not iterations.isdigit() or len(iterations) > _MAX_DIGITS:
-        raise ValueError("its count of iterations is not a number that can be")
+        raise ValueError("its iteration count is not a valid number")
     if not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
         raise ValueError(
-            f"it asks for {int(iterations):,} iterations, and only {MIN_ITERATIONS:,} to {MAX_ITERATIONS:,} are safe"
+            f"it asks for {int(iterations):,} iterations; only {MIN_ITERATIONS:,} to {MAX_ITERATIONS:,} are accepted"
         )
 
 
@@ -149,7 +152,10 @@ def read_token(source: TokenSource) -> str:
         return source.static.reveal()
     token = _read_file(source.file) if source.file else _run(source.command)
     if not token.strip():
-        raise KafkaAuthenticationFailed("the OAUTHBEARER token source gave nothing", hint="try it by hand")
+        raise KafkaAuthenticationFailed(
+            "the OAUTHBEARER token source returned no token",
+            hint="check the token file, or run the token command yourself",
+        )
     return token.strip()
 
 
@@ -159,7 +165,7 @@ def _read_file(path: str) -> str:
     except OSError as error:
         raise KafkaAuthenticationFailed(f"cannot read the OAUTHBEARER token file {path}: {error.strerror}") from error
     except NotUtf8:
-        raise KafkaAuthenticationFailed(f"the OAUTHBEARER token file {path} is no text in UTF-8") from None
+        raise KafkaAuthenticationFailed(f"the OAUTHBEARER token file {path} is not UTF-8 text") from None
 
 
 def _run(command: tuple[str, ...]) -> str:
@@ -167,6 +173,7 @@ def _run(command: tuple[str, ...]) -> str:
         completed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise KafkaAuthenticationFailed(
-            f"the OAUTHBEARER token command {command[:1]} failed: {type(error).__name__}", hint="try it by hand"
+            f"the OAUTHBEARER token command {command[:1]} failed: {type(error).__name__}",
+            hint="check the token file, or run the token command yourself",
         ) from None
     return completed.stdout

@@ -149,9 +149,9 @@ def _final_error(code: int, message: str) -> OffsiteError:
     if code in _BAD_OPTIONS:
         return BadOption(message)
     if code == UNKNOWN_TOPIC_OR_PARTITION:
-        return NoSuchTopic(message, hint="it was deleted, or the principal may not describe it")
+        return NoSuchTopic(message, hint="the topic was deleted, or the principal may not describe it")
     if code in {UNKNOWN_TOPIC_ID, 103}:
-        return TopicReplaced(message, hint="the topic was deleted or made anew: plan again")
+        return TopicReplaced(message, hint="the topic was deleted or created again: plan again")
     if code == CORRUPT_MESSAGE:
-        return DamagedBatch(message, hint="the broker finds its own log, or the batch sent, damaged")
+        return DamagedBatch(message, hint="the broker reports that its own log or the received batch is damaged")
     return KafkaProtocolError(message)

@@ -104,7 +104,7 @@ def _code(names: Mapping[int, str], name: str) -> int:
     """Return the code of a name in a backup, as given by `_name`."""
     code = next((code for code, code_name in names.items() if code_name == name), None)
     if (number := code or whole_number(name, most=_MAX_CODE)) is None:
-        raise DamagedObject(f"{name[:100]!r} is nothing that an ACL can have", hint="the backup's settings name it")
+        raise DamagedObject(f"{name[:100]!r} is not valid in an ACL", hint="the settings in the backup name it")
     return number
 
 

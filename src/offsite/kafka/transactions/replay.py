@@ -214,7 +214,7 @@ class PartitionTransactions:
     def _take(self, count: int) -> Sequence[TransactionSlot]:
         # 1. Recover once, before the first slot.
         if not self._recovered and self.recover():
-            raise TransactionLost(f"{self._partition} has open transactions that nobody asked for")
+            raise TransactionLost(f"{self._partition} has open transactions that this restore did not begin")
         # 2. Claim new ids, so that `FREE_MIN` slots rest before their next use.
         ongoing = sum(slot.is_ongoing for slot in self._free)
         missing = max(count + (0 if ongoing >= count else FREE_MIN) - len(self._free), 0)
@@ -284,7 +284,7 @@ class PartitionTransactions:
         return None if self._owner < 0 else (self._owner, 0)
 
     def _end(self, slots: Sequence[TransactionSlot], *, committed: bool) -> None:
-        check(all(slot.is_ongoing for slot in slots), f"a transaction of {self._partition} is ended that was not begun")
+        check(all(slot.is_ongoing for slot in slots), f"a transaction of {self._partition} cannot end before it begins")
         requests = {slot.transactional_id: end_request(slot.producer, committed=committed) for slot in slots}
         self._coordinators.ask(requests, doing=f"ending a transaction in {self._partition}")
         for slot in slots:
@@ -329,7 +329,7 @@ class PartitionTransactions:
             ending = [name for name, transaction in transactions.items() if transaction.is_ending]
             if not ending:
                 return transactions
-            backoff.wait(KafkaTimeout(f"transaction {ending[0]} has an outcome, but not in all of its partitions"))
+            backoff.wait(KafkaTimeout(f"transaction {ending[0]} ended in some of its partitions only"))
 
     def _describe_transactions(self) -> dict[str, DescribedTransaction]:
         transactions: dict[str, DescribedTransaction] = {}
