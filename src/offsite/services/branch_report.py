@@ -24,11 +24,14 @@ class BranchReport:
 
     def __str__(self) -> str:
         hint = (
-            f"restore it with --commit {self.last_commit}" if self.last_commit else "no restore point has it any more"
+            f"restore them with --commit {self.last_commit}"
+            if self.last_commit
+            else "no restore point has them any more"
         )
         return (
-            f"the log of {self.topic}/{self.partition} was cut back to offset {self.at} and written anew (an unclean "
-            f"leader election?), found by commit {self.found_by}; its old history to offset {self.end} is kept: {hint}"
+            f"the log of {self.topic}/{self.partition} was cut back to offset {self.at} and written again (an unclean "
+            f"leader election?), found by commit {self.found_by}; the old records up to offset {self.end} are kept: "
+            f"{hint}"
         )
 
 

@@ -13,8 +13,8 @@ def check_clocks(store_ms: int, clock: Clock, *, place: str) -> int:
     if abs(store_ms - local_ms) > MOST_APART_MS:
         apart = format_duration(abs(store_ms - local_ms) / 1000)
         raise ClocksDiffer(
-            f"the clock of {place} says {format_time(store_ms)}, and that of this machine {format_time(local_ms)}: "
-            f"{apart} apart, and one of them is wrong",
-            hint="set the clock that is wrong; nothing was deleted",
+            f"the clock of {place} says {format_time(store_ms)}, and the clock of this machine says "
+            f"{format_time(local_ms)}: the difference is {apart}, so one clock is wrong",
+            hint="correct the wrong clock; nothing was deleted",
         )
     return store_ms

@@ -62,7 +62,7 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
     if not bootstrap:
         raise BadKafkaConfig(
             "no Kafka cluster given",
-            hint="name its brokers: --bootstrap host:9092, or OFFSITE_BOOTSTRAP, or --kafka-config",
+            hint="give its brokers with --bootstrap host:9092, OFFSITE_BOOTSTRAP or --kafka-config",
         )
     return _cluster(KafkaConfig(bootstrap=parse_bootstrap(bootstrap, protocol="PLAINTEXT")))
 

@@ -129,7 +129,7 @@ def test_records_left_out_by_date_are_said_to_be_left_out(exchange: Exchange) ->
     several_segments(exchange)
     result = exchange.export("avro", "a", at=str(T_MS + 49))
     assert result.records == 100
-    assert "left out for good" in result.notes[0]
+    assert "left out permanently" in result.notes[0]
 
 
 def test_a_backup_goes_on_with_its_own_archive_only(exchange: Exchange) -> None:

@@ -179,7 +179,7 @@ def test_a_log_that_lost_its_last_marker_is_not_the_same(
     assert (found.verified, only(found).records, only(found).later_offsets) == (False, 50, 0)
     (lost,) = found.findings
     assert (lost.kind, lost.source_offset, lost.records) == ("missing", 50, 1)
-    assert "its log ends at 50, the backup holds up to 51" in lost.detail
+    assert "its log ends at offset 50, the backup has records up to 51" in lost.detail
 
 
 def lose_last_batch(sandbox: Sandbox, folder: Path, topic: str) -> None:

@@ -28,5 +28,5 @@ def test_a_code_without_a_name_is_set_as_the_number_it_is() -> None:
 
 @pytest.mark.parametrize("word", ["", "PERHAPS", "-1", "128", "9" * 5000])
 def test_a_word_that_no_rule_has_is_damage(word: str) -> None:
-    with pytest.raises(DamagedObject, match="is nothing that an ACL can have"):
+    with pytest.raises(DamagedObject, match="is not valid in an ACL"):
         create_acls_request([replace(RULE, permission=word)])

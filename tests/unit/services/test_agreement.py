@@ -133,7 +133,7 @@ def test_a_forged_compaction_deletes_nothing(made: Retained) -> None:
     changes = CommitChanges(removed=tuple(each.key for each in listed), compacted=(done,))
     made.note(made.backup.commit(changes, base=base, writer="forged"))
     go_on(made)
-    assert [each.why for each in collect_now(made, LONG).kept] == ["the audit has no line about it"]
+    assert [each.why for each in collect_now(made, LONG).kept] == ["the audit has no line about the commit"]
     assert before <= objects(made)
 
 
@@ -155,7 +155,7 @@ def test_another_machine_with_the_same_policy_agrees(
     apply(made, WEEK)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     go_on(made)
-    assert collect_now(made, None).kept[0].why == "no retention is in force here"
+    assert collect_now(made, None).kept[0].why == "this machine has no retention policy"
     assert "keeps" in collect_now(made, LONG).kept[0].why
     assert collect_now(made, WEEK).objects > 0
     assert collected_hint(made.backup).pending == ()
@@ -183,8 +183,8 @@ def test_it_waits_from_when_this_machine_first_saw_the_commit(made: Retained) ->
     made.later(30 * DAY_MS)
     go_on(made)
     done = collect_now(made, WEEK, grace_ms=HOUR_MS)
-    why = "it is new to this machine: in 3 h 00 min it is looked at"
-    forgets = "; where you read this after each start: give it a folder that stays, XDG_STATE_HOME"
+    why = "the commit is new to this machine; the check begins in 3 h 00 min"
+    forgets = "; if you see this after each start, set XDG_STATE_HOME to a persistent folder"
     assert [(each.waits, each.why) for each in done.kept] == [(False, why + forgets)]
     made.later(2 * HOUR_MS)
     assert collect_now(made, WEEK, grace_ms=HOUR_MS).objects == 0

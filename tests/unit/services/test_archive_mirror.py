@@ -143,12 +143,12 @@ def test_without_a_cluster_what_the_archive_recorded_decides(kind: str) -> None:
 @pytest.mark.parametrize(
     ("configs", "why"),
     [
-        ({}, "a default of the cluster: ask that with --bootstrap"),
-        ({"retention.bytes": "1"}, "a default of the cluster"),
+        ({}, "a broker default: pass --bootstrap"),
+        ({"retention.bytes": "1"}, "a broker default"),
         ({"retention.ms": "-1"}, "its topic keeps it without end"),
         ({"retention.ms": "-1", "retention.bytes": "1"}, "only the cluster tells"),
         ({"cleanup.policy": "compact", **OLD}, "its topic is compacted"),
-        ({"retention.ms": "soon"}, "a default of the cluster"),
+        ({"retention.ms": "soon"}, "a broker default"),
     ],
 )
 def test_what_the_archive_does_not_know_lets_nothing_go(configs: Mapping[str, str], why: str) -> None:
@@ -217,12 +217,12 @@ def test_what_was_promised_for_ever_stays(promised: Mapping[str, str]) -> None:
 UNREADABLE = KafkaNotAuthorized("no", hint="")
 SICK = LeaderUnavailable("partition 0 has no leader")
 DOUBTS: dict[str, tuple[Cluster, str]] = {
-    "deleted": (Cluster(OLD, is_there=PresenceState.DELETED), "no topic of that name any more"),
-    "denied": (Cluster(OLD, is_there=PresenceState.DENIED), "does not let its topic be described"),
+    "deleted": (Cluster(OLD, is_there=PresenceState.DELETED), "no topic of that name now"),
+    "denied": (Cluster(OLD, is_there=PresenceState.DENIED), "may not describe the topic"),
     "unclear": (Cluster(OLD, is_there=PresenceState.UNCLEAR), "do not agree"),
-    "made anew": (Cluster(OLD, topic_id=OTHER_ID), "is another one"),
-    "no ids": (Cluster(OLD, topic_id=None), "the cluster does not say which topic"),
-    "settings": (Cluster(OLD, denied=UNREADABLE), "may not be read"),
+    "made anew": (Cluster(OLD, topic_id=OTHER_ID), "it is another topic of the same name"),
+    "no ids": (Cluster(OLD, topic_id=None), "the cluster does not give the id"),
+    "settings": (Cluster(OLD, denied=UNREADABLE), "may not read the settings"),
     "no leader": (Cluster(OLD, failed=SICK), "partition 0 has no leader"),
     "compacted now": (Cluster({"cleanup.policy": "compact", **OLD}), "its topic is compacted"),
     "for ever now": (Cluster({"retention.ms": "-1", "retention.bytes": "-1"}), "without end"),
@@ -240,7 +240,7 @@ def test_what_the_cluster_does_not_say_for_certain_lets_nothing_go_and_is_told(d
 def test_an_archive_that_does_not_say_which_topic_it_holds_keeps_all_of_it() -> None:
     plan = Archive(OLD, topic_id="").plan(Cluster(OLD))
     assert starts(plan) == []
-    assert "does not say which topic" in why_kept(plan)
+    assert "did not record the id of the topic" in why_kept(plan)
 
 
 def test_a_cluster_that_does_not_answer_lets_nothing_go() -> None:
@@ -283,7 +283,7 @@ def test_an_index_for_which_nothing_vouches_mirrors_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["kafka-backup", "osodevops"])
 def test_formats_that_do_not_say_what_they_hold_are_refused_by_name(kind: str) -> None:
-    with pytest.raises(BadOption, match=f"--mirror means nothing to {kind} archives"):
+    with pytest.raises(BadOption, match=f"--mirror cannot be used with {kind} archives"):
         plan_retention(made(kind).target, RetentionLimits(), clock=FixedClock(), mirroring=MirrorSource())
 
 

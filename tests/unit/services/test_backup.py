@@ -225,14 +225,14 @@ def test_the_schemas_topic_is_taken_along(site: Site) -> None:
 
 
 def test_a_backup_goes_on_with_its_own_cluster_and_selection_only(site: Site) -> None:
-    with pytest.raises(BadOption, match="is new: say what it holds"):
+    with pytest.raises(BadOption, match="is new: name its topics"):
         site.plan_backup()
     site.source.make_topic("orders")
     site.back_up("orders")
     with pytest.raises(BackupExists, match="exists with topics orders"):
         site.plan_backup("users")
     site.source.cluster_id = "another"
-    with pytest.raises(OtherCluster, match="belongs to cluster source, this is another"):
+    with pytest.raises(OtherCluster, match="belongs to cluster source, but this cluster is another"):
         site.plan_backup()
 
 

@@ -372,7 +372,7 @@ def test_what_would_hardly_become_smaller_is_not_written_again_and_not_looked_at
     assert list(state.compacted.values()) == [((0, 30),)]
     with pytest.raises(NoSuchRestorePoint, match="cannot be told for certain"):
         found(backup, before={TOPIC.topic_partition: 10})
-    assert "may hold less" in str(leave_out_as_compacted(next(iter(state.topics.values()))))
+    assert "may have fewer records" in str(leave_out_as_compacted(next(iter(state.topics.values()))))
 
 
 def test_what_was_replaced_is_collected(backup: Backup, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_a_restore_is_compared_by_what_it_remembers(site: Site) -> None:
     assert compare(site, site.target, restore=restore, exact=True).verified is False
     with pytest.raises(NoSuchRestore):
         compare(site, site.target, restore="missing")
-    with pytest.raises(BadOption, match="went into cluster target, this is cluster source"):
+    with pytest.raises(BadOption, match="wrote into cluster target, but this cluster is source"):
         compare(site, site.source, restore=restore)
 
 

@@ -48,7 +48,10 @@ def test_all_below_the_committed_position_is_compared_and_only_the_rest_was_writ
 
 def test_a_log_that_ends_below_the_position_is_truncated() -> None:
     found = check(topic(BackupExtent(start=0, end=100), (0, 90)), 0, 95)
-    assert (found.truncated, found.later_offsets(-1)) == ("its log ends at 95, the backup holds up to 100", 0)
+    assert (found.truncated, found.later_offsets(-1)) == (
+        "its log ends at offset 95, the backup has records up to 100",
+        0,
+    )
     assert found.task is not None
     assert not found.task.goes_on
 

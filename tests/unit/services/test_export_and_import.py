@@ -122,7 +122,7 @@ def test_a_topic_made_anew_does_not_continue_the_old_one(site: Site, tmp_path: P
     site.source.remake_topic("orders")
     site.source.write("orders", [b"new"])
     site.back_up()
-    with pytest.raises(TopicReplaced, match="topic orders was deleted and made anew since it was exported"):
+    with pytest.raises(TopicReplaced, match="topic orders was deleted and created again after its export"):
         export(site, tmp_path / "archive", kind="jsonl").plan()
 
 
@@ -293,7 +293,10 @@ def test_an_archive_without_topic_ids_that_holds_the_topic_of_before_is_not_gone
     result = run(of_backup(site, tmp_path / "archive", kind=kind), site)
     assert (result.records, result.complete) == (1, False)  # users goes on
     (left_out,) = result.sick
-    assert "orders/0: topic orders was deleted and made anew, and ends at 2; the archive, which ends at 3" in left_out
+    assert (
+        "orders/0: topic orders was deleted and created again, and ends at offset 2; the archive ends at offset 3"
+        in left_out
+    )
     anew = run(of_backup(site, tmp_path / "anew", kind=kind), site)
     assert (anew.records, anew.sick) == (6, ())
     assert run(of_backup(site, tmp_path / "anew", kind=kind), site).complete
@@ -323,7 +326,7 @@ def test_a_topic_made_anew_that_has_outgrown_an_archive_without_topic_ids_is_not
         result = run(job, site)
         assert (result.records, result.complete) == (records, False)
         (left_out,) = result.sick
-        assert "orders/0: the archive's last record, at offset 2, is of another topic of that name" in left_out
+        assert "orders/0: the archive's last record, at offset 2, belongs to another topic of the same name" in left_out
     write_all(site, "users", [b"e"])
     site.back_up()
     assert run(job, site).records == 1
@@ -390,7 +393,7 @@ def test_straight_from_a_cluster_two_topics_of_a_name_are_told_apart_as_well(
     result = run(of_cluster(site, place, kind=kind), site)
     assert (result.records, result.complete) == (1, False)
     (left_out,) = result.sick
-    assert "orders/0: the archive's last record, at offset 1, is of another topic of that name" in left_out
+    assert "orders/0: the archive's last record, at offset 1, belongs to another topic of the same name" in left_out
     site.source.topics["users"].partitions[0].delete_before(5)
     write_all(site, "users", [b"e"])
     assert run(of_cluster(site, place, kind=kind), site).records == 1, "nothing says that it is another topic"

@@ -459,7 +459,7 @@ def test_what_a_forged_commit_let_go_of_a_generation_is_compared_all_the_same(pa
         b.step()
     assert pair.phases() == ["sealed", "complete"]
     (found,) = report_sets(pair.site.repository)
-    assert "let something of it go, and is not believed" in found.generations[0].kept
+    assert "deleted a part of the backup, and this machine does not accept the deletion" in found.generations[0].kept
 
 
 def test_a_pin_that_a_stranger_took_off_a_generation_holds(pair: Pair) -> None:

@@ -82,7 +82,7 @@ def test_a_topic_whose_settings_a_broker_does_not_know_yet_is_waited_for(
         raise NoSuchTopic("UNKNOWN_TOPIC_OR_PARTITION")
 
     monkeypatch.setattr(ClusterAdmin, "readable_topic_configs", unheard_of)
-    with pytest.raises(LeaderUnavailable, match="while it is listed"):
+    with pytest.raises(LeaderUnavailable, match="although the topic is listed"):
         begun.back_up()
 
 
@@ -117,7 +117,7 @@ def test_a_topic_that_is_hidden_from_us_is_not_called_deleted(begun: Site) -> No
 
 def test_where_everything_is_hidden_the_reason_is_the_error(begun: Site) -> None:
     begun.source.hidden |= {"orders", "users"}
-    with pytest.raises(KafkaNotAuthorized, match="may not be described any more"):
+    with pytest.raises(KafkaNotAuthorized, match="may not describe the topic any more"):
         begun.back_up()
 
 

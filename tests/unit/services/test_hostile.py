@@ -94,7 +94,7 @@ def test_a_pin_that_a_stranger_took_off_keeps_the_data(made: Retained, changes: 
     assert made.backup.state().history.find(3) is None
     go_on(made)
     (kept,) = collect_now(made, WEEK).kept
-    assert (kept.commit, kept.why) == (forged.seq, "another installation took the pin off commit 3")
+    assert (kept.commit, kept.why) == (forged.seq, "another installation removed the pin of commit 3")
     assert not [data for data in pinned[made.partition("a")].values() if data not in stored(made)]
 
 

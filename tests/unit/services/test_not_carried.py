@@ -77,7 +77,7 @@ def test_what_could_not_be_asked_is_told(rich: Site) -> None:
     rich.source.forbidden[THE_CLUSTER] = {DESCRIBE_CONFIGS}
     told = [each for each in rich.back_up("orders").not_carried if "broker" in each]
     assert len(told) == 1
-    assert told[0].startswith("settings that brokers were given while they ran could not be read: ")
+    assert told[0].startswith("dynamic settings of brokers could not be read: ")
 
 
 class Silent:
@@ -93,9 +93,7 @@ class Silent:
 
 def test_a_broker_that_does_not_answer_stops_no_backup(site: Site) -> None:
     found = with_not_carried(read_cluster_settings(site.source.admin), Silent(), None)
-    assert found.settings.not_carried == (
-        "settings that brokers were given while they ran could not be read: broker 2 does not answer",
-    )
+    assert found.settings.not_carried == ("dynamic settings of brokers could not be read: broker 2 does not answer",)
 
 
 def test_brokers_are_asked_once_in_a_while(rich: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,10 +184,13 @@ def test_a_log_that_ends_below_the_backup_is_a_difference_without_a_record_too()
     assert (refuted.verified, found.kind, found.detail) == (
         False,
         "truncated",
-        "its log ends at 8, the backup holds up to 10",
+        "its log ends at offset 8, the backup has records up to 10",
     )
     (found,) = proven({0: 10}, {0: equal(3, difference=MISSING)}, Cluster(ends={0: 3})).findings
-    assert (found.kind, found.detail) == ("missing", "7 records; its log ends at 3, the backup holds up to 10")
+    assert (found.kind, found.detail) == (
+        "missing",
+        "7 records; its log ends at offset 3, the backup has records up to 10",
+    )
 
 
 def test_an_end_that_was_told_too_early_refutes_nothing() -> None:

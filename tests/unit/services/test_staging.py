@@ -235,7 +235,7 @@ def test_a_copy_stays_where_what_undoes_its_changes_can_be_kept_nowhere(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     staging = open_staging(None, format_name="avro", archive="/a")
     restored_from(staging, ended=True)
-    with staging.hold() as held, pytest.raises(BadOption, match="undoes the changes"):
+    with staging.hold() as held, pytest.raises(BadOption, match="undo data of group changes"):
         staging.remove(held)
     assert len(folders(cache)) == 1
     quiet = open_staging(None, format_name="avro", archive="/b")

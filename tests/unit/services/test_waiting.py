@@ -141,7 +141,7 @@ def test_the_partitions_are_named_of_which_nothing_comes(orders: Site) -> None:
         runner=Slow(),
         clock=clock,
     )
-    assert found == ["", "nothing has come of orders/0, orders/1, orders/2 and 1 more partitions"]
+    assert found == ["", "no records yet of orders/0, orders/1, orders/2 and 1 more partitions"]
     assert longest_wait() is None
 
 
@@ -152,7 +152,7 @@ def test_where_all_is_copied_spark_is_what_is_waited_for() -> None:
         last(progress())
         last(progress())
         clock.ahead_s += TOLD_AFTER_S
-        assert told(clock) == "all partitions are copied, and Spark has not ended its job"
+        assert told(clock) == "all partitions are copied, but the Spark job has not ended"
 
 
 @pytest.mark.parametrize("figure", ["moved_bytes", "tasks_done", "tasks_failed", "throttled_s", "limited_s"])

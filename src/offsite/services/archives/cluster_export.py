@@ -99,7 +99,7 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
 
 
 def _cut_back(sick: SickPartition) -> SourceTruncated:
-    return SourceTruncated(sick.error.message, hint="was the topic made anew? Then export it into another place")
+    return SourceTruncated(sick.error.message, hint="if the topic was created again, export it into another place")
 
 
 def _to_stable(admin: ClusterAdmin, bounds: Sequence[PartitionBounds], ends: Ends) -> Iterator[PartitionBounds]:

@@ -104,8 +104,8 @@ def check_no_point(request: ExportRequest) -> None:
     named = (point.commit, point.committed_at, point.checkpoint, point.at)
     if point.ends or point.before or point.incarnations or any(value is not None for value in named):
         raise BadOption(
-            "a cluster has no restore points: it is exported as it is now",
-            hint="leave the restore point out, or export from a backup with --repo and --backup",
+            "a cluster has no restore points: an export of a cluster has its current records",
+            hint="omit the restore point, or export from a backup with --repo and --backup",
         )
 
 

@@ -126,7 +126,7 @@ def check_same_topics(writer: ArchiveWriter, topics: Iterable[ArchiveTopic]) -> 
     for topic in topics:
         if topic.topic_id and recorded_ids.get(topic.topic, topic.topic_id) != topic.topic_id:
             raise TopicReplaced(
-                f"topic {topic.topic} was deleted and made anew since it was exported into this archive",
+                f"topic {topic.topic} was deleted and created again after its export into this archive",
                 hint="export it into another place",
             )
 
@@ -175,7 +175,8 @@ def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[
         if branch.at < reached <= branch.end:
             why = f"the source's log was cut back to offset {branch.at} (found by commit {branch.commit})"
             advice = (
-                f"the archive, which ends at {reached}, may hold the records of before; export it into another place"
+                f"the archive ends at offset {reached} and may have records from before the cut; export the topic "
+                "into another place"
             )
             yield branch.partition_id, f"{branch.partition_id}: {why}, and {advice}"
 
@@ -189,8 +190,14 @@ def _of_those_before(point: PointInTime, ids: Mapping[str, str], ends: Ends) -> 
         new_ends = {partition_range.partition: partition_range.end for partition_range in remade.ranges}
         for where, reached in ends.items():
             if where.topic == remade.topic and reached > new_ends.get(where.partition, 0):
-                why = f"topic {remade.topic} was deleted and made anew, and ends at {new_ends.get(where.partition, 0)}"
-                advice = f"the archive, which ends at {reached}, holds records of before; export it into another place"
+                why = (
+                    f"topic {remade.topic} was deleted and created again, and ends at offset "
+                    f"{new_ends.get(where.partition, 0)}"
+                )
+                advice = (
+                    f"the archive ends at offset {reached} and has records of the old topic; export the new topic "
+                    "into another place"
+                )
                 source = PartitionId(topic=remade.topic, topic_id=remade.topic_id, partition=where.partition)
                 yield source, f"{source}: {why}; {advice}"
 
@@ -225,4 +232,6 @@ def _notes(selected: SelectedChains, until_ms: int | None) -> Iterator[str]:
     for topic, reason in selected.skipped:
         yield f"topic {topic} is left out: {reason}"
     if until_ms is not None:
-        yield (f"records dated after {format_time(until_ms)} are left out for good: a later export goes on behind them")
+        yield (
+            f"records dated after {format_time(until_ms)} are left out permanently: a later export continues after them"
+        )

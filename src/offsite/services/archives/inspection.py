@@ -151,7 +151,9 @@ def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines
     """Return the first `limit` records of a file. Raises `BadOption` for a format other than kafka-backup: files of
     further formats are read by common tools."""
     if source.format != KAFKA_BACKUP:
-        raise BadOption("records are shown of kafka-backup segments", hint="import it, then: offsite cat")
+        raise BadOption(
+            "only records of kafka-backup segments can be shown", hint="import the archive, then use: offsite cat"
+        )
     damages: list[Damage] = []
     records = kafka_backup.inspect_records(source.files, file, damages.append)
     lines = tuple(
@@ -175,7 +177,8 @@ def reindex(place: str, topic: str | None = None) -> ReindexResult:
     folder = open_archive_files(place).appendable
     if folder is None:
         raise BadOption(
-            f"indexes can be repaired in a folder only, and {place} is not one", hint="copy the archive into a folder"
+            f"indexes can be repaired only in a folder, and {place} is not a folder",
+            hint="copy the archive into a folder",
         )
     return kafka_backup.reindex(folder, topic)
 

@@ -79,7 +79,8 @@ def _opened() -> Repository:
         make_private_root(root)
     except (OSError, RuntimeError) as error:
         raise BadOption(
-            f"there is no place for what undoes the changes of groups: {error}", hint="set XDG_STATE_HOME"
+            f"there is no folder for the undo data of group changes: {error}",
+            hint="set XDG_STATE_HOME to a writable folder",
         ) from error
     return open_or_make(str(root))
 

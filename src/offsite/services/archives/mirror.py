@@ -19,12 +19,12 @@ from offsite.log.range import TopicPartition
 from offsite.model.cleanup_policy import KeepLimits, Retention
 
 _UNVOUCHED = MirrorRule(
-    settings=TopicSettings(), keep_reason="nothing vouches for the settings that the archive recorded"
+    settings=TopicSettings(), keep_reason="no digest confirms the settings that the archive recorded"
 )
 _ABSENT = {
-    PresenceState.DELETED: "the cluster has no topic of that name any more: there is nothing to mirror",
-    PresenceState.DENIED: "the cluster does not let its topic be described",
-    PresenceState.UNCLEAR: "the brokers do not agree whether its topic is there",
+    PresenceState.DELETED: "the cluster has no topic of that name now, so its retention is unknown",
+    PresenceState.DENIED: "the principal may not describe the topic",
+    PresenceState.UNCLEAR: "the brokers do not agree whether the topic exists",
 }
 
 
@@ -72,7 +72,7 @@ def _cluster_rules(
     for partition, topic in settings.items():
         doubt = _ABSENT.get(presence[partition.topic]) or doubts[partition]
         if not doubt and partition.topic not in configs:
-            doubt = "the settings of its topic may not be read"
+            doubt = "the principal may not read the settings of the topic"
         if not doubt and partition in bounds.failed:
             doubt = f"its leader does not answer: {bounds.failed[partition].message}"
         if doubt:
@@ -87,10 +87,11 @@ def _rule(settings: TopicSettings, configs: Mapping[str, str]) -> MirrorRule:
     retention = Retention.of(configs)
     if not retention.deletes:
         return MirrorRule(
-            settings=settings, keep_reason="its topic is compacted: records go by their keys, not by age or size"
+            settings=settings,
+            keep_reason="its topic is compacted: the brokers delete records by key, not by age or size",
         )
     if retention.retention_ms is None:
-        why = "how long its topic keeps records is a default of the cluster: ask that with --bootstrap"
+        why = "the retention of its topic is a broker default: pass --bootstrap to read it from the cluster"
         return MirrorRule(settings=settings, keep_reason=why)
     return MirrorRule(settings=settings, now=KeepLimits.of(retention))
 
@@ -98,9 +99,13 @@ def _rule(settings: TopicSettings, configs: Mapping[str, str]) -> MirrorRule:
 def _doubt(settings: TopicSettings, topic: TopicMetadata | None) -> str:
     """Return why the topic on the cluster may differ from the archived topic; empty for the same topic."""
     if topic is None:
-        return "the cluster did not tell of its topic"
+        return "the cluster returned no metadata of the topic"
     if not settings.topic_id:
-        return "the archive does not say which topic of that name it holds"
+        return "the archive did not record the id of the topic"
     if topic.topic_id is None:
-        return "the cluster does not say which topic of that name it has"
-    return "" if settings.topic_id == str(topic.topic_id) else "the topic of that name on the cluster is another one"
+        return "the cluster does not give the id of the topic"
+    return (
+        ""
+        if settings.topic_id == str(topic.topic_id)
+        else "the topic on the cluster has another id: it is another topic of the same name"
+    )

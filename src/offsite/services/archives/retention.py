@@ -87,7 +87,7 @@ def open_archive(format_name: str, place: str, *, options: ReadOptions, collect_
     files = open_archive_files(place)
     if not files.has_lock and collect_after_ms < LEAST_COLLECT_AFTER_MS:
         raise BadOption(
-            "objects in a store must stay for 10 minutes at least after their file was taken out: an export may be "
+            "keep objects in a store for at least 10 minutes after the archive dropped their file: an export may be "
             "writing the index",
             hint="give --collect-after 10m or more",
         )
@@ -117,9 +117,9 @@ def plan_retention(
 
 def _check_limits(limits: RetentionLimits, mirroring: MirrorSource | None) -> None:
     if mirroring is None and limits.keep_age_ms is None and limits.max_bytes is None:
-        raise BadOption("no rule says what may go", hint="give --mirror, --keep-age or --max-bytes")
+        raise BadOption("no rule says what to delete", hint="give --mirror, --keep-age or --max-bytes")
     if mirroring is not None and limits.keep_age_ms is not None:
-        raise BadOption("--mirror and --keep-age both say how old files become", hint="give one of them")
+        raise BadOption("--mirror and --keep-age both limit the age of files", hint="give one of them")
 
 
 def _mirror(
@@ -128,8 +128,8 @@ def _mirror(
     settings = target.archive.settings()
     if settings is None:
         raise BadOption(
-            f"--mirror means nothing to {target.format} archives: they do not say which topics they hold, or nothing "
-            "vouches for it",
+            f"--mirror cannot be used with {target.format} archives: they do not record their topics, or the record "
+            "has no digest",
             hint="give --keep-age",
         )
     return mirroring.rules(settings, [files[0].partition for files in partitions if files])
@@ -147,7 +147,7 @@ def carry_out(target: RetentionTarget, plan: ArchiveRetentionPlan, *, clock: Clo
         audit.note_files(plan.going)
         deletions.delete_in_order(target.archive.forget(plan.going, now_ms=now_ms))
     if plan.going:
-        why = "by the times of their last messages, by what their topics let go, or by the size of the archive"
+        why = "by the times of their last messages, by the retention of their topics, or by the size of the archive"
         decided(
             "archive_retention",
             files=len(plan.going),

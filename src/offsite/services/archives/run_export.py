@@ -135,7 +135,7 @@ def _check_alone(target: ExportTarget, written: Sequence[RangeReceipt]) -> None:
     if gone := sorted(name for name, size_bytes in files.items() if present.get(name) != size_bytes):
         raise ArchiveBusy(
             f"{gone[0]} was removed or replaced while this export wrote into {target.place}",
-            hint="let one process at a time export into an archive, and run this again",
+            hint="run one export into an archive at a time, then run this command again",
         )
 
 

@@ -175,7 +175,7 @@ def _selection(request: ImportRequest, existing: Backup | None) -> TopicSelectio
     if request.selection not in (None, existing.descriptor.selection):
         raise BackupExists(
             f"backup {request.backup} was imported with topics {', '.join(existing.descriptor.selection.include)}",
-            hint="leave out --topics to continue it, or choose another name with --backup",
+            hint="omit --topics to continue this backup, or choose another name with --backup",
         )
     return existing.descriptor.selection
 
@@ -187,7 +187,7 @@ def _selected(topics: Sequence[ArchiveTopic], selection: TopicSelection, request
         missing_names = ", ".join(missing or selection.include)
         raise NoSuchTopic(
             f"the archive {request.place} has no topic {missing_names}",
-            hint=f"see what it has: offsite archive inspect {request.place} --format {request.format}",
+            hint=f"list its topics: offsite archive inspect {request.place} --format {request.format}",
         )
     return [by_name[name] for name in names]
 

@@ -46,7 +46,7 @@ def find_other_topics(
     with ThreadPoolExecutor(max_workers=_COMPARED_AT_ONCE, thread_name_prefix="same-topic") as pool:
         for partition, why in zip(to_compare, pool.map(compared, to_compare), strict=True):
             if why:
-                yield partition, f"{partition}: {why}; export it into another place"
+                yield partition, f"{partition}: {why}; export the topic into another place"
             else:
                 same.add(partition)
 
@@ -74,11 +74,11 @@ def _difference(of: PartitionId, record_at: RecordAt, writer: ArchiveWriter, *, 
     except PARTITION_ERRORS as error:
         return f"its record at offset {last.offset} cannot be compared with the archive's last one: {error.message}"
     if source_record is not None and not _is_same(last, source_record):
-        return f"the archive's last record, at offset {last.offset}, is of another topic of that name"
+        return f"the archive's last record, at offset {last.offset}, belongs to another topic of the same name"
     if source_record is None and is_remade:
         return (
-            f"the topic was deleted and made anew, and the backup has no record at offset {last.offset} to compare "
-            "with the archive's last one"
+            f"the topic was deleted and created again, and the backup has no record at offset {last.offset} to "
+            "compare with the archive's last one"
         )
     return ""
 

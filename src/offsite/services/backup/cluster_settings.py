@@ -87,10 +87,7 @@ def _groups(groups: FetchedGroups | None) -> Iterator[str]:
 
 def _brokers(admin: UncarriedSettings) -> Iterator[str]:
     problems: list[str] = []
-    answer = (
-        _read_if_answered("settings that brokers were given while they ran", admin.dynamic_broker_settings, problems)
-        or {}
-    )
+    answer = _read_if_answered("dynamic settings of brokers", admin.dynamic_broker_settings, problems) or {}
     yield from problems
     alike: dict[tuple[str, ...], list[str]] = {}
     for whose, names in answer.items():

@@ -244,8 +244,8 @@ def _failure(bounds: PartitionBounds, outcomes: Sequence[BackupOutcome], end: in
     if failed is not None:
         error, message, hint = failed.error.id, failed.error.message, failed.error.hint
     else:
-        error, hint = SOURCE_TRUNCATED_ID, "run again: it goes on from there"
-        message = f"the log was cut while it was read: what was read does not join at offset {end}"
+        error, hint = SOURCE_TRUNCATED_ID, "run again: the backup continues from there"
+        message = f"the log was cut back during the read: the copied records do not join at offset {end}"
     warned("stop", why=message, topic=bounds.topic, partition=bounds.partition, position=end, end=bounds.end)
     return PartitionFailure(
         topic=bounds.topic, partition=bounds.partition, start=end, error=error, message=message, hint=hint

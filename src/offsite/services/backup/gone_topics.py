@@ -41,8 +41,9 @@ class GoneTopics:
         shapes = base.latest_shapes()
         for topic in self.denied:
             error = KafkaNotAuthorized(
-                f"topic {topic}: TOPIC_AUTHORIZATION_FAILED: it may not be described any more, and may be deleted",
-                hint="grant the principal DESCRIBE, DESCRIBE_CONFIGS and READ on it, or leave the topic out",
+                f"topic {topic}: TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic any more, or "
+                "the topic is deleted",
+                hint="grant the principal DESCRIBE, DESCRIBE_CONFIGS and READ on the topic, or leave the topic out",
             )
             for number in range(shapes[topic].partitions):
                 yield SickPartition(topic=topic, partition=number, error=error)
@@ -62,7 +63,10 @@ def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection
     news = tuple(incarnation for incarnation in deleted if not base.topics[incarnation].is_deleted)
     for incarnation in news:
         warned(
-            "deleted", why="brokers say that it is not there", topic=incarnation.topic, topic_id=incarnation.topic_id
+            "deleted",
+            why="the brokers report that the topic does not exist",
+            topic=incarnation.topic,
+            topic_id=incarnation.topic_id,
         )
     denied = tuple(name for name in vanished if presence.get(name) is PresenceState.DENIED)
     return GoneTopics(vanished=vanished, denied=denied, deleted=news)
@@ -72,7 +76,7 @@ def _is_passed_over(name: str, presence: Mapping[str, PresenceState]) -> bool:
     """Whether the name is a present drill copy, which an earlier version backed up and later runs ignore."""
     if not is_drill_copy(name) or presence.get(name) is not PresenceState.THERE:
         return False
-    warned("passed_over", why="a drill made it; name it in full to have it", topic=name)
+    warned("passed_over", why="a drill created the topic; give its full name to back it up", topic=name)
     return True
 
 

@@ -39,8 +39,8 @@ class LastProgress:
     def _nothing_came(self) -> str:
         partitions = self._open_partitions()
         if not partitions:
-            return "all partitions are copied, and Spark has not ended its job"
-        return f"nothing has come of {named(partitions, most=NAMED_MAX, of='partitions')}"
+            return "all partitions are copied, but the Spark job has not ended"
+        return f"no records yet of {named(partitions, most=NAMED_MAX, of='partitions')}"
 
 
 def _moved(progress: RunProgress) -> tuple[float, ...]:

@@ -142,10 +142,11 @@ def _cannot_tell(base: BackupState, bounds: PartitionBounds, epoch: int) -> bool
 
 def _cut_back(key: TopicPartition, backed_up_end: BackedUpEnd, end: int) -> SourceTruncated:
     epoch, reached = backed_up_end
-    now = f"ends at {end} now" if end >= 0 else "is not known to its leader any more"
+    now = f"ends at {end} now" if end >= 0 else "is not known to its leader now"
     return SourceTruncated(
-        f"{key} was cut back and written anew: what leaders up to epoch {epoch} wrote reached to {reached} and {now}",
-        hint=f"keep this backup, and go on in another: offsite backup run --backup NEW --topics {key.topic}",
+        f"{key} was cut back and written again: the records of leaders up to epoch {epoch} reached offset {reached} "
+        f"and {now}",
+        hint=f"keep this backup, and continue in a new one: offsite backup run --backup NEW --topics {key.topic}",
     )
 
 
@@ -198,7 +199,7 @@ def _identity_problem(admin: LogEvidence, store: Store, segment: Segment) -> Off
     if current is not None and LastBatch.of(current) == LastBatch.of(stored):
         return None
     return TopicReplaced(
-        f"{partition} does not hold the batch that was backed up last, at offset {stored.base_offset}: the topic was "
-        "made anew, or its log was cut back",
-        hint=f"keep this backup, and go on in another: offsite backup run --backup NEW --topics {segment.topic}",
+        f"{partition} does not have the last batch of the backup, at offset {stored.base_offset}: the topic was "
+        "created again, or its log was cut back",
+        hint=f"keep this backup, and continue in a new one: offsite backup run --backup NEW --topics {segment.topic}",
     )

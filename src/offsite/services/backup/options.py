@@ -39,27 +39,27 @@ class BackupWords(TypedDict, total=False):
     schemas_topic: Annotated[
         str | None,
         Option(
-            "The schema registry's topic, taken along where it exists; '' for none. Decided by the first run.",
+            "The topic of the schema registry. It is backed up if it exists; '' for none. The first run decides.",
             shown_default="that of the backup's first run, _schemas in a new one",
         ),
     ]
     groups: Annotated[
         Sequence[str] | None,
-        Option("Consumer groups whose offsets go along: all, none, or patterns [default: all]."),
+        Option("Consumer groups to back up with their offsets: all, none, or patterns [default: all]."),
     ]
     group_history: Annotated[
         bool,
         Option(
-            "Back up the brokers' own log of groups too: their offsets are then known as of any time. Decided by the "
-            "first run.",
+            "Back up the brokers' own log of groups too: the offsets of groups are then known for any time. The "
+            "first run decides.",
             default=False,
         ),
     ]
     expect_deletes: Annotated[
         Sequence[str] | None,
         Option(
-            "Topics whose records are deleted on purpose, same syntax as --topics: holes in them are no loss. Not "
-            "needed where every group that reads the topic has committed beyond what was deleted."
+            "Topics whose records are deleted on purpose, same syntax as --topics: their holes do not count as loss. "
+            "Not needed if all groups of the topic have committed offsets beyond the deleted records."
         ),
     ]
     read_limit: Annotated[

@@ -199,9 +199,9 @@ class PassCommits:
         if self._plan.stamps is None and not any(participant.positions for participant in participants):
             return ""
         if isinstance(cut, NoCut):
-            return f"there is no consistent cut that its participants could be held against: {cut.why}"
+            return f"there is no consistent cut to compare its participants with: {cut.why}"
         refused = cut.cut.refused
-        return f"its cut contradicts its participants, or cannot be used: {refused}" if refused else ""
+        return f"its cut contradicts its participants, or is unusable: {refused}" if refused else ""
 
     def _cut(self, whole: PassSummary, participants: tuple[CheckpointParticipant, ...]) -> PassCut | NoCut:
         known_open = self._memory.cut.open_at(self._backup, self._plan.base)
@@ -267,8 +267,8 @@ def _lost_since_taken(plan: BackupPlan, whole: PassSummary) -> str:
         if hole.end > log_start:
             first = max(hole.start, log_start)
             return (
-                f"{at.topic}/{at.partition}: the source lost offsets {first} to {hole.end - 1} ({hole.reason}) "
-                "after it was taken, before they were copied"
+                f"{at.topic}/{at.partition}: the source lost offsets {first} to {hole.end - 1} ({hole.reason}) after "
+                "the checkpoint and before the copy"
             )
     return ""
 

@@ -79,7 +79,7 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
         }
     stamps = _stamps(plan, whole)
     if lost := _lost_markers(plan, stamps):
-        return NoCut(why=f"the marker that was written to {lost[0]} is not there: was a leader elected uncleanly?")
+        return NoCut(why=f"the marker in {lost[0]} is missing: was there an unclean leader election?")
     tails = join_tails(plan.copy, whole.receipts or (), known_open=known_open)
     by_key = {key_of(partition_id): tail for partition_id, tail in tails.items()}
     evidence = plan.observed_ends.evidence(by_key)
@@ -137,7 +137,7 @@ def _notes(plan: BackupPlan) -> Iterator[str]:
     series = plan.observed_ends.series
     yield from series.notes if series else ()
     if series and (partial := sorted(series.partial)):
-        yield f"{named(partial, most=3)} has partitions that are not in the cut: were they added meanwhile?"
+        yield f"{named(partial, most=3)} has partitions outside the cut: were the partitions added during the pass?"
 
 
 def _notes_of_stamps(plan: BackupPlan, stamps: Stamps) -> Iterator[str]:
@@ -151,8 +151,8 @@ def _notes_of_stamps(plan: BackupPlan, stamps: Stamps) -> Iterator[str]:
         )
     ):
         yield (
-            f"{named(unstamped, most=3)}: somebody wrote without a stamp by {plan.stamps.form.value} of control topic "
-            f"{plan.stamps.control_topic}: do all writers take part, and read that topic?"
+            f"{named(unstamped, most=3)}: records without a stamp by {plan.stamps.form.value} of control topic "
+            f"{plan.stamps.control_topic}: do all writers take part, and do they read that topic?"
         )
 
 
@@ -171,12 +171,12 @@ def _stamps(plan: BackupPlan, whole: PassSummary) -> Stamps:
 def _doubts_of_stamps(windows: StampWindows, observed: Mapping[PositionKey, ObservedStamps]) -> Iterator[str]:
     """Why the stamps do not prove that the writers have taken the checkpoint."""
     if not windows.is_heard and any(partition_stamps.has_data for partition_stamps in observed.values()):
-        yield "no participant was there to acknowledge the checkpoint, and yet somebody wrote: do all of them use acks?"
+        yield "there are new records, but no participant acknowledged the checkpoint: do all writers use acks?"
     ahead = max((partition_stamps.number for partition_stamps in observed.values()), default=0)
     if ahead > windows.checkpoint:
         yield (
-            f"somebody wrote with number {ahead}, and so did not have to take checkpoint {windows.checkpoint}: was a "
-            "higher one opened meanwhile, or are records of another cluster written here?"
+            f"a writer used number {ahead} and may have skipped checkpoint {windows.checkpoint}: was a higher "
+            "checkpoint opened during the pass, or do records of another cluster arrive here?"
         )
     yield from windows.doubts
 
@@ -195,17 +195,17 @@ def _doubts(plan: BackupPlan) -> Iterator[str]:
     """Why the groups of the commit, from the run or an earlier run, may not belong to its ends."""
     yield from plan.observed_ends.doubts
     if plan.groups is None and plan.base.groups is not None:
-        yield "this run did not read the groups: their offsets are those of an earlier commit"
+        yield "this run did not read the groups: their offsets come from an earlier commit"
     failed = [group.group for group in plan.groups.failed] if plan.groups else []
     if failed:
-        yield f"the offsets of {named(failed, most=3)} could not be read: they are those of an earlier commit"
+        yield f"the offsets of {named(failed, most=3)} could not be read: they come from an earlier commit"
 
 
 def _why_not(plan: BackupPlan, whole: PassSummary, positions: Mapping[PartitionId, int]) -> str:
     if plan.observed_ends.series is None:
-        return plan.observed_ends.trouble or "the ends were not read for one"
+        return plan.observed_ends.trouble or "this pass did not read the log ends for a cut"
     if whole.failed or whole.receipts is None:
         return "some partitions could not be copied to their end"
     if not ends_match(plan.observed_ends.ends, positions):
-        return "some partitions are not in the readings, or were not copied to their end"
+        return "some partitions have no recorded end, or were not copied to their end"
     return ""

@@ -156,7 +156,10 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     caught = CaughtRecords(admin, _to_catch(base, _emptied_lately(opened) if catching is None else catching))
     observed_ends, bounds = observe_ends(admin, baseline, source.bounds, caught)
     if stamps is not None and (grown := _grown(observed_ends, selection, source)):
-        doubt = f"{named(grown, most=3)} got partitions while the checkpoint was opened, which are not in it"
+        doubt = (
+            f"{named(grown, most=3)} got new partitions while the checkpoint was opened; the checkpoint does not "
+            "contain the new partitions"
+        )
         stamps = replace(stamps, doubts=(doubt,))
     # 5. Compare the logs with the backup: truncated or recreated logs.
     truncations = find_truncations(admin, repository.store, base, bounds)
@@ -277,7 +280,7 @@ def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBa
     for cut in sound_cuts:
         warned(
             "cut_back",
-            why=f"leader epoch {cut.leader_epoch} has nothing of epoch {cut.epoch} from there on",
+            why=f"leader epoch {cut.leader_epoch} has no records of epoch {cut.epoch} from that offset on",
             topic=cut.partition_id.topic,
             partition=cut.partition_id.partition,
             at=cut.at,
@@ -295,12 +298,12 @@ def _existing(repository: Repository, name: str) -> Backup | None:
 
 def _selection(request: BackupRequest, backup: Backup | None) -> TopicSelection:
     if backup is None and request.selection is None:
-        raise BadOption(f"backup {request.backup} is new: say what it holds", hint="add --topics 'orders,payments-*'")
+        raise BadOption(f"backup {request.backup} is new: name its topics", hint="add --topics 'orders,payments-*'")
     is_same = backup is None or request.selection in {None, backup.descriptor.selection}
     if backup is not None and not is_same and not request.reselects:
         raise BackupExists(
             f"backup {request.backup} exists with topics {', '.join(backup.descriptor.selection.include)}",
-            hint="leave out --topics to continue it, or choose another name with --backup",
+            hint="omit --topics to continue this backup, or choose another name with --backup",
         )
     return request.selection or backup.descriptor.selection  # type: ignore[union-attr]  # one of the two is there
 
@@ -310,11 +313,12 @@ def check_cluster(backup: Backup, cluster_id: str) -> None:
     seem to be missing. Raises `OtherCluster`."""
     if origin := import_origin(backup.descriptor):
         raise OtherCluster(
-            f"backup {backup.descriptor.name} was imported from {origin}: it goes on with that alone",
+            f"backup {backup.descriptor.name} was imported from {origin}: only that archive can continue it",
             hint="choose another name with --backup",
         )
     if backup.descriptor.cluster_id != cluster_id:
         raise OtherCluster(
-            f"backup {backup.descriptor.name} belongs to cluster {backup.descriptor.cluster_id}, this is {cluster_id}",
+            f"backup {backup.descriptor.name} belongs to cluster {backup.descriptor.cluster_id}, but this cluster is "
+            f"{cluster_id}",
             hint="check --bootstrap, or choose another name with --backup",
         )

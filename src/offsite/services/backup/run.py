@@ -55,7 +55,7 @@ def run_backup(  # noqa: PLR0913  # all by keyword but what is done
         plan, backup, repository=repository, kafka=kafka, runner=runner, on_progress=on_progress, replan=replan
     )
     if pass_result.result is None:
-        raise Bug("a run that was to make a commit made none")
+        raise Bug("the run should have made a commit, but made none")
     return pass_result.result
 
 
@@ -163,7 +163,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
         memory.note_deletions(hole.partition_id for hole in whole.holes)
         if replan is None or not commits.lost:
             break
-        decided("read_again", why="the source deleted what a group had not read", partitions=len(commits.lost))
+        decided("read_again", why="the source deleted records that a group had not read", partitions=len(commits.lost))
         plan = replan(copying.state, commits.lost)
     if not passes.commits:
         return PassResult(result=None, state=plan.base, checkpoint_problem=commits.checkpoint_problem)

@@ -21,7 +21,7 @@ from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.services.groups.history import with_history
 from offsite.services.records.schemas_topic import with_schemas
 
-_GRANT = "grant the principal DESCRIBE_CONFIGS on it, or leave the topic out"
+_GRANT = "grant the principal DESCRIBE_CONFIGS on the topic, or leave the topic out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     if missing and missing_topics is MissingTopics.FAIL:
         raise NoSuchTopic(
             f"topic {', '.join(missing)} does not exist on cluster {cluster_id}",
-            hint="check the name, or go on without it: --missing-topics warn",
+            hint="check the name, or continue without the topic: --missing-topics warn",
         )
     names = selection.select(
         listed,
@@ -119,7 +119,7 @@ def _configs(admin: ClusterAdmin, names: Sequence[str]) -> TopicConfigs:
         listed = admin.topics()
         remaining = [name for name in names if name in listed]
         if len(remaining) == len(names):
-            raise LeaderUnavailable(f"{error.message}, while it is listed", hint="run again") from error
+            raise LeaderUnavailable(f"{error.message}, although the topic is listed", hint="run again") from error
         return _configs(admin, remaining)
 
 

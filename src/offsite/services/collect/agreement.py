@@ -96,7 +96,10 @@ def judge_commit(  # noqa: PLR0913  # what is judged, by what
     rule = memory.rule_of(seq, stored.hash, points=len(fold(base, [stored]).history))
     now_ms = backup.store.now_ms()
     if uses_own_clock(backup.store):
-        why, waits = "who may not write here is not told the store's time, and cannot say how long it was known", False
+        why, waits = (
+            "without write permission, the clock of the store cannot be read: the commit's age is unknown",
+            False,
+        )
     else:
         why, waits = _unknown(memory, stored, now_ms=now_ms, wait_ms=WAITS * grace_ms)
     if not why:
@@ -115,7 +118,8 @@ def log_disbelieved(commits: Sequence[DisbelievedCommit]) -> None:
     for disbelieved in commits:
         if not disbelieved.waits:
             cure = (
-                f"where it is right: offsite collect run --accept-upto {disbelieved.commit}, or the same --retain here"
+                f"if the commit is right: offsite collect run --accept-upto {disbelieved.commit}, or use the same "
+                "--retain here"
             )
             warned("not_collected", commit=disbelieved.commit, who=disbelieved.who, why=disbelieved.why, next=cure)
 
@@ -147,12 +151,12 @@ def _unknown(memory: LetGoMemory, stored: StoredCommit, *, now_ms: int, wait_ms:
     """Why this installation has not known the commit for long enough, and whether waiting helps."""
     seen_ms = memory.seen_ms(stored.commit.seq, stored.hash, now_ms=now_ms)
     if seen_ms is None:
-        return "this machine cannot remember since when it has known of it: give it a folder, XDG_STATE_HOME", False
+        return "this machine cannot store when it first saw the commit: set XDG_STATE_HOME to a folder", False
     left_ms = wait_ms - max(0, now_ms - seen_ms)
     if left_ms > 0:
-        why = f"it is new to this machine: in {format_duration(left_ms / 1000)} it is looked at"
+        why = f"the commit is new to this machine; the check begins in {format_duration(left_ms / 1000)}"
         if now_ms - stored.commit.committed_at_ms > 2 * wait_ms:  # the machine keeps forgetting
-            return f"{why}; where you read this after each start: give it a folder that stays, XDG_STATE_HOME", False
+            return f"{why}; if you see this after each start, set XDG_STATE_HOME to a persistent folder", False
         return why, True
     return "", False
 
@@ -163,7 +167,7 @@ def _without_line(stored: StoredCommit, lines: Sequence[AuditLine]) -> str:
     names += [describe_range(expired) for expired in changes.expired]
     if missing := next((name for name in names if name not in noted), ""):
         return f"the audit has no line about {missing}"
-    return "" if noted or not changes.removed else "the audit has no line about it"
+    return "" if noted or not changes.removed else "the audit has no line about the commit"
 
 
 def _disagreement(
@@ -173,7 +177,7 @@ def _disagreement(
     if stored.commit.changes.compacted:
         return "another installation compacted it"
     if in_force.policy is None:
-        return "no retention is in force here"
+        return "this machine has no retention policy"
     told_settings = in_force.cluster_retention(backup, base) if in_force.policy.mirrors else {}
     now_ms = min(stored.commit.committed_at_ms, backup.store.now_ms())
     plan = yield from retention_plan_steps(
@@ -184,16 +188,16 @@ def _disagreement(
 
 def _differs(plan: RetentionPlan, stored: StoredCommit, base: BackupState) -> str:
     if why := plan.below_floor or plan.clock_step:
-        return f"the retention that is in force here refuses it: {why}"
+        return f"the retention policy of this machine refuses the deletion: {why}"
     for start, end in stored.commit.changes.forgotten:
         for low, high in uncovered(start, end, plan.forgotten):
             if points_between(base.history, low, high - 1):
-                return f"the retention that is in force here keeps restore points of {describe_points(low, high - 1)}"
+                return f"the retention policy of this machine keeps restore points of {describe_points(low, high - 1)}"
     if early := loosened_pins(stored, base).difference(plan.unpinned):
-        return f"another installation took the pin off commit {min(early)}"
+        return f"another installation removed the pin of commit {min(early)}"
     for expired in stored.commit.changes.expired:
         if not _lets_go(plan, expired, base):
-            return f"the retention that is in force here keeps some of {describe_range(expired)}"
+            return f"the retention policy of this machine keeps a part of {describe_range(expired)}"
     return ""
 
 

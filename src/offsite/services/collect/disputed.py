@@ -38,7 +38,10 @@ class DisputedCommit:
     pins: tuple[Pin, ...]
 
     def __str__(self) -> str:
-        return f"commit {self.disbelieved.commit} let something of it go, and is not believed: {self.disbelieved.why}"
+        return (
+            f"commit {self.disbelieved.commit} deleted a part of the backup, and this machine does not accept the "
+            f"deletion: {self.disbelieved.why}"
+        )
 
 
 def find_disputed(

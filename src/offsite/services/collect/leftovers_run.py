@@ -23,7 +23,7 @@ from offsite.services.heads import head_of, why_missing
 from offsite.services.steps import run_to_end
 
 BY = "leftovers"
-RULE = "a run that never ended left it"
+RULE = "an interrupted run left it"
 _DELETED_AT_ONCE = 500
 _RECORDS = {"restore": "restore.json", "drill": "report.json", "group change": "change.json"}
 """The record that makes a folder a restore, a drill or a group change."""
@@ -71,7 +71,7 @@ def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator
     head = backup.state()
     # 2. The log must still contain the plan's head.
     if gone := why_missing(backup, head, head_of(plan.head)):
-        raise CommitsGone(gone, hint="bring the commits back; nothing was deleted")
+        raise CommitsGone(gone, hint="restore the missing commits to the store first; nothing was deleted")
     # 3. Spare the objects named by commits made since the plan.
     planned_keys = {orphan.info.key for orphan in plan.objects}
     named = yield from find_named(backup.log.read(after=plan.head.seq, upto=head.seq), planned_keys, clock)
@@ -94,9 +94,7 @@ def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator
         for orphan in batch:
             deletions.delete(orphan)
         yield
-    decided(
-        "collect_leftovers", objects=deletions.objects, bytes=deletions.bytes, why="runs that never ended left them"
-    )
+    decided("collect_leftovers", objects=deletions.objects, bytes=deletions.bytes, why="interrupted runs left them")
     return LeftoversResult(
         objects=deletions.objects,
         bytes=deletions.bytes,
@@ -121,7 +119,7 @@ class _Deletions:
     def delete(self, orphan: Orphan) -> None:
         """Delete the object, unless replaced since the plan, or completed by a record."""
         layout, key = self.backup.layout, orphan.info.key
-        check(not key.startswith(layout.commits_prefix) and lies_below(key, layout.prefix), f"{key} is no leftover")
+        check(not key.startswith(layout.commits_prefix) and lies_below(key, layout.prefix), f"{key} is not a leftover")
         if self.backup.store.head(key) != orphan.info or self._has_record(orphan):
             return
         try:

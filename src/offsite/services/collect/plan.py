@@ -222,9 +222,9 @@ class CatalogCheck:
             return
         if is_other:
             raise DamagedObject(
-                f"{key} does not say what the commits say: nothing is deleted because of it",
-                hint="restore points may be missing from lists because of it: switch retention off, delete that object "
-                f"and see what is there then: offsite verify --backup {self.backup.layout.backup}",
+                f"{key} contradicts the commits: nothing is deleted",
+                hint="lists may miss restore points because of this object. Switch retention off, delete the object, "
+                f"then check: offsite verify --backup {self.backup.layout.backup}",
             )
 
 

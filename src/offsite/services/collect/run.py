@@ -162,9 +162,9 @@ def _are_sound(backup: Backup, segments: Sequence[Segment], runner: Runner, on_p
 def _damage(backup: Backup, finding: SegmentFinding) -> DamagedObject:
     segment = finding.segment
     return DamagedObject(
-        f"{segment.key} ({segment.topic}/{segment.partition} [{segment.start}, {segment.end})) has replaced others and "
-        f"is damaged: {finding.problem}; nothing is collected, and what it replaced is still there",
-        hint="bring the object back from the store's versions or from a copy, then: offsite verify --backup "
+        f"{segment.key} ({segment.topic}/{segment.partition} [{segment.start}, {segment.end})) replaced other "
+        f"segments and is damaged: {finding.problem}; nothing is collected, and the replaced segments still exist",
+        hint="restore the object from the store's versions or from a copy, then: offsite verify --backup "
         f"{backup.descriptor.name} --deep",
     )
 
@@ -174,7 +174,7 @@ def _delete(backup: Backup, plan: CollectionPlan) -> Generator[None, None, tuple
     keys protected by the store."""
     head = backup.state()
     if gone := why_missing(backup, head, head_of(plan.head)):
-        raise CommitsGone(gone, hint="bring the commits back; nothing was collected")
+        raise CommitsGone(gone, hint="restore the missing commits to the store first; nothing was collected")
     doomed = _superfluous(plan, head)
     locked: list[str] = []
     for first in range(0, len(doomed), DELETED_AT_ONCE):
@@ -198,7 +198,9 @@ def _superfluous(plan: CollectionPlan, head: BackupState) -> tuple[CollectableOb
 
 def _delete_one(backup: Backup, collectable: CollectableObject) -> bool:
     """Whether the object is gone. False if the store protects the object: the right to delete was checked before."""
-    check(backup.layout.is_stored_body(collectable.key), f"{collectable.key} is nothing that a collection deletes")
+    check(
+        backup.layout.is_stored_body(collectable.key), f"{collectable.key} is not an object that a collection deletes"
+    )
     try:
         backup.store.delete(collectable.key)
     except StoreDenied:

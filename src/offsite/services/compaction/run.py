@@ -170,7 +170,7 @@ def _committed(
     for attempt in range(COMMIT_ATTEMPTS):
         state = backup.state() if attempt else state
         if living_since_ms(backup) is not None:
-            decided("compaction_left", why="a restore is under way, which must find what it began with")
+            decided("compaction_left", why="a running restore still needs the old segments")
             return state, ()
         valid = [replacement for replacement in replacements if is_unchanged(replacement.region, state)]
         try:

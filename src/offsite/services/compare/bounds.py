@@ -97,7 +97,7 @@ def _partitions(topic: ExpectedTopic) -> list[TopicPartition]:
 
 
 def _no_leader() -> LeaderUnavailable:
-    hint = "bring back a broker that holds it, then compare again"
+    hint = "start a broker that has a replica of the partition, then compare again"
     return LeaderUnavailable("the partition has no leader", hint=hint)
 
 
@@ -148,7 +148,7 @@ def confirm_bounds(
         try:
             now = find_bounds(topics, admin, clock=clock).bounds
         except KafkaUnavailable as error:
-            decided("stands", why=f"the ends of logs were not told again: {error.message}")
+            decided("stands", why=f"the log ends could not be read again: {error.message}")
             break
         moved |= {key: bounds for key, bounds in now.items() if key in doubtful and bounds != first.get(key)}
     return moved

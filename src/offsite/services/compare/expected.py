@@ -221,7 +221,7 @@ def _within(holes: Iterable[LogRange], target: LogRange) -> Iterator[LogRange]:
 def _truncated(extent: BackupExtent | None, bounds: ExpectedBounds) -> str:
     if extent is None or bounds.end >= extent.end:
         return ""
-    return f"its log ends at {bounds.end}, the backup holds up to {extent.end}"
+    return f"its log ends at offset {bounds.end}, the backup has records up to {extent.end}"
 
 
 def _wrong_bounds(chain: PartitionChain, bounds: ExpectedBounds) -> str:

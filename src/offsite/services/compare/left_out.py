@@ -30,12 +30,12 @@ class LeftOutTopic:
 
     def __str__(self) -> str:
         if self.compacted:
-            return f"{self.topic}: compacted in the backup, which may hold less of it by now: compared with nothing"
+            return f"{self.topic}: compacted in the backup, which may have fewer records now: not compared"
         since = "" if self.deleted_ms == NOT_DELETED else f" since {format_time(self.deleted_ms)} or before"
         if self.made_anew:
             older = f"an older incarnation ({self.topic_id or 'no id'})"
-            return f"{self.topic}: {older}, replaced at the source{since}: compared with nothing"
-        return f"{self.topic}: deleted at the source{since}: compared with nothing"
+            return f"{self.topic}: {older}, replaced at the source{since}: not compared"
+        return f"{self.topic}: deleted at the source{since}: not compared"
 
 
 def leave_out_deleted(

@@ -219,12 +219,13 @@ def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, re
         raise NoSuchRestore(f"backup {backup.descriptor.name} has no restore {restore}", hint=GIVEN_AGAIN)
     if outcome is None:
         raise NoSuchRestore(
-            f"restore {restore} has not ended", hint="run its command again: it continues, and compares at its end"
+            f"restore {restore} has not ended",
+            hint="run the command of the restore again: it continues, and compares at its end",
         )
     if record.cluster_id != cluster_id:
         raise BadOption(
-            f"restore {restore} went into cluster {record.cluster_id}, this is cluster {cluster_id}",
-            hint="name that cluster's brokers with --against, or leave --restore out to compare by topic names",
+            f"restore {restore} wrote into cluster {record.cluster_id}, but this cluster is {cluster_id}",
+            hint="give the brokers of that cluster with --against, or omit --restore to compare by topic names",
         )
     targets = get_targets(backup.record_store, layout)
     starts = {} if targets is None else dict(targets.starts)

@@ -87,7 +87,9 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
         return RetentionResult(plan=plan, state=base, commit=None)
     # 1. A restore may have begun since the plan.
     if (read_commit := _read_by_now(backup, plan)) is not None:
-        raise CommitLost(f"a restore reads commit {read_commit} by now, which was to go", hint="plan again")
+        raise CommitLost(
+            f"a restore reads commit {read_commit} now, and the plan would delete that commit", hint="plan again"
+        )
     writer = random_id(16)
     # 2. Audit lines come before the commit, the note after the commit.
     note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
@@ -117,7 +119,9 @@ def _renewed(
     for start, end in anew.forgotten:
         for low, high in uncovered(start, end, plan.forgotten):
             if points_between(anew.head.history, low, high - 1):
-                raise CommitLost(f"commits {low} to {high - 1} would go by now, and were to stay", hint="plan again")
+                raise CommitLost(
+                    f"commits {low} to {high - 1} would be deleted now, and the plan kept them", hint="plan again"
+                )
     return anew
 
 
@@ -131,11 +135,13 @@ def check_force(plan: RetentionPlan, *, force: bool) -> None:
     """Unless `force`: raise `BelowFloor` if the plan would drop points protected by the floor, and `ClockStep` if the
     times behind the plan may come from a wrong clock."""
     if plan.below_floor and not force:
-        raise BelowFloor(plan.below_floor, hint="keep more, or lower --floor, or do it all the same with --force")
+        raise BelowFloor(
+            plan.below_floor, hint="keep more restore points, lower --floor, or continue anyway with --force"
+        )
     if plan.clock_step and not force:
         raise ClockStep(
-            f"{plan.clock_step}; nothing was let go",
-            hint="look at the times with offsite show; where they are right: offsite retention apply --force",
+            f"{plan.clock_step}; nothing was deleted",
+            hint="check the times with offsite show; if they are right: offsite retention apply --force",
         )
 
 

@@ -27,9 +27,9 @@ from offsite.services.retention.policy import RetentionPolicy
 class CommitKind(Enum):
     """The purpose of a commit, as stated in the commit."""
 
-    COMPLETE = "all that the source held then was copied, or is named"
-    INCOMPLETE = "a pass that went on, or was broken off"
-    UPKEEP = "a roll-up, a compaction, retention, a pin: it holds what the one before held"
+    COMPLETE = "everything in the source at that time was copied or is named as missing"
+    INCOMPLETE = "a pass that later commits continued, or that was interrupted"
+    UPKEEP = "a roll-up, a compaction, retention, a pin: same content as the commit before"
 
 
 KindOf = Callable[[int], CommitKind]

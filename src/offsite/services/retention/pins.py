@@ -43,7 +43,7 @@ def parse_until(text: str | None, *, now_ms: int) -> int:
     except BadOption:
         until_ms = parse_time(text, now_ms=now_ms)
     if until_ms <= now_ms:
-        raise BadOption(f"--until {text[:100]!r} is over already", hint="give a time to come, or a duration: 90d")
+        raise BadOption(f"--until {text[:100]!r} is in the past", hint="give a time in the future, or a duration: 90d")
     return until_ms
 
 
@@ -52,7 +52,7 @@ def pin_point(backup: Backup, commit: int, *, reason: str, until_ms: int = FOR_E
     `BadOption` for an empty or too long reason, `CommitLost` if other writers keep committing first, and `BackupGoing`
     if the whole backup is being removed: the pin may not hold in that case."""
     if not reason.strip() or len(reason) > REASON_MAX:
-        raise BadOption(f"the reason of a pin has 1 to {REASON_MAX} characters, this one {len(reason)}")
+        raise BadOption(f"the reason of a pin must have 1 to {REASON_MAX} characters; this reason has {len(reason)}")
 
     def changes(head: BackupState) -> CommitChanges:
         backup.check_point(commit, head=head)

@@ -160,7 +160,7 @@ class _Planning:
         self._nothing_goes = (
             explain_silence(self._reckoning, floor_ms=policy.floor_ms, now_ms=now_ms)
             if self._reckoning
-            else "nothing goes: no restore point is complete yet"
+            else "nothing is deleted: no restore point is complete yet"
         )
 
     @property
@@ -309,8 +309,8 @@ class _Planning:
             last = newest_between(self._head.history, start, end)
             if (needed is not None and start <= needed.seq < end) or last.committed_at_ms > since_ms:
                 return (
-                    f"restore points up to commit {last.seq} would go, and not each moment of the last "
-                    f"{format_duration(self._policy.floor_ms / 1000)} would be restorable as it is now"
+                    f"restore points up to commit {last.seq} would be deleted, and the last "
+                    f"{format_duration(self._policy.floor_ms / 1000)} would no longer be restorable at every moment"
                 )
         return ""
 
@@ -331,18 +331,21 @@ class _Planning:
     def _notes(self, kept_bytes: int) -> Iterator[str]:
         policy = self._policy
         if uses_own_clock(self._backup.store):
-            yield "it is planned by this machine's time: who may not write there is not told the store's"
+            yield (
+                "the plan uses the clock of this machine: without write permission, the clock of the store cannot be "
+                "read"
+            )
         if self._nothing_goes:
             yield self._nothing_goes
         if policy.max_bytes is not None and kept_bytes > policy.max_bytes:
             yield (
-                f"{format_size(kept_bytes)} stay, more than {format_size(policy.max_bytes)}: pins, restores under way "
-                "and the newest restore point need it"
+                f"{format_size(kept_bytes)} are kept, more than {format_size(policy.max_bytes)}: pins, running "
+                "restores and the newest restore point need them"
             )
         if self._expiring is not None and (unknown := self._unknown()):
             yield (
-                f"for how long {named(unknown, most=_NAMED_MAX, of='topics')} keep their records is a default of the "
-                "cluster, which the backup does not hold: nothing of them goes; give --bootstrap to ask the cluster"
+                f"Retention of {named(unknown, most=_NAMED_MAX, of='topics')} is a broker default that this backup "
+                "did not record, so nothing of them is deleted. Pass --bootstrap to read it from the cluster."
             )
 
     def _unknown(self) -> list[str]:

@@ -25,16 +25,25 @@ class PolicyWords(TypedDict, total=False):
     """Options for the retention of a backup. Durations are written as `36h`, `7d` or `4w`, sizes as `10GiB`. Without
     any of the `keep` rules the backup mirrors the topics' own retention."""
 
-    keep_age: Annotated[str | None, Option("Keep every restore point that is younger, as 7d.")]
+    keep_age: Annotated[str | None, Option("Keep every restore point that is younger than this duration, such as 7d.")]
     keep_hourly: Annotated[int | None, Option("Keep the newest restore point of each of the last N hours (UTC).")]
     keep_daily: Annotated[int | None, Option("The same for the last N days (UTC).")]
     keep_weekly: Annotated[int | None, Option("The same for the last N weeks, from Monday on (UTC).")]
     keep_monthly: Annotated[int | None, Option("The same for the last N months (UTC).")]
     keep_yearly: Annotated[int | None, Option("The same for the last N years (UTC).")]
     max_bytes: Annotated[
-        str | None, Option("Let the oldest go until what is needed fits, as 10GiB; not pins, nor the newest.")
+        str | None,
+        Option(
+            "Delete the oldest restore points until the rest fits into this size, such as 10GiB. Pinned restore "
+            "points and the newest one are kept."
+        ),
     ]
-    floor: Annotated[str | None, Option("Refuse where a moment of that time, as 7d, would not be restorable any more.")]
+    floor: Annotated[
+        str | None,
+        Option(
+            "Refuse a deletion after which this recent time, such as 7d, would no longer be restorable at every moment."
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +127,8 @@ def _count(value: str, part: str) -> int:
 
 def _no_rule(part: str) -> BadOption:
     return BadOption(
-        f"--retain: {part[:100]!r} is no rule", hint="write off, mirror, or rules: keep-age=7d,keep-daily=30,floor=3d"
+        f"--retain: {part[:100]!r} is not a rule",
+        hint="write off, mirror, or rules: keep-age=7d,keep-daily=30,floor=3d",
     )
 
 

@@ -62,8 +62,8 @@ def explain_silence(reckoning: Reckoning, *, floor_ms: int, now_ms: int) -> str:
         return ""
     silent, floor = format_duration(silent_ms / 1000), format_duration(floor_ms / 1000)
     return (
-        f"nothing goes: the newest complete restore point, commit {complete.seq}, is {silent} old, and the floor is "
-        f"{floor}; get the backup to run, or lower --floor"
+        f"nothing is deleted: the newest complete restore point, commit {complete.seq}, is {silent} old, and the "
+        f"floor is {floor}; make the backup run again, or lower --floor"
     )
 
 
@@ -78,8 +78,9 @@ def explain_clock_jump(history: CommitHistory, newest_gone: int, reckoning: Reck
         pause_ms = min(newer.committed_at_ms, reckoning.from_ms) - older.committed_at_ms
         if pause_ms > longest:
             return (
-                f"between commits {older.seq} and {newer.seq} the clock went on by {format_duration(pause_ms / 1000)}, "
-                "and no record in the newest complete restore point is dated so late: the clock may have jumped"
+                f"between commits {older.seq} and {newer.seq} the clock advanced by "
+                f"{format_duration(pause_ms / 1000)}, and no record in the newest complete restore point has such a "
+                "late time: the clock may have jumped"
             )
     return ""
 
@@ -102,16 +103,15 @@ def explain_clock_behind(history: CommitHistory, newest_gone: int, read: Callabl
         if 2 * len(late) <= len(times):
             return ""
         return (
-            f"commit {line.seq} says that it was made at {format_time(line.committed_at_ms)}, and "
-            f"{amount(len(late), 'segment')} of {len(times)} in it hold records of up to {format_time(max(late))}: the "
-            "clock may have been behind"
+            f"commit {line.seq} is dated {format_time(line.committed_at_ms)}, but {amount(len(late), 'segment')} of "
+            f"{len(times)} in it have records up to {format_time(max(late))}: the clock may have been behind"
         )
     older, newer = history[high], history[min(high + 1, len(history) - 1)]
     pause_ms = newer.committed_at_ms - older.committed_at_ms
     if pause_ms <= max(2 * WITNESSED_MS, _longest_plausible_ms(history, high)):
         return ""
     pause = format_duration(pause_ms / 1000)
-    return f"no record tells when commit {older.seq} was made, and the next one came {pause} later"
+    return f"no record confirms the time of commit {older.seq}, and the next commit followed {pause} later"
 
 
 def _record_times(state: BackupState) -> Iterator[int]:

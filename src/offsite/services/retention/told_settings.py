@@ -30,7 +30,8 @@ def read_cluster_retention(cluster: TopicSettingsSource, backup: Backup, state: 
     expected, actual = backup.descriptor.cluster_id, cluster.cluster().cluster_id
     if actual != expected:
         raise OtherCluster(
-            f"backup {state.backup} was made on cluster {expected}, this is {actual}", hint="check --bootstrap"
+            f"backup {state.backup} was made on cluster {expected}, but this cluster is {actual}",
+            hint="check --bootstrap",
         )
     topics = cluster.topics()
     same = [

@@ -557,7 +557,7 @@ def test_what_a_forged_commit_let_go_is_compared_all_the_same(apart: tuple[Place
     let_all_go(apart[0].repository.backup("old"))
     told = why(run(*apart))
     assert "begins at 50 of orders/0" in told
-    assert "let something of it go, and is not believed" in told
+    assert "deleted a part of the backup, and this machine does not accept the deletion" in told
 
 
 def test_what_the_retention_of_this_machine_let_go_is_not_compared(apart: tuple[Place, Place]) -> None:

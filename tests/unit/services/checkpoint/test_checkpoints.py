@@ -228,7 +228,7 @@ def test_records_that_the_source_loses_before_they_are_copied_fail_it(
     monkeypatch.setattr(serve, "carry_out", late)
     report = take(site, 7)
     assert (report.status, report.commit) == ("failed", 0)
-    assert "orders/0: the source lost offsets 2 to 2 (retention) after it was taken" in report.failure_reason
+    assert "orders/0: the source lost offsets 2 to 2 (retention) after the checkpoint" in report.failure_reason
 
 
 def test_what_is_only_asked_for_can_be_called_off(site: Site) -> None:

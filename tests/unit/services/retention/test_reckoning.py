@@ -97,7 +97,7 @@ def test_a_commit_of_a_clock_that_was_a_year_ahead_makes_no_point_older(made: Dr
     made.jumps(YEAR_MS)
     made.passes(DAY_MS)
     made.backs_up()
-    with pytest.raises(ClockStep, match="between commits 5 and 6 the clock went on by 366 d") as refused:
+    with pytest.raises(ClockStep, match="between commits 5 and 6 the clock advanced by 366 d") as refused:
         made.retains(parse_policy(keep_age="30d"))
     assert "--force" in (refused.value.hint or "")
     made.jumps(0)
@@ -152,7 +152,7 @@ def test_nothing_goes_while_the_source_is_silent_for_longer_than_the_floor(made:
     plan = plan_retention(made.backup, policy, clock=made.clock)
     assert plan.is_empty
     assert {each.rule for each in plan.kept_points} > {SILENT}
-    assert plan.notes[0].startswith("nothing goes: the newest complete restore point, commit 5, is 9 d")
+    assert plan.notes[0].startswith("nothing is deleted: the newest complete restore point, commit 5, is 9 d")
     for _ in range(3):
         made.backs_up()
         made.passes(DAY_MS)
@@ -178,7 +178,7 @@ def test_before_the_first_complete_pass_nothing_goes() -> None:
         made.passes(DAY_MS)
         made.backs_up(incomplete=True)
     plan = plan_retention(made.backup, parse_policy(keep_age="1h"), clock=made.clock)
-    assert (plan.is_empty, plan.notes) == (True, ("nothing goes: no restore point is complete yet",))
+    assert (plan.is_empty, plan.notes) == (True, ("nothing is deleted: no restore point is complete yet",))
 
 
 def test_a_mirror_reckons_in_the_same_way(made: Drifting) -> None:
