@@ -90,12 +90,12 @@ def _why(transactions: LeftOutTransactions) -> str:
     because = f": {transactions.because}" if transactions.because else ""
     match transactions.why:
         case "open":
-            return "it was still open when the commit was made"
+            return "the transaction was still open at the commit"
         case "unfinished":
-            return f"its commit had not reached all of its partitions yet{because}"
+            return f"its commit marker was not yet in all of its partitions{because}"
         case "order":
-            return f"it comes after one that is left out{because}"
+            return f"it follows a transaction that is left out{because}"
         case "read":
-            return f"it read what is left out{because}"
+            return f"it read records that are left out{because}"
         case _:
             return f"{transactions.why}{because}"

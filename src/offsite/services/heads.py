@@ -40,7 +40,10 @@ def why_missing(backup: Backup, state: BackupState, head: Head) -> str:
     if head.commit > state.seq:
         if backup.store.head(backup.layout.commit_key(head.commit)) is not None:
             return ""  # damaged, with its own report, or made since the state was read
-        return f"commit {head.commit} ({head.short}) of {name} was there and is gone: its newest is {state.seq}"
+        return (
+            f"commit {head.commit} ({head.short}) of {name} existed and is missing now: the newest commit is "
+            f"{state.seq}"
+        )
     try:
         actual_hash = state.head_hash if head.commit == state.seq else _hash_of(backup, head.commit)
     except DamagedCommit as error:
@@ -48,7 +51,10 @@ def why_missing(backup: Backup, state: BackupState, head: Head) -> str:
     if actual_hash.startswith(head.hash):
         return ""
     actual = Head(commit=head.commit, hash=actual_hash)
-    return f"commit {head.commit} of {name} is not the one that was seen ({head.short}), but {actual.short}"
+    return (
+        f"commit {head.commit} of {name} has changed: this machine saw {head.short}, but the commit is now "
+        f"{actual.short}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +112,14 @@ class RememberedHead:
         """Why the absence of the backup is wrong: the local machine saw the backup here before. Else empty."""
         remembered = self.get()
         return (
-            "" if remembered is None else f"backup {self.backup} was there, with head {remembered.short}, and is gone"
+            ""
+            if remembered is None
+            else f"backup {self.backup} existed with head {remembered.short} and is missing now"
         )
 
     def forgotten_by(self) -> str:
         """A sentence with the next step after a removal on purpose."""
-        return f"if it was removed on purpose, delete {self._path()}"
+        return f"if the backup was removed on purpose, delete {self._path()}"
 
     def removal(self) -> RemovedBackup | None:
         """The removal of the backup on purpose, as recorded in the repository; None where not recorded."""
@@ -123,14 +131,16 @@ class RememberedHead:
         """Raise `CommitsGone` when the backup is absent although the local machine saw the backup here before; not
         after a removal on purpose."""
         if (gone := self.absent()) and self.removal() is None:
-            raise CommitsGone(gone, hint=f"bring it back, or choose another name; {self.forgotten_by()}")
+            raise CommitsGone(
+                gone, hint=f"restore the backup from a copy, or choose another name; {self.forgotten_by()}"
+            )
 
     def check(self, backup: Backup, state: BackupState) -> None:
         """Raise `CommitsGone` when the backup differs from the last state seen by the local machine."""
         if problem := self.problem(backup, state):
             raise CommitsGone(
                 problem,
-                hint="bring the commits back from the store's versions or from a copy; when they are lost for good: "
+                hint="restore the commits from the store's versions or from a copy; if they are lost permanently: "
                 f"offsite verify --backup {self.backup} --accept-head",
             )
 
@@ -140,9 +150,9 @@ class RememberedHead:
         if (problem := self.problem(backup, backup.sound_state())) and not accept_rollback:
             raise CommitsGone(
                 problem,
-                hint="bring the commits back from the store's versions or from a copy; to read what is there all the "
-                "same: --accept-rollback; when they are lost for good: "
-                f"offsite verify --backup {self.backup} --accept-head",
+                hint="restore the commits from the store's versions or from a copy; to read the remaining commits "
+                f"anyway: --accept-rollback; if they are lost permanently: offsite verify --backup {self.backup} "
+                "--accept-head",
             )
 
     def _path(self) -> Path:

@@ -20,12 +20,13 @@ from offsite.repository.leftovers import (
 from offsite.repository.repository import Repository
 from offsite.services.archives.staging import find_staging_copies
 
-CONTINUE = "run the same restore again to finish it; where its cluster is gone there is nothing to do"
+CONTINUE = "run the same restore again to complete it; if its cluster no longer exists, do nothing"
 DRILL = "the next offsite restore drill on that cluster removes its topics"
 STAGED = (
-    "run the same restore of that archive again: it goes on from this copy, and removes it unless it was to be kept"
+    "run the same restore of that archive again: it continues from this copy, and removes the copy unless you "
+    "asked to keep it"
 )
-UNNAMED = "run the same backup or import again: it makes the backup, and what is here stays unused"
+UNNAMED = "run the same backup or import again: it creates the backup, and the objects here stay unused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

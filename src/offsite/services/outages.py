@@ -97,7 +97,7 @@ class Outages:
             decided(
                 "outage_over",
                 failed_s=self._clock.monotonic_s() - self._began_s,
-                why="something was committed, or a round went well",
+                why="a commit was made, or a round succeeded",
             )
             self._on_outage(None)
 

@@ -62,9 +62,9 @@ def check_own(store: Store, layout: RestoreLayout, key: str) -> None:
     """Raise `RestoreRefused` where `key` holds an object that the local installation did not write."""
     if not is_written_here(store, key):
         raise RestoreRefused(
-            f"{key} was not written by this installation, and says what restore {layout.restore} is to do",
-            hint=f"look at it; where none of yours wrote it, delete it and run the same command again; where another "
-            f"installation of yours did: --resume {layout.restore}",
+            f"{key} controls restore {layout.restore}, but this installation did not write it",
+            hint="check the object. If no installation of yours wrote it, delete it and run the same command again. "
+            f"If another installation of yours wrote it, add --resume {layout.restore}",
         )
 
 

@@ -53,27 +53,27 @@ def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
     """Notes for a person on the point, and on partitions with mixed contents."""
     if point.commit.incomplete:
         yield (
-            f"commit {point.commit.seq} was made amid a run: each partition ends where the run was then, some may hold "
-            "nothing yet, and groups are those of the run before"
+            f"commit {point.commit.seq} was made during a run: each partition ends where the run was at that time, "
+            "some partitions may have no records yet, and the groups come from the run before"
         )
     if point.until_ms is not None:
         yield (
-            f"only records dated {format_time(point.until_ms)} or before, by their own time: a transaction may come "
-            "back in part; the figures are upper bounds"
+            f"only records with a timestamp up to {format_time(point.until_ms)}: transactions may be restored in "
+            "part; the figures are upper bounds"
         )
         yield from _compacted(plan)
     elif any(segment.end > chain.end for chain in plan.all_chains for segment in chain.segments):
-        yield "later records lie in the same segments, and do not come back: the figures are upper bounds"
+        yield "the segments also have later records, which are not restored: the figures are upper bounds"
     for topic in plan.topics:
         if topic.source.configs_unread:
             yield (
-                f"the settings of {topic.source.topic} are those of an earlier run: that of the restore point was not "
-                "allowed to read them (DESCRIBE_CONFIGS)"
+                f"the settings of {topic.source.topic} come from an earlier run: the run of the restore point had no "
+                "permission to read them (DESCRIBE_CONFIGS)"
             )
         if topic.repartition is not None:
             yield (
-                f"{topic.target} gets {topic.partitions} partitions instead of {topic.source.partitions}: records go "
-                "by their keys, offsets of groups cannot be translated"
+                f"{topic.target} gets {topic.partitions} partitions instead of {topic.source.partitions}: records are "
+                "distributed by key, and offsets of groups cannot be translated"
             )
 
 
@@ -82,6 +82,6 @@ def _compacted(plan: RestorePlan) -> Iterator[str]:
     for topic in plan.topics:
         if is_compacted(dict(topic.source.configs)):
             yield (
-                f"{topic.source.topic} is compacted: what compaction took of a key before the backup saw it "
-                "is missing, also of the values of then"
+                f"{topic.source.topic} is compacted: older values that compaction removed before the backup are "
+                "missing, also for earlier times"
             )

@@ -13,11 +13,11 @@ from offsite.repository.restores.elsewhere import begin_records
 from offsite.stores.looking_store import ClockFallbackStore
 
 NEEDS_PLACE = (
-    "where nothing is to be written there (read-only media, a snapshot, a copy), --records FOLDER or URL keeps the "
-    "records of restores in another place"
+    "if that place must not be written (read-only media, a snapshot, a copy), keep the records of restores in "
+    "another place with --records FOLDER or URL"
 )
 
-GIVEN_AGAIN = "where it was begun with --records, give the same again"
+GIVEN_AGAIN = "if the restore began with --records, give the same --records again"
 
 
 @contextmanager

@@ -48,14 +48,14 @@ class ReleaseMemory:
         seen_ms = self._facts.first_seen_ms(_name(word, "seen"), now_ms=now_ms)
         if seen_ms is None:
             return (
-                f"{who} does not count: it was not given on this machine, which cannot remember since when it has "
-                "known of it: give it a folder, XDG_STATE_HOME, or give the release here as well"
+                f"{who} does not count: it was not given on this machine, and this machine cannot store when it first "
+                "saw the release. Set XDG_STATE_HOME to a folder, or give the release on this machine too"
             )
         if now_ms - seen_ms >= RELEASE_AFTER_MS:
             return ""
         return (
-            f"{who} was not given on this machine: it counts here from {format_time(seen_ms + RELEASE_AFTER_MS)} on, "
-            "or once it is given here as well; where it is wrong, refuse it here (release --refuse)"
+            f"{who} was not given on this machine: it counts here from {format_time(seen_ms + RELEASE_AFTER_MS)}, or "
+            "as soon as you give it here too; if it is wrong, refuse it here (release --refuse)"
         )
 
     @property

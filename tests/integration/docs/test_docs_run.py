@@ -137,7 +137,7 @@ def test_a_deleted_topic_comes_back_with_its_groups(
     assert [each.exit_code for each in ran] == [each.exit_code for each in (*begin, *page)], ran[-1].output
     (restored,) = (each.output for each in ran if "restore run" in each.command.text)
     assert "1 groups are in place: 3 offsets set" in restored, restored
-    assert "orders was deleted at the source: its groups are those of commit" in restored
+    assert "orders was deleted at the source: its groups come from commit" in restored
     assert ("at their offsets" in restored) == (offsets == "preserve")
 
 

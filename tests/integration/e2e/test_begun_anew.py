@@ -130,7 +130,7 @@ def test_who_asks_in_other_words_is_told_those_that_continue_it(stale: Stale) ->
     other = replace(stale.prepare().request, commit=stale.commits[0])
     with pytest.raises(TargetNotEmpty) as refused:
         prepare_restore(stale.site.backup, stale.admin, other)
-    assert f"of the unfinished restore {stale.killed}" in refused.value.hint
+    assert f"the unfinished restore {stale.killed}" in refused.value.hint
     assert f"renames={stale.topic}={stale.target}" in refused.value.hint
 
 

@@ -110,7 +110,7 @@ def test_a_transaction_that_the_cut_leaves_out_is_aborted_in_its_place(copy: Cop
     assert [offset for offset, _ in seen(copy.target, log.topic, "read_uncommitted")] == everything
     assert result.consistency is not None
     assert (result.consistency.cut, result.consistency.weakest) == ("consistent", "transactional")
-    assert [each.why for each in result.consistency.left_out] == ["it read what is left out: orders/3"]
+    assert [each.why for each in result.consistency.left_out] == ["it read records that are left out: orders/3"]
     again = plan_comparison(
         copy.site.backup,
         copy.target.admin,

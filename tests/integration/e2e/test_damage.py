@@ -234,7 +234,7 @@ def test_a_repository_that_was_put_back_is_noticed(site: Site, pair: Pair, tmp_p
     for command in (("verify", *ends), ("verify", *ends, "--expect-head", head), ("status", *ends[:2])):
         done = offsite(*command)
         assert done.exit_code == Damaged.exit_code
-        assert "was there and is gone" in done.stdout
+        assert "existed and is missing now" in done.stdout
     done = offsite("backup", "run", *ends, "--bootstrap", site.cluster.bootstrap)
     assert (done.exit_code, done.error["id"]) == (Damaged.exit_code, CommitsGone.id)
     assert offsite("verify", *ends, "--accept-head").exit_code == 0

@@ -137,7 +137,7 @@ def test_groups_are_asked_for_before_anything_is_written(groups: Groups) -> None
     groups.site.produce(topic, numbered(5))
     groups.back_up(topic, groups=NO_GROUPS)
     request = RestoreRequest(selection=parse_selection([topic]), groups=ALL_GROUPS)
-    with pytest.raises(NoSuchRestorePoint, match="nothing of groups"):
+    with pytest.raises(NoSuchRestorePoint, match="no groups at commit"):
         prepare_restore(groups.site.backup, groups.target.admin, request)
 
 

@@ -98,7 +98,7 @@ def test_groups_are_chosen_by_patterns_or_left_out(groups: Groups) -> None:
     for group in ("bill-a", "bill-b", "ship"):
         commit(groups.source, group, Position(topic, 0, 3))
     assert groups.back_up(topic, groups=NO_GROUPS).groups is None
-    with pytest.raises(NoSuchRestorePoint, match="nothing of groups"):
+    with pytest.raises(NoSuchRestorePoint, match="no groups at commit"):
         show_groups(groups.site.backup, groups=ALL_GROUPS)
     groups.back_up(groups=parse_groups(["bill-*", "regex:^sh"]))
     assert [each.group for each in show_groups(groups.site.backup, groups=ALL_GROUPS).groups] == [

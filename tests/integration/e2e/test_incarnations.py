@@ -129,7 +129,7 @@ def test_an_export_of_the_older_one_names_it_and_has_its_groups(anew: Anew, tmp_
     assert [task.range.end for task in plan.tasks] == [OLD]
     assert [each.by_partition() for each in plan.groups[anew.group].topics] == [{0: ON_OLD}]
     assert any(note.startswith("left aside: incarnation 2 of 2") for note in plan.notes)
-    assert any("its groups are those of commit 1" in note for note in plan.notes)
+    assert any("its groups come from commit 1" in note for note in plan.notes)
 
 
 def test_a_restore_goes_on_with_the_topic_it_began_with(anew: Anew) -> None:

@@ -122,7 +122,7 @@ def test_a_restore_that_fails_gives_an_existing_topic_its_own_settings_back(halv
     target = halves.target()
     error = halves.fail(target, offsets=offsets)
     halves.cluster.assert_configs(target, OWN)
-    assert f"{target} got the settings back that were set aside" in error.hint
+    assert f"{target} got their own settings back" in error.hint
     result = halves.run(halves.prepare(target, offsets=offsets))
     assert (result.resumed, result.verified) == (True, True)
     assert values(halves.site.read(target)) == ALL
@@ -133,7 +133,7 @@ def test_what_a_restore_made_keeps_what_protects_it_and_is_named(halves: Halves)
     target = new_name(halves.topic)
     error = halves.fail(target)
     halves.cluster.assert_config(target, "retention.ms", "-1")
-    assert f"{target}, where this restore made it, keeps cleanup.policy=delete, " in error.hint
+    assert f"{target}, created by this restore, keeps cleanup.policy=delete, " in error.hint
     assert halves.run(halves.prepare(target)).verified
     halves.cluster.assert_configs(target, halves.settings(halves.topic))
 
@@ -150,7 +150,7 @@ def test_an_interrupted_restore_puts_them_back_too(halves: Halves) -> None:
     with pytest.raises(KeyboardInterrupt) as interrupt:
         halves.run(halves.prepare(target), runner=InterruptedRunner(halves.site.spark))
     halves.cluster.assert_configs(target, OWN)
-    assert interrupt.value.__notes__ == [f"{target} got the settings back that were set aside"]
+    assert interrupt.value.__notes__ == [f"{target} got their own settings back"]
 
 
 class HeldUpRunner(PassingRunner):
@@ -177,7 +177,7 @@ def test_nothing_is_written_any_more_when_an_interrupted_restore_puts_them_back(
     with pytest.raises(KeyboardInterrupt) as interrupt:
         halves.run(halves.prepare(target), runner=HeldUpRunner(halves.site.spark, marker))
     halves.cluster.assert_configs(target, OWN)
-    assert interrupt.value.__notes__ == [f"{target} got the settings back that were set aside"]
+    assert interrupt.value.__notes__ == [f"{target} got their own settings back"]
     marker.with_suffix(".go").touch()
     wait_until(lambda: not is_alive(int(marker.read_text())))
     assert halves.site.cluster.end(target) == 0
@@ -285,13 +285,13 @@ def test_what_somebody_sets_while_the_restore_writes_is_left_and_named(halves: H
     result = halves.run(halves.prepare(target), runner=AlteringRunner(halves, target, {"retention.ms": year}))
     halves.cluster.assert_configs(target, {**OWN, "retention.ms": year})
     (note,) = result.notes
-    assert note.startswith(f"{target} keeps retention.ms={year}: somebody changed it while the restore wrote")
+    assert note.startswith(f"{target} keeps retention.ms={year}: somebody changed the setting during the restore")
     assert note.endswith("given it 3600000")
     result = halves.run(halves.prepare(made), runner=AlteringRunner(halves, made, {"cleanup.policy": None}))
     source = halves.settings(halves.topic)
     halves.cluster.assert_configs(made, {name: value for name, value in source.items() if name != "cleanup.policy"})
     (note,) = result.notes
-    assert note.startswith(f"{made} keeps cleanup.policy=(the brokers' default): somebody changed it")
+    assert note.startswith(f"{made} keeps cleanup.policy=(the brokers' default): somebody changed the setting")
     assert note.endswith("given it compact,delete")
     assert halves.run(halves.prepare(new_name(halves.topic))).notes == ()
 
@@ -303,7 +303,7 @@ def test_records_that_an_existing_topic_s_retention_took_between_two_runs_are_mi
     halves.cluster.assert_configs(target, own)
     key = TopicPartition(topic=target, partition=0)
     wait_until(lambda: halves.admin.start_offsets([key])[key] > 0)
-    with pytest.raises(TargetMismatch, match=f"{key} begins at .* instead of 0") as refusal:
+    with pytest.raises(TargetMismatch, match=f"{key} begins at offset .* instead of 0") as refusal:
         halves.run(halves.prepare(target))
     assert "run the same command" in refusal.value.hint
     halves.cluster.assert_configs(target, own)

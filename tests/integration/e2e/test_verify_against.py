@@ -94,7 +94,7 @@ def test_a_topic_without_records_is_never_called_verified(copied: Copied, tmp_pa
     ends = [*names, "--bootstrap", bootstrap, "--rename", f"{empty}={new_name(empty)}", "--yes"]
     restored = offsite("restore", "run", *ends, "-o", "table")
     assert restored.exit_code == 3
-    assert f"nothing was restored: at commit 1 the backup holds no records of {empty}" in restored.stdout
+    assert f"nothing was restored: at commit 1 the backup has no records of {empty}" in restored.stdout
     assert "verified" not in restored.stdout
     drilled = offsite("restore", "drill", *names, "--bootstrap", bootstrap)
     assert (drilled.exit_code, drilled.result["proven"]) == (3, None)
@@ -120,7 +120,7 @@ def test_a_backup_whose_records_the_command_left_out_is_not_called_empty(copied:
         assert table.exit_code == 3
         for said in (table.stdout, found.result["problem"]):
             assert "holds no records" not in said
-            assert f"of the {COUNT} records of {copied.topic} that the backup holds at commit 1" in said
+            assert f"of the {COUNT} records of {copied.topic} that the backup has at commit 1" in said
             assert all(f"{each[0]} left out {records}" in said for each, records in excluded)
 
 

@@ -34,7 +34,7 @@ def test_commits_that_a_catalog_knows_of_are_not_made_again(backup: Backup) -> N
     with pytest.raises(DamagedCommit, match="commit 5 of b is missing"):
         run_once(backup)
     (status,) = read_status(Repository.open(backup.store)).backups
-    assert f"commits 4 to 5 are missing, a catalog of them is there: {backup.layout.seal_key(5)}" in status.problems
+    assert f"commits 4 to 5 are missing, but their catalog exists: {backup.layout.seal_key(5)}" in status.problems
 
 
 def test_a_writer_that_is_late_is_late_and_nothing_is_lost(backup: Backup) -> None:

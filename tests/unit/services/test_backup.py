@@ -263,4 +263,4 @@ def test_no_groups_where_there_were_some_keep_the_former_ones(site: Site) -> Non
     saved = site.back_up().groups
     assert saved is not None
     assert (saved.groups, saved.changed) == (1, False)
-    assert "no group was found where there were 1" in saved.note
+    assert "no groups were found, but the previous snapshot has 1" in saved.note

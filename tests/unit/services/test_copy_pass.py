@@ -210,8 +210,8 @@ def test_whoever_looks_at_a_commit_amid_a_run_is_told_so(three: Site) -> None:
         run(three, "orders", runner=BrokenOff(2, KeyboardInterrupt()))
     (status,) = read_status(three.repository).backups
     assert not status.safe
-    assert any("first pass under way" in problem for problem in status.problems)
-    assert any("commit 1 was made amid a run" in note for note in report_plan(three.plan_restore()).notes)
+    assert any("the first pass is running" in problem for problem in status.problems)
+    assert any("commit 1 was made during a run" in note for note in report_plan(three.plan_restore()).notes)
     three.back_up()
     assert read_status(three.repository).safe
     assert not any("amid a run" in note for note in report_plan(three.plan_restore()).notes)

@@ -47,14 +47,14 @@ def test_the_status_says_the_time_to_which_a_restore_goes(backup: Backup) -> Non
     state = backup.state()
     (found,) = read_status(_repository(backup)).backups
     assert (found.default_commit, found.restorable_to_ms) == (CUT, state.cuts[-1].completed_at_ms)
-    assert f"a restore goes to commit {CUT}, the newest with a consistent cut; {MORE}" in found.notes
+    assert f"a restore uses commit {CUT}, the newest with a consistent cut; {MORE}" in found.notes
 
 
 def test_a_damaged_cut_that_restores_go_to_is_no_safe_backup(backup: Backup, tmp_path: Path) -> None:
     (tmp_path / backup.state().cuts[-1].ref.key).unlink()
     (found,) = read_status(_repository(backup)).backups
     assert (found.safe, found.damaged) == (False, True)
-    assert any("the consistent cut that restores go to is damaged" in each for each in found.problems)
+    assert any("the consistent cut for restores is damaged" in each for each in found.problems)
 
 
 def test_show_says_where_a_restore_goes_without_a_commit(backup: Backup) -> None:
@@ -74,8 +74,8 @@ def test_a_declared_backup_is_restorable_to_where_a_restore_goes(backup: Backup)
 def test_a_run_that_was_stopped_says_what_its_last_commit_is(backup: Backup) -> None:
     state = backup.state()
     assert describe_new_commits(_repository(backup), "b", since=0) == (
-        f"3 commits, the newest is commit {NEWEST} of {format_time(state.committed_at_ms)}, made amid a run, without a "
-        f"consistent cut: a restore goes to commit {CUT}, which has one"
+        f"3 commits, the newest is commit {NEWEST} of {format_time(state.committed_at_ms)}, made during a run, "
+        f"without a consistent cut: a restore uses commit {CUT}, which has one"
     )
     assert describe_new_commits(_repository(backup), "b", since=NEWEST) == "no commit was made"
     assert describe_new_commits(_repository(backup), "elsewhere", since=0) == "no commit was made"

@@ -54,7 +54,10 @@ def test_a_deletion_behind_the_readings_takes_what_the_cut_has_not_read() -> Non
     (found,) = unread(100, evidence(100), end=120, told=0)
     assert not found.at_source
     cut = judge_by_deletions(CommitCut(), [found])
-    assert cut.refused == "C6: group g had read work/0 to 100, deleted to 120 before it was copied"
+    assert (
+        cut.refused
+        == "C6: group g had read work/0 up to offset 100, but records up to 120 were deleted before the copy"
+    )
     assert cut.behind == ()
 
 

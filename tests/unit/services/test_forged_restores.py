@@ -82,7 +82,7 @@ def test_nothing_is_written_into_a_topic_that_such_a_restore_calls_its_own(backe
         site.restore()
     assert site.target.values("orders") == [b"live"]
     assert f"--resume {FORGED}" in error.value.hint
-    assert "not begun here" in error.value.hint
+    assert "this machine did not begin that restore" in error.value.hint
 
 
 def test_a_person_can_name_a_restore_that_another_machine_began(
@@ -117,7 +117,7 @@ def test_what_a_stranger_adds_to_a_restore_of_ours_is_refused(backed_up: Site) -
     put_targets(backed_up.backup.store, layout, replace(known, starts=starts), number=2)
     with pytest.raises(RestoreRefused) as error:
         backed_up.restore()
-    assert "targets-2.json was not written by this installation" in error.value.message
+    assert "this installation did not write it" in error.value.message
     backed_up.backup.store.delete(layout.targets_key(2))
     assert backed_up.restore().verified
 
@@ -130,7 +130,7 @@ def test_originals_that_a_stranger_wrote_down_are_not_given_to_topics(backed_up:
     record = forge(site, settings=(), request=(("selection", "orders"),), created=())
     put_aside(site.backup.store, layout_of(site, record), (aside,))
     (told,) = [note for note in read_status(site.repository).backups[0].notes if FORGED in note]
-    assert "was not written here" in told
+    assert "this machine did not write" in told
     site.restore()
     assert site.target.topics["orders"].configs["retention.ms"] == "-1"
 

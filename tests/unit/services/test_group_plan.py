@@ -128,7 +128,7 @@ def test_offsets_that_had_to_be_moved_into_the_log_are_a_line_for_each_partition
         for name, (below, above) in rows.items()
     }
     translate(groups, Shifted())
-    below, above = (f"committed {how} what the target holds: they go to its" for how in ("below", "above"))
+    below, above = (f"committed {how} the restored records: set to the" for how in ("below", "above"))
     assert caplog.messages == [
         f'clamp topic=t partition=1 groups=2 how=below why="{below} start"',
         f'clamp topic=t partition=2 groups=2 how=below why="{below} start"',

@@ -66,7 +66,7 @@ def test_a_backup_shows_its_groups_with_their_lag(site: Site) -> None:
     (group,) = show_groups(site.backup, groups=ALL_GROUPS).groups
     assert (group.group, group.kind, group.state, group.lag) == ("readers", "classic", "Empty", 1)
     assert group.topics[0].offsets == {0: 3, 1: 1}
-    with pytest.raises(NoSuchRestorePoint, match="knows no group others"):
+    with pytest.raises(NoSuchRestorePoint, match="has no group others"):
         show_groups(site.backup, groups=parse_groups(["others"]))
 
 
@@ -175,7 +175,7 @@ def test_a_change_that_somebody_else_wrote_is_undone_only_where_it_is_named(site
     undo_groups(site.backup, site.target.admin, own)
     with pytest.raises(NoSuchRestore) as caught:
         find_change(site.backup, site.target.admin, None)
-    assert f"there are: {forged.change}, made elsewhere: --change names one" in caught.value.hint
+    assert f"there are: {forged.change}, made by other machines: choose one with --change" in caught.value.hint
 
 
 def test_a_damaged_record_of_a_change_stops_only_who_names_it(site: Site, caplog: pytest.LogCaptureFixture) -> None:
@@ -250,18 +250,18 @@ def test_nothing_is_committed_again_that_stands(site: Site) -> None:
 def test_a_restore_belongs_to_its_cluster_and_names_its_own_point(site: Site) -> None:
     backed_up(site)
     restore = site.restore(offsets="translate").restore
-    with pytest.raises(BadOption, match="--restore names its own point and names"):
+    with pytest.raises(BadOption, match="--restore already sets the restore point and the topic names"):
         planned(site, restore=restore, commit=1)
     with pytest.raises(NoSuchRestore):
         planned(site, restore="missing")
-    with pytest.raises(OtherCluster, match="was made on cluster target, this is source"):
+    with pytest.raises(OtherCluster, match="was made on cluster target, but this cluster is source"):
         prepare_groups(site.backup, site.source.admin, GroupsRequest(restore=restore))
 
 
 def test_a_backup_without_groups_knows_none(site: Site) -> None:
     site.source.make_topic("orders")
     site.back_up("orders", groups=NO_GROUPS)
-    with pytest.raises(NoSuchRestorePoint, match="knows nothing of groups at commit 1"):
+    with pytest.raises(NoSuchRestorePoint, match="has no groups at commit 1"):
         planned(site)
 
 
@@ -271,7 +271,7 @@ def test_of_a_backup_without_a_commit_is_said_that_one_is_to_be_made(site: Site,
     backup = site.backup
     for info in list(backup.store.list(backup.layout.commits_prefix)):
         backup.store.delete(info.key)
-    with pytest.raises(NoSuchRestorePoint, match="knows nothing of groups at commit 0") as refused:
+    with pytest.raises(NoSuchRestorePoint, match="has no groups at commit 0") as refused:
         show_groups(backup, groups=ALL_GROUPS, at=at)
     assert "run offsite backup run" in str(refused.value.hint)
 
@@ -279,9 +279,9 @@ def test_of_a_backup_without_a_commit_is_said_that_one_is_to_be_made(site: Site,
 def test_as_of_a_time_they_are_those_of_the_commit_before(site: Site) -> None:
     backed_up(site)
     shown = show_groups(site.backup, groups=ALL_GROUPS, at="2020-01-01T00:00:00Z")
-    assert shown.notes == ("no commit is as old as 2020-01-01T00:00:00.000Z: groups are those of commit 1",)
+    assert shown.notes == ("no commit is as old as 2020-01-01T00:00:00.000Z: the groups come from commit 1",)
     later = show_groups(site.backup, groups=ALL_GROUPS, at="2100-01-01T00:00:00Z")
-    assert "groups are those of commit 1, the newest before" in later.notes[0]
+    assert "the groups come from commit 1, the newest before" in later.notes[0]
 
 
 def test_from_their_own_history_groups_are_known_as_of_any_moment(site: Site) -> None:

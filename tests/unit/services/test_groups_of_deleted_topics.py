@@ -99,7 +99,7 @@ def test_a_restore_of_a_deleted_topic_takes_its_groups_as_of_the_newest_commit_t
     site = deleted_beside_a_living_group(begun)
     assert "billing" not in site.source.groups
     planned = site.plan_restore(topics=["orders"], groups=["all"], offsets=offsets)
-    note = f"orders was deleted at the source: its groups are those of {as_of(site, 1)}, the newest that had it"
+    note = f"orders was deleted at the source: its groups come from {as_of(site, 1)}, the newest commit with it"
     outlook = report_plan(planned).groups
     assert outlook is not None
     assert [(each.group, each.verdict, each.unread) for each in outlook.groups] == [("billing", "goes on", 2)]
@@ -228,7 +228,7 @@ def test_an_exactly_once_group_that_may_have_read_on_is_refused(begun: Site) -> 
     assert outlook is not None
     (group,) = outlook.groups
     assert (group.verdict, outlook.exit_code) == ("cannot go on", 3)
-    assert "may have read on before it was gone" in group.refused[0].why
+    assert "may have read more before it disappeared" in group.refused[0].why
     result = site.restore(topics=["orders"], groups=["all"]).groups
     assert result is not None
     assert (result.offsets_set, [each.group for each in result.refused]) == (0, ["billing"])
@@ -317,7 +317,7 @@ def test_a_group_that_is_gone_although_its_topic_lives_is_kept_and_offered(begun
     (earlier,) = result.groups.earlier
     assert (earlier.group, earlier.commit, earlier.gone_since) == ("billing", 1, 2)
     assert (
-        f"billing is gone from orders since commit 2: its offsets there are those of {as_of(site, 1)}"
+        f"billing has no offsets on orders since commit 2: its offsets on that topic come from {as_of(site, 1)}"
         in result.groups.notes
     )
     assert site.target.committed("billing", "orders") == {0: 3}
@@ -346,7 +346,7 @@ def test_people_are_told_how_to_take_one_that_is_gone(begun: Site) -> None:
     console = Console(file=io.StringIO(), width=200)
     render_outlook(console, outlook, backup="nightly")
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "billing is gone from orders since commit 2 of " in text
+    assert "billing has no offsets on orders since commit 2 of " in text
     assert "--groups '*,billing'" in text
 
 
@@ -411,7 +411,7 @@ def test_groups_keep_what_they_had_on_a_topic_that_cannot_be_seen(begun: Site) -
 def test_a_name_that_nobody_knows_is_refused_before_anything_is_written(begun: Site) -> None:
     site = begun
     for act in (site.plan_restore, site.restore):
-        with pytest.raises(NoSuchRestorePoint, match="knows no group biling") as refused:
+        with pytest.raises(NoSuchRestorePoint, match="has no group biling") as refused:
             act(topics=["orders"], groups=["biling"])
         assert refused.value.hint.startswith("did you mean billing? ")
     assert site.target.topics == {}
@@ -494,7 +494,7 @@ def test_what_others_say_of_who_made_a_topic_counts_for_no_more_than_that(begun:
         store.delete(own.record_key)
     done = applied(site, to=site.source, groups=parse_groups(["billing"]))
     assert done.offsets_set == is_ours
-    told = f"orders was made by restore {forged.restore}, says a record that was not written here; "
+    told = f"orders was created by restore {forged.restore}, according to a record that this machine did not write;  "
     assert is_ours or done.notes[0].startswith(told)
 
 
@@ -532,8 +532,8 @@ def test_a_group_that_is_gone_and_was_not_there_yet_at_the_cut_is_told_all_the_s
     assert result is not None
     assert result.offsets_set == 0
     (note,) = result.notes
-    assert note.startswith("billing is gone from orders since commit 3 of ")
-    assert note.endswith(": a restore of the commit before that would have set nothing of it there")
+    assert note.startswith("billing has no offsets on orders since commit 3 of ")
+    assert note.endswith(": a restore of the commit before would not have set the group on that topic either")
 
 
 @pytest.mark.parametrize("since", [0, 1])
@@ -548,7 +548,7 @@ def test_a_stranger_who_says_that_groups_are_gone_stops_nobody(begun: Site, sinc
     result = site.restore(topics=["orders"], groups=["forged", "billing"], commit=2).groups
     assert result is not None
     assert result.offsets_set == 1
-    assert f"forged is gone from orders since commit {since}" in result.notes[0]
+    assert f"forged has no offsets on orders since commit {since}" in result.notes[0]
 
 
 @pytest.mark.parametrize("answer", ["it has offsets", "it may not be described", "nobody answers"])

@@ -74,7 +74,7 @@ def test_a_head_stays_part_of_what_grows_from_it(backup: Backup, seen: Remembere
 def test_a_store_that_was_put_back_is_noticed(store: PosixStore, backup: Backup, seen: RememberedHead) -> None:
     seen.check(backup, backup.state())
     put_back(store, backup, to=2)
-    with pytest.raises(CommitsGone, match=r"commit 4 .* was there and is gone: its newest is 2"):
+    with pytest.raises(CommitsGone, match=r"commit 4 .* existed and is missing now: the newest commit is 2"):
         seen.check(backup, backup.state())
     assert seen.get() != head_of(backup.state())
     seen.remember(head_of(backup.state()))
@@ -86,7 +86,7 @@ def test_a_history_that_went_on_another_way_is_noticed(store: PosixStore, backup
     put_back(store, backup, to=3)
     for _ in range(3):
         run_once(backup, step=7)
-    with pytest.raises(CommitsGone, match="is not the one that was seen"):
+    with pytest.raises(CommitsGone, match="has changed: this machine saw"):
         seen.check(backup, backup.state())
 
 
@@ -193,7 +193,7 @@ def test_a_restore_refuses_a_store_that_was_put_back_and_is_the_same_restore_whe
             site.source.write("orders", [b"x"])
             site.back_up("orders")
         site.repository.store.delete(site.backup.layout.commit_key(3))
-        with pytest.raises(CommitsGone, match="was there and is gone"):
+        with pytest.raises(CommitsGone, match="existed and is missing now"):
             site.plan_restore()
         planned = site.plan_restore(accept_rollback=True)
         assert planned.plan.commit == 2

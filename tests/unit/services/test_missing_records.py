@@ -53,7 +53,7 @@ def plan(held: AvailableRecords | None, **offsets: int) -> GroupPlan:
 def test_a_group_below_records_that_are_missing_is_refused_by_name() -> None:
     planned = plan(find_available_records(point(hole(150)), [WORK], None), late=120, there=150)
     assert [(each.group, each.offset, each.why) for each in planned.refused] == [
-        ("late", 120, "30 offsets that it had not read are missing, from 120 to 149")
+        ("late", 120, "30 unread offsets are missing, from 120 to 149")
     ]
     assert list(planned.changes()) == ["there"]
     assert (planned.counts().refused, planned.counts().to_set) == (1, 1)
@@ -61,7 +61,7 @@ def test_a_group_below_records_that_are_missing_is_refused_by_name() -> None:
 
 def test_so_is_one_below_where_the_backup_begins() -> None:
     planned = plan(find_available_records(point(log_start=130), [WORK], None), late=120)
-    assert [each.why for each in planned.refused] == ["10 offsets that it had not read are missing, from 120 to 129"]
+    assert [each.why for each in planned.refused] == ["10 unread offsets are missing, from 120 to 129"]
 
 
 def test_one_that_the_source_itself_had_left_behind_is_not() -> None:

@@ -83,9 +83,9 @@ def test_who_asks_for_new_offsets_gets_them_without_a_reason() -> None:
 
 def test_what_is_asked_for_may_not_go_with_old_offsets() -> None:
     state = backup(shape("t"))
-    assert "plain ones" in reason(state, isolation="read_uncommitted")
+    assert "as plain records" in reason(state, isolation="read_uncommitted")
     assert "other partitions" in reason(state, repartition=parse_partition_counts(["t=3"]))
-    assert "picked by their dates" in reason(state, until_ms=5)
+    assert "selected by timestamp" in reason(state, until_ms=5)
     assert reason(state, until_ms=6) == ""
 
 
@@ -95,7 +95,7 @@ def test_falling_back_to_new_offsets_is_a_line_with_the_reason_and_asking_for_th
     caplog.set_level(logging.INFO, logger="offsite")
     decided(backup(shape("t")), until_ms=5)
     decided(backup(shape("t")), "translate")
-    why = "records are picked by their dates, which leaves gaps"
+    why = "records are selected by timestamp, so offsets have gaps"
     assert caplog.messages == [f'fall_back to=translate topic=t target=t why="{why}"']
 
 
@@ -109,11 +109,11 @@ def one_segment(end: int, *, records: int, outcomes: int) -> BackupState:
 
 def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -> None:
     state = one_segment(1_000_000, records=500_000, outcomes=500_000)
-    assert "longer; --offsets preserve does it" in reason(state)
+    assert "longer; use --offsets preserve to keep the offsets anyway" in reason(state)
     (asked_for,) = decided(state, "preserve")
     assert asked_for.preserve
-    assert "ClusterAction on the cluster would make it quick" in offsets_notes(asked_for)[0]
-    assert "ClusterAction on the cluster makes it quick" in reason(state)
+    assert "ClusterAction on the cluster it is fast" in offsets_notes(asked_for)[0]
+    assert "ClusterAction on the cluster it is fast" in reason(state)
 
 
 def test_with_the_right_to_write_outcomes_they_keep_their_offsets() -> None:
@@ -140,7 +140,7 @@ def test_a_transaction_that_brokers_would_end_is_translated_by_auto_and_tried_wi
     slow, quick = decided(state, "preserve", find_slow=find_slow)
     assert (slow.preserve, quick.preserve) == (True, True)
     assert [len(offsets_notes(each)) for each in (slow, quick)] == [1, 0]
-    assert "t may not get its offsets back" in offsets_notes(slow)[0]
+    assert "t may lose its offsets" in offsets_notes(slow)[0]
     assert decided(state, "translate", find_slow=find_slow)[0].reason == ""
 
 

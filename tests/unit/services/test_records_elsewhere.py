@@ -158,7 +158,7 @@ def test_one_that_was_begun_in_the_repository_is_named_where_records_lie_elsewhe
             site.restore()
     with pytest.raises(TargetNotEmpty, match="holds 3 records") as told:
         site.restore(records=place.url)
-    assert "to continue it, ask for the same again" in told.value.hint
+    assert "to continue it, use the same options again" in told.value.hint
     assert "without --records" in told.value.hint
     assert site.restore().resumed
 
@@ -236,14 +236,14 @@ def test_the_plan_says_where_the_record_will_lie(media: Site, place: PosixStore)
     report = report_plan(media.plan_restore(records=place.url))
     assert report.records_at == place.url
     (told,) = [note for note in report.notes if place.url in note]
-    assert "retention and collection of the backup know nothing of this restore" in told
+    assert "retention and collection of the backup do not see this restore" in told
     assert not names_in(place)
 
 
 def test_a_plan_of_what_cannot_be_written_says_what_the_restore_will_need(media: Site) -> None:
     looking = replace(media, repository=replace(media.repository, store=ClockFallbackStore(media.repository.store)))
     (told,) = [note for note in report_plan(looking.plan_restore()).notes if "--records" in note]
-    assert told.startswith("nothing can be written at ")
+    assert "cannot be written, and the record of a restore belongs there" in told
 
 
 def test_several_backups_share_the_place_and_two_of_one_name_do_not(

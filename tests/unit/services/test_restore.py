@@ -74,7 +74,7 @@ def test_a_plan_says_that_its_figures_are_bounds_where_a_roll_up_has_added_later
     roll_up(site.backup, [tuple(found) for found in state.segments.values()], alone=True)
     report = report_plan(site.plan_restore(commit=1))
     assert report.notes == (
-        "later records lie in the same segments, and do not come back: the figures are upper bounds",
+        "the segments also have later records, which are not restored: the figures are upper bounds",
     )
     assert report.cuts == ()
     assert site.restore(commit=1).records == 3
@@ -308,7 +308,7 @@ def test_a_failed_run_gives_an_existing_topic_its_settings_back(site: Site) -> N
     site.target.failing[Api.PRODUCE, TopicPartition(topic="orders", partition=1)] = DENIED
     with pytest.raises(KafkaNotAuthorized) as failed:
         site.restore(offsets="translate")
-    assert "orders got the settings back that were set aside" in failed.value.hint
+    assert "orders got their own settings back" in failed.value.hint
     assert site.target.topics["orders"].configs == {"cleanup.policy": "compact"}
 
 
@@ -406,7 +406,7 @@ def test_groups_come_with_their_records(site: Site) -> None:
     assert result.groups is not None
     assert (result.groups.groups, result.groups.offsets_set) == (1, 1)
     assert site.target.committed("readers", "orders") == {0: 2}
-    with pytest.raises(NoSuchRestorePoint, match="knows no group missing"):
+    with pytest.raises(NoSuchRestorePoint, match="has no group missing"):
         site.restore(rename=["orders=other"], groups=["missing"])
 
 
@@ -472,8 +472,8 @@ def test_what_has_that_many_partitions_already_is_named_and_so_is_the_size_that_
     topics = ["orders", "users"] if "users=3" in counts else ["orders"]
     asked: dict[str, Any] = {"topics": topics, "repartition": counts}
     (plain,) = repartition_notes_of(report_plan(site.plan_restore(**asked)))
-    assert plain == "--repartition leaves orders as it is: it has 1 partition already"
-    expected = f"{plain}; its batches go out as they were at the source, whatever --batch-bytes says"
+    assert plain == "--repartition leaves orders unchanged: it has 1 partition already"
+    expected = f"{plain}; its batches stay as they were at the source, and --batch-bytes has no effect on them"
     assert repartition_notes_of(report_plan(site.plan_restore(**asked, batch_bytes="64kB"))) == [expected]
     assert repartition_notes_of(site.restore(**asked, batch_bytes="64kB")) == [expected]
 
@@ -485,8 +485,8 @@ def test_of_many_topics_that_a_count_leaves_as_they_are_some_are_named(site: Sit
     site.back_up("*")
     result = site.restore(repartition=["1", "t8=2"], batch_bytes="64kB")
     (note,) = repartition_notes_of(result)
-    assert note.startswith("--repartition leaves t0, t1, t2, t3, t4 and 3 more topics as they are: they have so many")
-    assert note.endswith("; their batches go out as they were at the source, whatever --batch-bytes says")
+    assert note.startswith("--repartition leaves t0, t1, t2, t3, t4 and 3 more topics unchanged: they have that many")
+    assert note.endswith("; their batches stay as they were at the source, and --batch-bytes has no effect on them")
 
 
 def test_a_record_without_a_key_has_no_partition_to_go_to(site: Site) -> None:
@@ -527,7 +527,9 @@ def test_a_registry_that_is_in_use_keeps_its_schemas(site: Site) -> None:
     site.source.write("_schemas", [b"{}"])
     backed_up(site)
     result = site.restore(into=site.source, rename=["orders=copy"])
-    assert result.skipped == (("_schemas", "this cluster's registry uses it: the schemas are there"),)
+    assert result.skipped == (
+        ("_schemas", "the schema registry of this cluster uses the topic, and the schemas exist already"),
+    )
     assert site.restore().topics.keys() == {"_schemas", "orders"}
 
 
@@ -577,6 +579,6 @@ def test_what_is_archived_behind_that_names_the_topics_that_stay(site: Site) -> 
     archived = replace(site, repository=replace(site.repository, store=store))
     with pytest.raises(OffsiteError) as caught:
         archived.restore()
-    assert "orders, made by this restore, stay: the same command goes on with them" in caught.value.hint
+    assert "orders, created by this restore, stay: the same command continues with them" in caught.value.hint
     result = site.restore()
     assert (result.resumed, result.records, result.verified) == (True, 4, True)

@@ -55,7 +55,7 @@ def restored(source: str, *, records: int = 0, invisible_records: int = 0) -> Re
 def test_a_restore_without_records_names_the_topics_of_which_there_were_none() -> None:
     found = replace(RESULT, topics={"a": restored("a"), "b.back": restored("b", invisible_records=1200)})
     assert describe_nothing_restored(found) == (
-        "nothing was restored: at commit 3 the backup holds no records of a, b, but 1,200 aborted or undecided ones"
+        "nothing was restored: at commit 3 the backup has no records of a, b, but 1,200 aborted or undecided ones"
     )
     assert describe_nothing_restored(replace(found, records=1)) == ""
 
@@ -67,7 +67,7 @@ def test_a_backup_whose_records_an_option_left_out_is_not_called_empty() -> None
     )
     found = replace(RESULT, topics={"a": restored("a", invisible_records=30)}, excluded=excluded)
     assert describe_nothing_restored(found) == (
-        "nothing was restored: of the 1,600 records of a that the backup holds at commit 3, --partitions a:1 left out "
+        "nothing was restored: of the 1,600 records of a that the backup has at commit 3, --partitions a:1 left out "
         "1,500, --at 2020-01-01T00:00:00.000Z and --before a/1=3 left out 70; the other 30 are aborted or undecided"
     )
 

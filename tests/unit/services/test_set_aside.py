@@ -173,7 +173,7 @@ def test_settings_go_back_only_when_nobody_writes_any_more(tmp_path: Path, stopp
     (note,) = interrupt.value.__notes__
     layout = RestoreLayout(backup=backup.layout, restore=record.restore)
     if stopped:
-        assert note == "orders got the settings back that were set aside"
+        assert note == "orders got their own settings back"
         assert get_aside(backup.store, layout) == ()
     else:
         (aside,) = get_aside(backup.store, layout) or ()

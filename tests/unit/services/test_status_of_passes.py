@@ -72,9 +72,9 @@ def test_a_first_pass_is_not_safe_before_it_ends_and_says_how_far_it_is(
     found = status(three, monkeypatch)
     assert (found.safe, found.completed_ms) == (False, 0)
     (problem,) = found.problems
-    assert problem.startswith("first pass under way (2 of the 3 offsets that it found): ")
+    assert problem.startswith("the first pass is running (2 of 3 offsets copied): ")
     (late,) = status(three, monkeypatch, after_ms=HOUR_MS).problems
-    assert late.startswith("the first pass has not ended (2 of the 3 offsets that it found), and nothing was committed")
+    assert late.startswith("the first pass has not ended (2 of 3 offsets copied), and nothing was committed")
     three.back_up()
     found = status(three, monkeypatch)
     assert (found.safe, found.notes, found.completed_ms) == (True, (), found.restorable_to_ms)
@@ -90,7 +90,7 @@ def test_a_later_pass_that_is_under_way_takes_nothing_from_the_one_before(
     found = status(three, monkeypatch)
     assert (found.safe, found.problems, found.completed_ms) == (True, (), complete_ms)
     assert found.restorable_to_ms == complete_ms < three.backup.state().committed_at_ms, "some may reach no further"
-    assert found.notes[0].startswith("the newest pass has not ended (2 of the 3 offsets that it found); the one before")
+    assert found.notes[0].startswith("the newest pass has not ended (2 of 3 offsets copied); the last complete pass")
 
 
 def test_passes_that_never_end_make_it_unsafe_however_fresh_their_commits_are(
@@ -104,7 +104,7 @@ def test_passes_that_never_end_make_it_unsafe_however_fresh_their_commits_are(
     assert three.backup.state().committed_at_ms == state.committed_at_ms + 25 * HOUR_MS
     assert (found.restorable_to_ms, found.age_s >= 25 * 3600) == (state.committed_at_ms, True)
     assert [each.partition(":")[0] for each in found.problems] == [
-        "no pass was completed for 1 d 1 h, the newest one has not ended (2 of the 3 offsets that it found)"
+        "no complete pass for 1 d 1 h: the newest pass has not ended (2 of 3 offsets copied)"
     ]
 
 

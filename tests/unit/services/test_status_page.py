@@ -30,8 +30,8 @@ def test_it_says_yes_and_shows_how_it_came(tmp_path: Path) -> None:
         page = page_of(site)
     assert "Safe. 1 backup." in page
     assert page.count("<svg") == 2
-    assert "what is not backed up of orders, which keeps records for 1 h" in page
-    assert "none was taken" in page
+    assert "records of orders that are not backed up; the topic keeps records for 1 h" in page
+    assert "no checkpoint yet" in page
     assert "src=" not in page
     assert "href=" not in page
 
@@ -88,10 +88,10 @@ def test_its_file_is_for_its_owner_alone_unless_somebody_has_given_it_another_mo
 @pytest.mark.parametrize(
     ("configs", "said"),
     [
-        ({}, "not known: a setting of the cluster"),
+        ({}, "unknown: a setting of the cluster"),
         ({"retention.ms": "-1"}, "nothing"),
         ({"cleanup.policy": "compact"}, "nothing"),
-        ({"retention.ms": "7200000"}, "what is not backed up of orders, which keeps records for 2 h"),
+        ({"retention.ms": "7200000"}, "records of orders that are not backed up; the topic keeps records for 2 h"),
     ],
 )
 def test_it_says_when_the_source_deletes_what_is_not_backed_up(

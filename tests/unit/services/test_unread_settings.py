@@ -39,7 +39,7 @@ def test_records_go_on_and_settings_stay_as_they_were_known(begun: Site) -> None
     assert not begun.backup.state().latest_shapes()["orders"].configs_unread
     (status,) = read_status(begun.repository).backups
     assert status.safe
-    assert any("the settings of users are those of an earlier run" in note for note in status.notes)
+    assert any("the settings of users come from an earlier run" in note for note in status.notes)
     console = Console(width=200, record=True)
     render_result(console, result)
     assert "not allowed to read the settings of users: kept as an earlier run read them" in console.export_text()
@@ -58,7 +58,7 @@ def test_when_the_right_is_back_the_settings_are_read_again(begun: Site) -> None
 
 def test_who_restores_is_told_that_the_settings_are_older_than_the_records(begun: Site) -> None:
     begun.back_up()
-    told = "the settings of users are those of an earlier run"
+    told = "the settings of users come from an earlier run"
     notes = {seq: report_plan(begun.plan_restore(commit=seq)).notes for seq in (1, 2)}
     assert [sum(told in note for note in notes[seq]) for seq in (1, 2)] == [0, 1]
 

@@ -53,7 +53,10 @@ class UnreadDeletion:
     at_source: bool
 
     def __str__(self) -> str:
-        return f"group {self.group} had read {self.partition} to {self.offset}, deleted to {self.end}"
+        return (
+            f"group {self.group} had read {self.partition} up to offset {self.offset}, but records up to {self.end} "
+            "were deleted"
+        )
 
 
 def offsets_of_cut(
@@ -105,7 +108,7 @@ def judge_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> Comm
         CutGroup(group=deletion.group, partition_id=partition_of(deletion.partition), offset=deletion.offset)
         for deletion in islice(rested, BEHIND_MAX)
     )
-    why = f"C6: {named([str(deletion) for deletion in lost], most=_NAMED_MAX)} before it was copied" if lost else ""
+    why = f"C6: {named([str(deletion) for deletion in lost], most=_NAMED_MAX)} before the copy" if lost else ""
     return replace(cut, behind=behind, refused="; ".join(filter(None, (cut.refused, why))))
 
 

@@ -38,6 +38,7 @@ def read_dense(reader: PartitionReader, log_range: LogRange) -> Iterator[tuple[C
             yield item, header, inside
     if count != len(log_range):
         raise SourceTruncated(
-            f"of the {len(log_range)} records of {log_range} {len(log_range) - count} are gone: compacted or deleted",
-            hint="run again; if that does not help, look at the segment settings of the topic",
+            f"of the {len(log_range)} records of {log_range} {len(log_range) - count} are missing: compacted or "
+            "deleted",
+            hint="run again; if the error stays, check the segment settings of the topic",
         )

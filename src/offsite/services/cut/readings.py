@@ -37,7 +37,7 @@ DISTURBED_MAX = 10
 """Rows without a complete reading: leaders go on moving."""
 GROUPS_TOPIC = "__consumer_offsets"
 _NAMED_MAX = 3
-_GROUPS_UNSEEN = f"not all of {GROUPS_TOPIC} may be seen: grant DESCRIBE and READ on it"
+_GROUPS_UNSEEN = f"the principal may not see all of {GROUPS_TOPIC}: grant DESCRIBE and READ on the topic"
 
 Unclean = Callable[
     [Sequence[EndsReading], Sequence[TransactionChange], Mapping[int, ListedTransaction]], Collection[object]
@@ -152,7 +152,7 @@ class _SeriesReader:
             row = self._row()
             disturbed = 0 if row else disturbed + 1
             if disturbed > DISTURBED_MAX:
-                raise LeaderUnavailable("the ends of the logs cannot be read at once", hint="are brokers restarting?")
+                raise LeaderUnavailable("the log ends cannot be read together", hint="are brokers restarting?")
             if not row:
                 self._warm_up()
                 continue
@@ -224,7 +224,7 @@ def _lost_notes(failed: Mapping[TopicPartition, OffsiteError]) -> list[str]:
     if not failed:
         return []
     names = named(list(map(str, sorted(failed))), most=_NAMED_MAX)
-    return [f"transactions coordinated by {names} are not known: {failed[min(failed)].message}"]
+    return [f"transactions coordinated by {names} are unknown: {failed[min(failed)].message}"]
 
 
 def _only(reading: EndsReading, logs: Collection[int], failed: Collection[PartitionKey]) -> EndsReading:
@@ -243,9 +243,9 @@ def _without_strangers(admin: ClusterAdmin, series: ReadingSeries) -> ReadingSer
     for key in series.readings[-1].ends:
         topic = topics.get(key.topic)
         if topic is None:
-            failed[key] = NoSuchTopic(f"{key.topic} was deleted while its ends were read")
+            failed[key] = NoSuchTopic(f"{key.topic} was deleted during the read of its ends")
         elif key.topic_id and topic.topic_id is not None and str(topic.topic_id) != key.topic_id:
-            failed[key] = TopicReplaced(f"{key.topic} was made anew", hint="run again")
+            failed[key] = TopicReplaced(f"{key.topic} was deleted and created again", hint="run again")
     series = replace(series, partition_counts={name: len(topic.partitions) for name, topic in topics.items()})
     if len(failed) == len(series.failed):
         return series

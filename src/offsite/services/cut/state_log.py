@@ -38,8 +38,8 @@ def open_state_log(admin: ClusterAdmin) -> StateLog:
         return StateLog(ends=admin.log_ends(keys))
     trouble = {
         PresenceState.DELETED: "",
-        PresenceState.DENIED: f"{STATE_TOPIC} may not be seen: {RIGHT}",
-        PresenceState.UNCLEAR: f"brokers do not agree whether there is a topic {STATE_TOPIC}",
+        PresenceState.DENIED: f"the principal may not see {STATE_TOPIC}: {RIGHT}",
+        PresenceState.UNCLEAR: f"the brokers do not agree whether topic {STATE_TOPIC} exists",
     }
     return StateLog(ends=admin.log_ends([]), is_absent=presence is PresenceState.DELETED, trouble=trouble[presence])
 

@@ -119,7 +119,7 @@ def _join_notes(store: Store, layout: DeclaredLayout, history: DeclaredHistory, 
     conditions = [(f"{kind} of {member}", message) for member, note in notes for kind, message in note.conditions]
     if now_ms - newest.at_ms <= SILENT_MS:
         conditions += [
-            (f"Silence of {member}", f"no operator has told anything since {format_time(note.at_ms)}")
+            (f"Silence of {member}", f"no operator has reported since {format_time(note.at_ms)}")
             for member, note in notes
             if now_ms - note.at_ms > SILENT_MS
         ]

@@ -80,8 +80,8 @@ class GroupCommits:
         `DamagedObject`."""
         if (key := state.groups) is None:
             raise NoSuchRestorePoint(
-                f"backup {state.backup} knows nothing of groups at commit {state.seq}",
-                hint="they were left out (--groups none), or there was no commit yet: run offsite backup run",
+                f"backup {state.backup} has no groups at commit {state.seq}",
+                hint="groups were left out (--groups none), or there was no commit yet: run offsite backup run",
             )
         if key not in self._snapshots:
             _cache_value(self._snapshots, key, read_group_snapshot(self.backup.store, key))

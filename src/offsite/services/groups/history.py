@@ -36,7 +36,7 @@ def decide_history(*, requested: bool, descriptor: BackupDescriptor | None) -> b
     if requested and not first:
         raise BackupExists(
             f"backup {descriptor.name} exists without the history of groups",
-            hint="leave out --group-history to continue it, or choose another name with --backup",
+            hint="omit --group-history to continue this backup, or choose another name with --backup",
         )
     return first
 

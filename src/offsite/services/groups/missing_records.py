@@ -75,14 +75,18 @@ class AvailableRecords:
         if missing and not self.is_behind(group, partition_id, offset):
             first, last = missing[0][0], missing[-1][1] - 1
             count = sum(high - low for low, high in missing)
-            return f"{count:,} offsets that it had not read are missing, from {first:,} to {last:,}"
+            return f"{count:,} unread offsets are missing, from {first:,} to {last:,}"
         if offset > end and group in self.exactly_once:
-            return f"it had read to {offset:,} in transactions, and {end:,} is the end: its outputs would be doubled"
+            return (
+                f"the group had read to {offset:,} in transactions, but the restored partition ends at {end:,}: its "
+                "outputs would be duplicated"
+            )
         of = self._earlier(group, partition_id) if group in self.exactly_once else None
         if of is not None and offset < end:
             return (
-                f"it had read to {offset:,} in transactions as of commit {of.commit}, and may have read on before it "
-                f"was gone: its outputs might be doubled; commit {of.commit}, while it is a restore point, has both"
+                f"the group had read to {offset:,} in transactions at commit {of.commit}, and may have read more "
+                f"before it disappeared: its outputs may be duplicated; restore commit {of.commit}, if it is still a "
+                "restore point: it has inputs and outputs"
             )
         return ""
 

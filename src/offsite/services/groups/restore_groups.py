@@ -18,7 +18,7 @@ def check_groups(point: BackupState, groups: GroupPatterns) -> None:
     """Raise `NoSuchRestorePoint` when groups are requested and the point knows none. Call before any write."""
     if groups and point.groups is None:
         raise NoSuchRestorePoint(
-            f"backup {point.backup} knows nothing of groups at commit {point.seq}",
+            f"backup {point.backup} has no groups at commit {point.seq}",
             hint="restore without --groups, or choose a commit of a backup run without --groups none",
         )
 

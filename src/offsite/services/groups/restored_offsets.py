@@ -115,8 +115,8 @@ class RestoredOffsets:
         start = self.starts.get(target, stored.target_start)
         if stored.target_start != start and not (keeps_offsets and stored.target_start == stored.source_start > start):
             raise DamagedObject(
-                f"the offset map of {source} begins at {stored.target_start}, {target} at {start}",
-                hint="it is not about this target: restore again, under another name",
+                f"the offset map of {source} begins at {stored.target_start}, but {target} begins at {start}",
+                hint="the map belongs to another target: restore again under another name",
             )
 
 
@@ -127,7 +127,7 @@ def load_restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
     targets = get_targets(backup.record_store, layout)
     if record is None or targets is None:
         raise NoSuchRestore(
-            f"backup {backup.descriptor.name} has no restore {restore!r} that wrote anything",
+            f"backup {backup.descriptor.name} has no restore {restore!r} with written records",
             hint=f"offsite restore run prints the id of a restore; {GIVEN_AGAIN}",
         )
     point = backup.for_reading(is_named=True).state_at(record.commit)

@@ -240,7 +240,7 @@ def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> Grou
                 warned(
                     "change_unreadable",
                     change=listed_change.change,
-                    why=f"it is passed over: {listed_change.error.message}",
+                    why=f"it is ignored: {listed_change.error.message}",
                 )
                 continue
             changes.setdefault(listed_change.change, listed_change)
@@ -253,7 +253,7 @@ def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> Grou
         return changes[change]
     if change is not None or not ours:
         here = [candidate.change for candidate in changes.values() if candidate.cluster_id == cluster_id]
-        by_others = ", made elsewhere: --change names one" if here and not change else ""
+        by_others = ", made by other machines: choose one with --change" if here and not change else ""
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no change of groups {change or 'on this cluster'} to undo",
             hint=f"there are: {', '.join(here) or 'none'}{by_others}; {GIVEN_AGAIN}",
@@ -326,7 +326,9 @@ def _of_restore(
     backup: Backup, request: GroupsRequest, cluster_id: str, topics: Mapping[str, int]
 ) -> tuple[GroupsAsOf, OffsetMapping]:
     if request.commit is not None or request.at is not None or request.renames.rules:
-        raise BadOption("--restore names its own point and names", hint="leave out --commit, --at and --rename")
+        raise BadOption(
+            "--restore already sets the restore point and the topic names", hint="omit --commit, --at and --rename"
+        )
     maps = load_restored_offsets(backup, request.restore or "")
     _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
     ids = {name: mapped.topic_id for name, mapped in maps.topics.items()}
@@ -359,13 +361,17 @@ def _strangers(backup: Backup, target_ids: Mapping[str, str], as_of: GroupsAsOf)
             continue
         origin, incarnation = find_topic_origin(backup, name, now), TopicIncarnation(topic=name, topic_id=topic_id)
         if origin is None:
-            why = "is another topic than the one that its groups have read, and no restore of this backup made it"
+            why = "is another topic than its groups have read, and no restore of this backup created it"
             yield name, f"{name} on the cluster {why}: offsets on it are left out (or --rename {name}={name})"
         elif not origin.is_ours or origin.same_offsets_as != incarnation:
-            who = "" if origin.is_ours else ", says a record that was not written here; if you know who did"
+            who = (
+                ""
+                if origin.is_ours
+                else ", according to a record that this machine did not write; if you know its writer"
+            )
             yield (
                 name,
-                f"{name} was made by restore {origin.restore}{who}: set its groups with --restore {origin.restore}",
+                f"{name} was created by restore {origin.restore}{who}: set its groups with --restore {origin.restore}",
             )
 
 
@@ -377,8 +383,8 @@ def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[st
         if topics.get(mapped.target, before) != before:
             now = topics[mapped.target]
             yield (
-                f"{name} has {now} partitions on the target instead of {before}: repartitioned, so its offsets cannot "
-                "be translated"
+                f"{name} has {now} partitions on the target instead of {before}: repartitioned, so offsets cannot be "
+                "translated"
             )
 
 
@@ -408,7 +414,7 @@ def _new_change(backup: Backup, request: GroupsRequest, cluster_id: str, commit:
 def _check_cluster(expected_id: str, actual_id: str, subject: str) -> None:
     if expected_id != actual_id:
         raise OtherCluster(
-            f"{subject} was made on cluster {expected_id}, this is {actual_id}", hint="check --bootstrap"
+            f"{subject} was made on cluster {expected_id}, but this cluster is {actual_id}", hint="check --bootstrap"
         )
 
 

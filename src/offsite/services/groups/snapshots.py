@@ -59,7 +59,7 @@ class PreviousGroups:
             try:
                 self.keep(base.groups, read_group_snapshot(backup.store, base.groups))
             except DamagedObject as error:
-                return GroupSnapshot(groups={}), f"the former snapshot cannot be read ({error.message})"
+                return GroupSnapshot(groups={}), f"the previous snapshot cannot be read ({error.message})"
         return self._snapshot, ""
 
     @property
@@ -103,7 +103,9 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
     groups = _with_former(fetched_groups, former.groups, failed)
     groups = _with_unseen(groups, former.groups, unseen) if unseen else groups
     if former.groups and not groups:
-        note = f"no group was found where there were {len(former.groups)}: the former snapshot was kept"
+        note = (
+            f"no groups were found, but the previous snapshot has {len(former.groups)}: the previous snapshot was kept"
+        )
         groups = former.groups
     if base.groups is not None and not problem and groups == former.groups:
         key = None
@@ -133,7 +135,9 @@ def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPattern
     yield from (failure for failure in answer.failed if failure.error != _NO_GROUP)
     for name, group in answer.groups.items():
         if group.topics:
-            yield GroupFailure(group=name, error="NOT_LISTED", message="brokers did not list it, and it has offsets")
+            yield GroupFailure(
+                group=name, error="NOT_LISTED", message="brokers did not list the group, but the group has offsets"
+            )
 
 
 def _with_former(groups: dict[str, GroupOffsets], former: GroupTable, failed: Iterable[GroupFailure]) -> GroupTable:

@@ -55,7 +55,7 @@ class GoneSince:
 
     def __str__(self) -> str:
         at = f" of {format_time(self.since_ms)}" if self.since_ms >= 0 else ""
-        return f"{self.group} is gone from {self.topic} since commit {self.commit}{at}"
+        return f"{self.group} has no offsets on {self.topic} since commit {self.commit}{at}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class GroupsAsOf:
         log the offsets would point at other records."""
         notes = {
             f"offsets on {stray.topic} are left out: at commit {self.point.seq} they belong to another incarnation of "
-            f"it ({stray.topic_id[:8]}); a restore of that one has its groups"
+            f"the topic ({stray.topic_id[:8]}); restore that incarnation to get its groups"
             for group in self.groups.values()
             for stray in group.topics
             if not _is_on(stray, topic_ids)
@@ -175,7 +175,10 @@ def _read_as_of(commits: GroupCommits, point: BackupState, fixed: FixedPoint, he
     if has_history(point):
         history = read_history(backup, point, until_ms=time_ms, head=head)
         notes = tuple(
-            f"{topic} was deleted and made anew about {format_time(time_ms)}: offsets of groups on it are left out"
+            (
+                f"{topic} was deleted and created again about {format_time(time_ms)}: offsets of groups on this topic "
+                "are left out"
+            )
             for topic in history.unclear
         )
         groups = _described(commits, point, history.groups)
@@ -191,9 +194,9 @@ def _snapshot_before(commits: GroupCommits, point: BackupState, time_ms: int, he
     """Prefers an older state to a newer one: groups read some records again, and miss none."""
     commit = point.history.latest_at(time_ms)
     if commit is None:
-        note = f"no commit is as old as {format_time(time_ms)}: groups are those of commit {point.seq}"
+        note = f"no commit is as old as {format_time(time_ms)}: the groups come from commit {point.seq}"
         return replace(_snapshot(commits, point), own_notes=(note,))
-    note = f"groups are those of commit {commit.seq}, the newest before {format_time(time_ms)}"
+    note = f"the groups come from commit {commit.seq}, the newest before {format_time(time_ms)}"
     return replace(_snapshot(commits, commits.backup.state_at(commit.seq, head=head)), own_notes=(note,))
 
 
@@ -267,7 +270,10 @@ class _Joining:
         offered = [gone[key] for key in sorted(gone) if key[0] not in patterns.literals and patterns.select(key[:1])]
         notes = [f"the groups of {name} are left out: {unread[name]}" for name in unread]
         notes += [
-            f"{self._gone_since(gone[key])}: a restore of the commit before that would have set nothing of it there"
+            (
+                f"{self._gone_since(gone[key])}: a restore of the commit before would not have set the group on that "
+                "topic either"
+            )
             for key in named_ones
             if key not in named_groups
         ]
@@ -319,7 +325,7 @@ class _Joining:
                 raise next(iter(unread.values()))
             backup = self.as_of.point.backup
             raise NoSuchRestorePoint(
-                f"backup {backup} knows no group {', '.join(missing)} at commit {self.as_of.point.seq}",
+                f"backup {backup} has no group {', '.join(missing)} at commit {self.as_of.point.seq}",
                 hint=f"{_near(missing, known_names)}see its groups with: offsite groups show --backup {backup}",
             )
 
@@ -361,13 +367,13 @@ def _earlier_notes(earlier: Iterable[EarlierOffsets]) -> Iterator[str]:
     for offsets in earlier:
         topic, commit = offsets.incarnation.topic, f"commit {offsets.commit} of {format_time(offsets.committed_at_ms)}"
         if offsets.gone_since:
-            since = f"{offsets.group} is gone from {topic} since commit {offsets.gone_since}"
-            yield f"{since}: its offsets there are those of {commit}"
+            since = f"{offsets.group} has no offsets on {topic} since commit {offsets.gone_since}"
+            yield f"{since}: its offsets on that topic come from {commit}"
         else:
             deleted.setdefault(commit, []).append(topic)
     for commit, topics in deleted.items():
         was, its, it = ("was", "its", "it") if len(topics) == 1 else ("were", "their", "them")
         yield (
-            f"{named(topics, most=_NAMED_MAX)} {was} deleted at the source: {its} groups are those of {commit}, the "
-            f"newest that had {it}"
+            f"{named(topics, most=_NAMED_MAX)} {was} deleted at the source: {its} groups come from {commit}, the "
+            f"newest commit with {it}"
         )

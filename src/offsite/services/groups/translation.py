@@ -172,7 +172,7 @@ def _tell(topic: str, partition: int, drafts: Sequence[TranslatedOffsets]) -> No
     for match, count in Counter(draft.matches[row] for draft, row in rows if row is not None).items():
         if match in CLAMPED:
             how = MATCHES[match]
-            why = f"committed {how} what the target holds: they go to its {'start' if how == 'below' else 'end'}"
+            why = f"committed {how} the restored records: set to the {'start' if how == 'below' else 'end'}"
             decided("clamp", topic=topic, partition=partition, groups=count, how=how, why=why)
 
 

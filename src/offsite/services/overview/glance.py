@@ -49,13 +49,13 @@ def source_deletes(state: BackupState, now_ms: int) -> str:
     }
     if not limited or not state.completed_at_ms:
         is_open = len(rules) < len(shapes) or None in retentions_ms.values() or not state.completed_at_ms
-        return "not known: a setting of the cluster" if is_open else "nothing"
+        return "unknown: a setting of the cluster" if is_open else "nothing"
     topic, keep_ms = min(limited.items(), key=lambda limit: (limit[1], limit[0]))
-    said = f"what is not backed up of {topic}, which keeps records for {format_duration(keep_ms / 1000)}"
+    said = f"records of {topic} that are not backed up; the topic keeps records for {format_duration(keep_ms / 1000)}"
     at_ms = state.completed_at_ms + keep_ms
     return f"{said}, {'since' if at_ms <= now_ms else 'from'} {format_time(at_ms)[:16].replace('T', ' ')} UTC on"
 
 
 def _checkpoint(backup: Backup) -> str:
     newest = Checkpoints(backup.for_reading(is_named=True)).list(most=1).checkpoints
-    return f"{newest[0].id}, {newest[0].status}" if newest else "none was taken"
+    return f"{newest[0].id}, {newest[0].status}" if newest else "no checkpoint yet"

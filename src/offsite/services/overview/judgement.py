@@ -41,8 +41,8 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
     old_s = age_s(newest_ms, now_ms)
     if old_s < 0:
         yield (
-            f"commit {state.seq} is dated {format_duration(-old_s)} in the future: a clock was wrong, "
-            "and nobody knows how old the newest backup is"
+            f"commit {state.seq} is dated {format_duration(-old_s)} in the future: a clock was wrong, so the age of "
+            "the newest backup is unknown"
         )
     if stale_after_s is not None and old_s > stale_after_s:
         yield f"last backup {format_duration(old_s)} ago"
@@ -59,13 +59,13 @@ def _lost_offsets(state: BackupState) -> Iterable[str]:
     if losses := [hole for hole in holes if hole.reason != UNACCOUNTED]:
         newest = sum(hole.is_loss and hole.reason != UNACCOUNTED for hole in state.as_point().holes)
         older = len(losses) - newest
-        only = f" ({older} of the holes only in older restore points that are kept)" if older else ""
-        yield f"{len(losses)} holes: {_offsets(losses):,} offsets were gone before they were backed up{only}"
+        only = f" ({older} of the holes only in older restore points)" if older else ""
+        yield f"{len(losses)} holes: {_offsets(losses):,} offsets were deleted at the source before their backup{only}"
     if unaccounted := [hole for hole in holes if hole.reason == UNACCOUNTED]:
         topics = sorted({hole.partition_id.topic for hole in unaccounted})
         yield (
             f"{_offsets(unaccounted):,} offsets of {named(topics, most=_NAMED_MAX)} are in no segment, and the commit "
-            "that passed over them does not say why: no offsite writes such a commit; offsite verify names it"
+            "gives no reason: offsite never writes such a commit; offsite verify shows the commit"
         )
 
 
@@ -81,25 +81,25 @@ def _unfinished(state: BackupState, old_s: int, now_ms: int, stale_after_s: int 
     if not state.completed_at_ms and old_s > _QUIET_S:
         yield (
             f"the first pass has not ended{_so_far(state)}, and nothing was committed for {format_duration(old_s)}: "
-            "its run died, or is stuck; run it again, it goes on from there"
+            "the run ended or is stuck; run the backup again, it continues from there"
         )
     elif not state.completed_at_ms:
-        yield f"first pass under way{_so_far(state)}: what it has not reached is not backed up yet"
+        yield f"the first pass is running{_so_far(state)}: the remaining records are not backed up yet"
     elif stale_after_s is not None and (behind_s := (now_ms - state.completed_at_ms) // 1000) > stale_after_s:
-        yield f"no pass was completed for {format_duration(behind_s)}, the newest one has not ended{_so_far(state)}"
+        yield f"no complete pass for {format_duration(behind_s)}: the newest pass has not ended{_so_far(state)}"
 
 
 def _under_way(state: BackupState) -> Iterable[str]:
     if state.incomplete and state.completed_at_ms:
         yield (
-            f"the newest pass has not ended{_so_far(state)}; the one before was complete at "
+            f"the newest pass has not ended{_so_far(state)}; the last complete pass was at "
             f"{format_time(state.completed_at_ms)}"
         )
 
 
 def _so_far(state: BackupState) -> str:
     progress = state.progress
-    return "" if progress is None else f" ({progress.copied:,} of the {progress.planned:,} offsets that it found)"
+    return "" if progress is None else f" ({progress.copied:,} of {progress.planned:,} offsets copied)"
 
 
 def _is_new(state: BackupState, branch: BranchReport, now_ms: int) -> bool:
@@ -124,23 +124,26 @@ def _expected_deletions(state: BackupState) -> Iterable[str]:
     if topics:
         deleted = _offsets(hole for hole in state.holes if not hole.is_loss)
         yield (
-            f"{deleted:,} offsets of {named(topics, most=_NAMED_MAX)} were deleted at the source after all groups had "
-            "read them, or as declared"
+            f"{deleted:,} offsets of {named(topics, most=_NAMED_MAX)} were deleted at the source on purpose: all "
+            "groups had read them, or --expect-deletes names the topic"
         )
 
 
 def _deleted(state: BackupState) -> Iterable[str]:
     gone = [shape for shape in state.latest_shapes().values() if shape.is_deleted]
     for shape in gone[:_NAMED_MAX]:
-        yield f"topic {shape.topic} is deleted at the source since {format_time(shape.deleted_ms)} or before, and kept"
+        yield (
+            f"topic {shape.topic} was deleted at the source at {format_time(shape.deleted_ms)} or before; the backup "
+            "keeps it"
+        )
     if gone[_NAMED_MAX:]:
-        yield f"{len(gone) - _NAMED_MAX} more topics are deleted at the source, and kept"
+        yield f"{len(gone) - _NAMED_MAX} more topics were deleted at the source; the backup keeps them"
 
 
 def _unread_settings(state: BackupState) -> Iterable[str]:
     unread = [shape.topic for shape in state.latest_shapes().values() if shape.configs_unread and not shape.is_deleted]
     if unread:
         yield (
-            f"the settings of {named(unread, most=_NAMED_MAX)} are those of an earlier run: the newest one was not "
-            "allowed to read them (DESCRIBE_CONFIGS)"
+            f"the settings of {named(unread, most=_NAMED_MAX)} come from an earlier run: the newest run had no "
+            "permission to read them (DESCRIBE_CONFIGS)"
         )

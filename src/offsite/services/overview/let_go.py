@@ -32,8 +32,8 @@ class PointsLetGo:
         return bool(self.who)
 
     def __str__(self) -> str:
-        by = f"{self.by}, by {self.who}, as the audit says" if self.is_claimed else "by nobody who left a line"
-        return f"{self.points:,} restore points let go since you looked: {by}"
+        by = f"{self.by}, by {self.who}, as the audit says" if self.is_claimed else "without an audit line"
+        return f"{self.points:,} restore points deleted since your last check: {by}"
 
 
 def since_look(backup: Backup, state: BackupState) -> tuple[PointsLetGo, ...]:

@@ -27,13 +27,13 @@ def describe_new_commits(repository: Repository, name: str, *, since: int | None
     except BackupNotFound:  # the backup was not made yet
         return _NONE
     except OffsiteError as error:
-        return f"which commit is the newest could not be read: {error.message}"
+        return f"the newest commit could not be read: {error.message}"
 
 
 def _describe_newest(backup: Backup, state: BackupState) -> str:
-    amid = ", made amid a run" if state.incomplete else ""
+    amid = ", made during a run" if state.incomplete else ""
     commit = f"commit {state.seq} of {format_time(state.committed_at_ms)}{amid}"
     default = default_point(backup.store, state)
     if default.newer is not None:
-        return f"{commit}, without a consistent cut: a restore goes to commit {default.commit}, which has one"
+        return f"{commit}, without a consistent cut: a restore uses commit {default.commit}, which has one"
     return f"{commit}, {'without a' if state.cut is None else 'with its'} consistent cut"

@@ -139,7 +139,7 @@ def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[st
     try:
         return default_point(backup.store, state), (), ()
     except OffsiteError as error:
-        cut = "the consistent cut that restores go to"
+        cut = "the consistent cut for restores"
         if isinstance(error, Damaged):
             return DefaultPoint.newest(state), (f"{cut} is damaged: {error.message}",), ()
         return DefaultPoint.newest(state), (), (f"{cut} cannot be read: {error.message}",)
@@ -147,7 +147,7 @@ def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[st
 
 def _left_aside(default: DefaultPoint) -> Iterable[str]:
     if default.newer is not None:
-        yield f"a restore goes to commit {default.commit}, the newest with a consistent cut; {default.newer}"
+        yield f"a restore uses commit {default.commit}, the newest with a consistent cut; {default.newer}"
 
 
 def _gone(head: RememberedHead, now_ms: int) -> BackupStatus:
@@ -157,10 +157,10 @@ def _gone(head: RememberedHead, now_ms: int) -> BackupStatus:
 
 def _damage(repository: Repository, backup: Backup, state: BackupState) -> Iterable[str]:
     if state.unreadable:
-        yield f"nothing behind commit {state.seq} can be used: {state.unreadable}"
+        yield f"no commit after {state.seq} can be used: {state.unreadable}"
     elif lost := backup.lost_commit(state):
         seal = backup.layout.seal_key(lost)
-        yield f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there: {seal}"
+        yield f"commits {state.seq + 1} to {lost} are missing, but their catalog exists: {seal}"
     if gone := RememberedHead(repository=repository, backup=state.backup).problem(backup, state):
         yield gone
 
@@ -199,22 +199,22 @@ def _retention(backup: Backup, state: BackupState) -> tuple[RetentionOutlook | N
     try:
         return retention_outlook(backup, state), ()
     except OffsiteError as error:
-        return None, (f"what goes next cannot be read: {error.message}",)
+        return None, (f"the next deletions cannot be read: {error.message}",)
 
 
 def _let_go(backup: Backup, state: BackupState) -> tuple[tuple[PointsLetGo, ...], tuple[str, ...]]:
     try:
         return since_look(backup, state), ()
     except OffsiteError as error:
-        return (), (f"what was let go since you looked cannot be read: {error.message}",)
+        return (), (f"the deletions since your last check cannot be read: {error.message}",)
 
 
 def _found_by(checks: LastChecks | None) -> Iterable[str]:
     for record in checks.damage if checks is not None else ():
-        damage = f"{record.damaged} {'object' if record.damaged == 1 else 'objects'} damaged or gone"
+        damage = f"{record.damaged} {'object' if record.damaged == 1 else 'objects'} damaged or missing"
         check = f"the {record.depth} check of {format_time(record.verified_at_ms)}"
         is_claimed = record in checks.claimed if checks is not None else False
-        claim = f", as {record.by or 'a record that names nobody'} claims: look with offsite verify --deep"
+        claim = f", as {record.by or 'a record without a name'} claims: check with offsite verify --deep"
         yield f"{check} found {damage}{claim if is_claimed else ''}"
 
 

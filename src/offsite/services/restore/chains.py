@@ -120,8 +120,9 @@ def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask])
     moved = {task.partition.target.topic for task in preserved if log_start(task.partition) > task.target_start}
     if moved and (denied := admin.not_allowed(moved, DELETE)):
         raise KafkaNotAuthorized(
-            f"we may not DELETE on {', '.join(denied)}, whose logs start where the source's do",
-            hint="grant the principal this operation on the topics, or use --offsets translate",
+            f"the principal may not DELETE on {', '.join(denied)}. DELETE is needed to start the logs at the offsets "
+            "of the source",
+            hint="grant the principal DELETE on the topics, or use --offsets translate",
         )
 
 
@@ -148,5 +149,5 @@ def _receipts(
     names = ", ".join(f"{target} ({error.message})" for target, error in failed)
     raise PartitionsFailed(
         f"{len(failed)} of {len(tasks)} partitions failed: {names}",
-        hint="remove the cause and run the same command again: it continues where it stopped",
+        hint="remove the cause, then run the same command again: it continues where it stopped",
     ) from worst

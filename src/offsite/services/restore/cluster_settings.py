@@ -75,7 +75,7 @@ def parse_metadata(text: str) -> tuple[str, ...]:
     if named == ("all",):
         return PARTS
     if not named or set(named) - set(PARTS):
-        raise BadOption(f"{text!r} is no metadata to restore", hint=f"write all, none, or some of {', '.join(PARTS)}")
+        raise BadOption(f"{text!r} is not restorable metadata", hint=f"write all, none, or some of {', '.join(PARTS)}")
     return named
 
 
@@ -89,7 +89,7 @@ def plan_metadata(
     except DamagedObject as error:
         return MetadataPlan(apply=apply, notes=(error.message,)), (error,) if apply else ()
     if stored is None:
-        note = f"commit {point.seq} has no settings of the cluster: it is of an older offsite"
+        note = f"commit {point.seq} has no cluster settings: an older version of offsite made the commit"
         return MetadataPlan(apply=apply, notes=(note,) if apply else ()), ()
     target = read_cluster_settings(admin)
     return _compared(stored, target, topics, apply), tuple(_not_comparable(target, apply))
@@ -129,7 +129,7 @@ def _compared(
 
 def _not_comparable(target: ObservedSettings, apply: tuple[str, ...]) -> Iterator[OffsiteError]:
     unread = {ACLS: target.settings.acls, QUOTAS: target.settings.quotas}
-    hint = "grant the principal Describe and Alter on the cluster, or restore without: --metadata none"
+    hint = "grant the principal Describe and Alter on the cluster, or restore without cluster settings: --metadata none"
     for part in apply:
         if unread[part] is None:
             yield KafkaNotAuthorized(f"{part} of the target cannot be compared", hint=hint)
@@ -180,7 +180,7 @@ def _notes(
         ("SCRAM users", stored.scram_users),
     ):
         if settings is None:
-            yield f"the backup has no {part}: they could not be read when it was made"
+            yield f"the backup has no {part}: the run that made the commit could not read them"
     if backup_acls and not target.has_authorizer:
         yield f"the target has no authorizer: {len(backup_acls)} ACLs of the backup are left out"
     if stored.acls or stored.quotas or stored.scram_users:

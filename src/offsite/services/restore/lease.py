@@ -152,7 +152,7 @@ def _check_others_in(place: Backup, record: RestoreRecord, mine: ProcessIdentity
         terms = _terms(place, other.restore)
         if common and (holder := terms.readable_holder(asking=mine)) is not None:
             raise terms.running(
-                holder, hint=f"it goes into {', '.join(common[:3])}, too: wait for its end, or choose other names"
+                holder, hint=f"it also writes into {', '.join(common[:3])}: wait for its end, or choose other names"
             )
 
 
@@ -161,7 +161,7 @@ def _check_unreadable(place: Backup, other: UnreadableRestore, mine: ProcessIden
     topics."""
     terms = _terms(place, other.restore)
     if (holder := terms.readable_holder(asking=mine)) is not None:
-        raise terms.running(holder, hint=f"nobody knows into which topics ({other.problem}): wait for its end")
+        raise terms.running(holder, hint=f"its topics are unknown ({other.problem}): wait for its end")
     warned("restore_unreadable", restore=other.restore, why=other.problem)
 
 

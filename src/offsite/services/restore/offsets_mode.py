@@ -65,7 +65,10 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     ):
         raise RestoreRefused(
             "; ".join(f"{verdict.source} cannot keep its offsets: {verdict.reason}" for verdict in refused),
-            hint="use --offsets auto, which keeps them where it can and stores a map from old to new offsets elsewhere",
+            hint=(
+                "use --offsets auto: it keeps the offsets where possible, and stores a map from old to new offsets "
+                "for the other topics"
+            ),
         )
     if request.offsets == OffsetsMode.AUTO:
         for verdict in verdicts:
@@ -130,8 +133,11 @@ def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
     offsets = replace(offsets, partitions=tuple(_partitions(every, target, way)))
     reason = obstacle(offsets.partitions, target)
     if not reason and request.offsets == OffsetsMode.AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
-        reason = f"it would take about {format_duration(offsets.extra_s)} longer; --offsets preserve does it"
-        reason += "" if way.direct else f", and {DIRECT_NEEDS} makes it quick"
+        reason = (
+            f"it would take about {format_duration(offsets.extra_s)} longer; use --offsets preserve to keep the "
+            "offsets anyway"
+        )
+        reason += "" if way.direct else f"; with {DIRECT_NEEDS} it is fast"
     return replace(offsets, preserve=not reason, reason=reason)
 
 
@@ -164,14 +170,14 @@ def _partitions(
 def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
     """Why the request is impossible at the source's offsets, for any log."""
     if not request.read_committed:
-        return "records of aborted transactions are to come back as plain ones"
+        return "records of aborted transactions are restored as plain records"
     if topic.repartition is not None:
         return "its records go to other partitions"
     segment_lists = (point.commit.segments.get(source, ()) for source in topic.source.partition_ids)
     if point.until_ms is not None and any(
         is_open(segment, point.until_ms) for segments in segment_lists for segment in segments
     ):
-        return "records are picked by their dates, which leaves gaps"
+        return "records are selected by timestamp, so offsets have gaps"
     return ""
 
 

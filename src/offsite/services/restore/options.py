@@ -53,31 +53,34 @@ class PointWords(TypedDict, total=False):
     checkpoint: Annotated[int | None, Option("Restore point: a checkpoint number.")]
     at: Annotated[
         str | None,
-        Option("Of the restore point, only records at or before this time, by their own timestamps."),
+        Option("Of the restore point, only records with a timestamp at or before this time."),
     ]
     offsets_file: Annotated[
-        Path | None, Option("Of the restore point, each partition up to its topic,partition,offset there.")
+        Path | None,
+        Option("Of the restore point, each partition up to its offset in this file of topic,partition,offset lines."),
     ]
     before: Annotated[
-        Sequence[str] | None, Option("topic=…,partition=…,offset=…: of that partition, only what lies before.")
+        Sequence[str] | None, Option("topic=…,partition=…,offset=…: of that partition, only records below that offset.")
     ]
     incarnation: Annotated[
         Sequence[str] | None,
         Option(
-            "orders=1, orders=oldest, or orders= and how its topic id begins: of a topic that was deleted and made "
-            "anew, this one [default: the one of --at, else the newest]."
+            "orders=1, orders=oldest, or orders= and how its topic id begins: of a topic that was deleted and "
+            "created again, this incarnation [default: the one of --at, else the newest]."
         ),
     ]
     isolation: Annotated[IsolationText, Option("Whether records of aborted transactions come back.", Isolation.DEFAULT)]
     accept_rollback: Annotated[
         bool,
-        Option("Also where this machine has seen a newer state of the backup: its store was put back.", default=False),
+        Option(
+            "Continue even if this machine has seen a newer state of the backup: its store was set back.", default=False
+        ),
     ]
     as_of_head: Annotated[
         int | None,
         Option(
-            "The backup as it was after this commit: what was committed since counts for nothing. For a commit that "
-            "drops restore points, or says what is not so, and that none of yours made."
+            "Read the backup as it was after this commit, without all later commits. Use it if a commit that is not "
+            "yours drops restore points or has wrong contents."
         ),
     ]
 
@@ -103,7 +106,8 @@ class RestoreWords(PointWords, total=False):
         str | None,
         Option(
             "Size of the new batches of a topic that is repartitioned, before compression: 16kB to 1MB. All other "
-            "topics get their batches as they were at the source, also those with so many partitions already.",
+            "topics keep their batches as they were at the source, also topics that have that many partitions "
+            "already.",
             shown_default="256KiB",
         ),
     ]
@@ -119,8 +123,8 @@ class RestoreWords(PointWords, total=False):
         OffsetsText,
         Option(
             "preserve: every record at its old offset, transactions replayed. translate: gap-free from the target's "
-            "end, with a stored map from old to new offsets. auto: preserve, topic by topic, where it can be done "
-            "soon.",
+            "end, with a stored map from old to new offsets. auto: preserve for each topic where that is fast "
+            "enough, else translate.",
             OffsetsMode.DEFAULT,
         ),
     ]
@@ -136,36 +140,35 @@ class RestoreWords(PointWords, total=False):
     metadata: Annotated[
         str,
         Option(
-            "What of the cluster's settings to set at the end: all, none, acls, quotas. Users are only named.", "none"
+            "Which cluster settings to set at the end: all, none, acls, quotas. SCRAM users are only listed.", "none"
         ),
     ]
     retention: Annotated[
         RetentionText,
         Option(
-            "A retention that would delete restored records at once: hold = a created topic goes without it until you "
-            "set it (the result says how), an existing one is refused; override = it is set, or put back, at the end.",
+            "For a retention that would delete restored records at once: hold = a created topic does not get it "
+            "until you set it (the result says how), and an existing topic is refused; override = it is set, or set "
+            "back, at the end.",
             RetentionMode.DEFAULT,
         ),
     ]
     groups: Annotated[
         Sequence[str] | None,
-        Option(
-            "Consumer groups to put in place at the end: all, none, or patterns [default: none; see: offsite groups]."
-        ),
+        Option("Consumer groups to set at the end: all, none, or patterns [default: none; see: offsite groups]."),
     ]
     resume: Annotated[
         str | None,
         Option(
-            "Go on with this unfinished restore of the same request, which another machine began: what its record says "
-            "is done. One that this machine began is gone on with by itself."
+            "Continue this unfinished restore of the same request, begun by another machine: its record counts as "
+            "true. A restore that this machine began continues without this option."
         ),
     ]
     records: Annotated[
         str | None,
         Option(
-            "Where the restore keeps its record, lease and maps, for a repository that cannot be written: a folder or "
-            "a URL, which Spark workers must reach. Whatever is done with the restore later needs the same option; "
-            "retention and collection of the backup know nothing of it [default: with the backup]."
+            "Where the restore keeps its record, lease and maps, for a repository that cannot be written: a folder "
+            "or a URL, which Spark workers must reach. All later commands of the restore need the same option; "
+            "retention and collection of the backup do not see the restore [default: with the backup]."
         ),
     ]
 
@@ -224,7 +227,7 @@ def parse_restore(options: RestoreWords) -> RestoreRequest:
     if offsets == OffsetsMode.PRESERVE and parse_choice(Isolation, words["isolation"]) == Isolation.READ_UNCOMMITTED:
         raise BadOption(
             "--offsets preserve replays transactions: aborted records stay aborted",
-            hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
+            hint="omit --isolation; consumers of both isolation levels see the same records as at the source",
         )
     point = parse_point(options)
     in_turn = parse_choice(Keyless, words["keyless"]) == Keyless.IN_TURN
@@ -270,7 +273,9 @@ def parse_batch_bytes(text: str | None, option: str = "--batch-bytes") -> int | 
 def _check_point(words: Mapping[str, object]) -> None:
     for first, second in _CONTRADICTIONS:
         if all(words.get(name) not in (None, [], ()) for name in (first, second)):
-            raise BadOption(f"{_option(first)} and {_option(second)} both say where to stop", hint="give one of them")
+            raise BadOption(
+                f"{_option(first)} and {_option(second)} both set the end of the restore", hint="give one of them"
+            )
 
 
 def _option(field: str) -> str:

@@ -139,11 +139,11 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
 def _notes(prepared: PlannedRestore) -> Iterator[str]:
     plan, records = prepared.plan, prepared.backup.record_store
     if uses_own_clock(records):
-        yield f"nothing can be written at {records.url}, where the record of a restore would lie: {NEEDS_PLACE}"
+        yield f"{records.url} cannot be written, and the record of a restore belongs there: {NEEDS_PLACE}"
     elif prepared.backup.records_at is not None:
         yield (
-            f"the restore's record, lease and maps will lie in {records.url}: give the same --records to whatever "
-            "comes later; retention and collection of the backup know nothing of this restore"
+            f"the record, lease and maps of the restore will be in {records.url}. Give the same --records to all "
+            "later commands of this restore. Retention and collection of the backup do not see this restore"
         )
     yield from point_notes(prepared.point, plan)
     yield from repartition_notes(plan, prepared.request.repartition)
@@ -155,7 +155,7 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
         }
     )
     for topic in broker_dated:
-        yield f"{topic} has LogAppendTime: its records keep their times, and show them as CreateTime"
+        yield f"{topic} has LogAppendTime: its records keep their times, but as CreateTime"
     replicas = {topic.target: topic.source.replication_factor for topic in plan.topics}
     for settings in prepared.record.settings:
         yield from _settings_notes(settings, replicas[settings.topic])
@@ -177,7 +177,7 @@ def _differences(backup: Mapping[str, str], settings: TargetTopicSettings) -> It
 def _settings_notes(settings: TargetTopicSettings, source_replicas: int) -> Iterator[str]:
     if settings.create and settings.replication_factor < source_replicas:
         replicas = settings.replication_factor
-        yield f"{settings.topic} gets {replicas} replicas, its source has {source_replicas}: there are no more brokers"
+        yield f"{settings.topic} gets {replicas} replicas instead of {source_replicas}: the target has too few brokers"
     for omitted in settings.left_out:
         yield f"{settings.topic} will not get {omitted.setting}={omitted.value or THE_DEFAULT}: {omitted.reason}"
     if settings.meanwhile and not settings.create:
@@ -230,9 +230,9 @@ def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
         return [f"{offsets.source} does not keep its offsets: {offsets.reason}"] if offsets.reason else []
     notes = []
     if slow := describe_slow_transaction(offsets.partitions):
-        notes.append(f"{offsets.source} may not get its offsets back: {slow}; --offsets translate has no such limit")
+        notes.append(f"{offsets.source} may lose its offsets: {slow}; --offsets translate has no such limit")
     if offsets.extra_s >= _TOLD_FROM_S and not all(partition.way.direct for partition in offsets.partitions):
-        notes.append(f"{offsets.source} keeps its offsets slowly: {DIRECT_NEEDS} would make it quick")
+        notes.append(f"{offsets.source} keeps its offsets, but slowly: with {DIRECT_NEEDS} it is fast")
     return notes
 
 

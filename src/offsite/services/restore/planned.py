@@ -163,7 +163,7 @@ def newer_commit(prepared: PlannedRestore) -> int | None:
         head = prepared.backup.sound_state()
         meant = find_commit(prepared.backup, prepared.request, head, cut=prepared.request.cut)
     except OffsiteError as error:
-        warned("newer_commit", why=f"whether there is a newer commit is not known: {error.message}")
+        warned("newer_commit", why=f"it is unknown whether there is a newer commit: {error.message}")
         return None
     return meant if meant > prepared.record.commit else None
 
@@ -181,13 +181,18 @@ def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cl
     newest = max(filter(counts, matching), key=lambda record: record.created_at_ms, default=None)
     if request.resume is not None and (newest is None or newest.restore != request.resume):
         raise NoSuchRestore(
-            f"backup {backup.descriptor.name} has no unfinished restore {request.resume} of this request into this "
-            "cluster, or has a later one",
-            hint=f"ask for the same as the command that began it, and name it as it was told there; {GIVEN_AGAIN}",
+            f"backup {backup.descriptor.name} has no unfinished restore {request.resume} for this request into this "
+            "cluster, or has a newer restore",
+            hint=(
+                "use the same options as the command that began the restore, and the restore id that it printed; "
+                f"{GIVEN_AGAIN}"
+            ),
         )
     for record in matching:
         if not counts(record):
-            warned("restore_claimed", restore=record.restore, why="it was not begun here, and is not gone on with")
+            warned(
+                "restore_claimed", restore=record.restore, why="another machine began it, so it is not continued here"
+            )
     if newest is None or find_successor(backup.record_store, backup.layout, newest, accepts=counts) is not None:
         return None
     return newest if _can_go_on(backup, admin, newest) else None
@@ -225,11 +230,14 @@ def _way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic]) ->
         if not ours or find_successor(backup.record_store, backup.layout, record, accepts=counts) is not None:
             continue
         words = ", ".join(f"{name}={text}" for name, text in record.request)
-        advice = f"{ours[0]} is of the unfinished restore {record.restore}: to continue it, ask for the same again"
+        advice = (
+            f"{ours[0]} belongs to the unfinished restore {record.restore}: to continue it, use the same options again"
+        )
         if not is_begun_here:
             advice = (
-                f"{ours[0]} is said to be of the unfinished restore {record.restore}, which was not begun here: where, "
-                f"and only where, another machine of yours began it, ask for the same with --resume {record.restore}"
+                f"{ours[0]} belongs, according to its record, to the unfinished restore {record.restore}, and this "
+                "machine did not begin that restore. Only if another machine of yours began it: use the same options "
+                f"with --resume {record.restore}"
             )
         return f"{advice} ({words})"
     return None
@@ -242,7 +250,7 @@ def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bo
     lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease
     if LeaseTerms(store=backup.record_store, lease=lease).holder(asking=ProcessIdentity.current()) is not None:
         return True
-    decided("begins_anew", why="none of its target topics exists any more", restore=record.restore)
+    decided("begins_anew", why="its target topics no longer exist", restore=record.restore)
     return False
 
 

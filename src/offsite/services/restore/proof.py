@@ -105,7 +105,7 @@ def _grown(
                 source_offset=-1,
                 target_offset=end,
                 records=now[target] - end,
-                detail=f"it grew from offset {end} to {now[target]} while it was compared: others write to it",
+                detail=f"it grew from offset {end} to {now[target]} during the comparison: other clients write to it",
             )
 
 

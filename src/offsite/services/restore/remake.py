@@ -72,7 +72,7 @@ def delete_lost_topics(  # noqa: PLR0913  # what to delete, and whom to ask
     lease.check()
     _check_all_is_ours(router, concerned, transactions, ends=ends, admin=admin)
     for topic in sorted(topics):
-        warned("remake", why="what is in it cannot be continued: it is deleted and written again", topic=topic)
+        warned("remake", why="its contents cannot be continued: the topic is deleted and written again", topic=topic)
     for partition_transactions in transactions.values():
         partition_transactions.abandon()
     lease.check()

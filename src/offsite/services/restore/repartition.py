@@ -48,8 +48,8 @@ def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, ru
     for source, offset in zip(sources, runner.run(sources, find), strict=True):
         if offset is not None:
             raise KeylessRecord(
-                f"{source.source}: the record at offset {offset} has no key to find its partition by",
-                hint="keep the partition count, or spread such records with --keyless in-turn: they lose their order",
+                f"{source.source}: the record at offset {offset} has no key, so its partition is undefined",
+                hint="keep the partition count, or use --keyless in-turn: the records without keys lose their order",
             )
 
 
@@ -61,10 +61,10 @@ def repartition_notes(plan: RestorePlan, counts: PartitionCounts) -> tuple[str, 
         return ()
     names = named([shape.topic for shape in kept], most=_NAMED_MAX, of="topics")
     if len(kept) == 1:
-        note, owner = f"{names} as it is: it has {amount(kept[0].partitions, 'partition')} already", "its"
+        note, owner = f"{names} unchanged: it has {amount(kept[0].partitions, 'partition')} already", "its"
     else:
-        note, owner = f"{names} as they are: they have so many partitions already", "their"
-    batches = f"; {owner} batches go out as they were at the source, whatever --batch-bytes says"
+        note, owner = f"{names} unchanged: they have that many partitions already", "their"
+    batches = f"; {owner} batches stay as they were at the source, and --batch-bytes has no effect on them"
     return (f"--repartition leaves {note}{batches if counts.batch_bytes is not None else ''}",)
 
 
@@ -128,5 +128,5 @@ def _raise_failures(tasks: Sequence[RepartitionTask], outcomes: Sequence[_Outcom
         names = ", ".join(f"{task.repartition.target} ({error.message})" for task, error in failed)
         raise PartitionsFailed(
             f"{len(failed)} of {len(tasks)} repartitions failed: {names}",
-            hint="remove the cause and run the same command again: it continues where it stopped",
+            hint="remove the cause, then run the same command again: it continues where it stopped",
         )

@@ -140,12 +140,12 @@ def describe_nothing_restored(result: RestoreResult) -> str:
     kinds = "aborted, undecided or left out by the cut" if is_left_out else "aborted or undecided"
     but = f", but {aborted:,} {kinds} ones" if aborted else ""
     if not result.excluded:
-        return f"nothing was restored: at commit {result.commit} the backup holds no records of {topics}{but}"
+        return f"nothing was restored: at commit {result.commit} the backup has no records of {topics}{but}"
     parts = [f"{' and '.join(exclusion.options)} left out {exclusion.records:,}" for exclusion in result.excluded]
     aborted_note = f"; the other {aborted:,} are {kinds}" if aborted else ""
     total = aborted + sum(exclusion.records for exclusion in result.excluded)
     return (
-        f"nothing was restored: of the {total:,} records of {topics} that the backup holds at commit {result.commit}, "
+        f"nothing was restored: of the {total:,} records of {topics} that the backup has at commit {result.commit}, "
         f"{', '.join(parts)}{aborted_note}"
     )
 

@@ -103,7 +103,7 @@ class _Work:
             except (StoreUnavailable, StoreDenied) as error:
                 if created := named(prepared.record.created, most=5):
                     error.hint = (
-                        f"{error.hint}; {created}, made by this restore, stay: the same command goes on with them"
+                        f"{error.hint}; {created}, created by this restore, stay: the same command continues with them"
                     )
                 raise
             # 2. Read everything back, before topics get settings by which brokers delete records.

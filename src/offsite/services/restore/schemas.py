@@ -12,7 +12,7 @@ from offsite.copy.restore.task import AnyRestoreTask
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.restores.record import RestoreRecord
 
-IN_USE = "this cluster's registry uses it: the schemas are there"
+IN_USE = "the schema registry of this cluster uses the topic, and the schemas exist already"
 
 
 def order_schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:

@@ -80,7 +80,7 @@ def set_settings_aside(
         if is_quiet:
             notes = _given_back(store, layout, cluster, asides)
         else:
-            notes = _left_aside(cluster.config, asides, why="workers that were told to stop may still write")
+            notes = _left_aside(cluster.config, asides, why="stopped workers may still write")
         _tell(error, [*notes, *_kept_back(settings)])
         raise
 
@@ -91,7 +91,7 @@ def _is_still_ours(check: Callable[[], None]) -> bool:
     except RestoreTakenOver:
         return False
     except OffsiteError as error:
-        warned("settings_put_back", why=f"whether the restore was taken over is not known: {error.message}")
+        warned("settings_put_back", why=f"it is unknown whether another process took the restore over: {error.message}")
     return True
 
 
@@ -220,11 +220,15 @@ def _given_back(
     except OffsiteError as error:
         yield from _left_aside(cluster.config, asides, why=error.message)
         return
-    yield f"{_join([*asides])} got the settings back that were set aside"
+    yield f"{_join([*asides])} got their own settings back"
     try:
         _put(store, layout, ())
     except OffsiteError as error:
-        warned("settings_put_back", why=f"the repository could not be told: {error.message}", restore=layout.restore)
+        warned(
+            "settings_put_back",
+            why=f"the change could not be recorded in the repository: {error.message}",
+            restore=layout.restore,
+        )
 
 
 def _left_aside(kafka: KafkaConfig, asides: Mapping[str, SetAsideSettings], *, why: str) -> Iterator[str]:
@@ -235,7 +239,7 @@ def _left_aside(kafka: KafkaConfig, asides: Mapping[str, SetAsideSettings], *, w
         texts = [
             f"{aside.topic} still has {describe_aside(aside)} ({put_back_command(aside, kafka)})" for aside in shown
         ]
-        yield f"settings could not be put back ({why}): {'; '.join(texts)}; the same command, run again, puts them back"
+        yield f"settings could not be set back ({why}): {'; '.join(texts)}; run the same command again to set them back"
 
 
 def _give_back(admin: ConfiguredTopics, asides: Mapping[str, SetAsideSettings]) -> None:
@@ -246,7 +250,9 @@ def _give_back(admin: ConfiguredTopics, asides: Mapping[str, SetAsideSettings]) 
         ours = [name for name, value in asides[topic].meanwhile if configs.get(name) == value and name in originals]
         if ours:
             changes[topic] = {name: originals[name] for name in ours}
-            decided("settings_put_back", why="the restore did not end well", topic=topic, settings=",".join(ours))
+            decided(
+                "settings_put_back", why="the restore failed or was interrupted", topic=topic, settings=",".join(ours)
+            )
     if changes:
         admin.alter_topic_configs(changes)
 
@@ -257,8 +263,8 @@ def _kept_back(settings: Sequence[TargetTopicSettings]) -> Iterator[str]:
     if new:
         text = ", ".join(f"{name}={value}" for name, value in new[0].meanwhile)
         yield (
-            f"{_join([topic.topic for topic in new])}, where this restore made it, keeps {text} until the same command "
-            "finishes it"
+            f"{_join([topic.topic for topic in new])}, created by this restore, keeps {text} until the same command "
+            "completes the restore"
         )
 
 

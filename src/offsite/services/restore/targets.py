@@ -64,11 +64,15 @@ def check_nothing_lost(admin: TopicOffsetSource, begins: Mapping[TopicPartition,
     lost = {partition: now for partition, now in admin.start_offsets(begins).items() if now > begins[partition]}
     if lost:
         names = ", ".join(
-            f"{partition} begins at {lost[partition]} instead of {begins[partition]}" for partition in sorted(lost)
+            f"{partition} begins at offset {lost[partition]} instead of {begins[partition]}"
+            for partition in sorted(lost)
         )
         raise TargetMismatch(
             f"records that this restore wrote are gone: {names}",
-            hint="delete these topics and make them again, empty, then run the same command: it begins anew there",
+            hint=(
+                "delete these topics, create them again (empty), then run the same command: it writes them again "
+                "from the start"
+            ),
         )
 
 
@@ -78,7 +82,7 @@ def _empty_ends(
     partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in topics.values() for p in t.partitions]
     starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
     if starts != ends:
-        problem = "were made again since this restore began, and" if again else ""
+        problem = "were created again since this restore began, and" if again else ""
         raise TargetNotEmpty(
             f"target topics {problem} hold records that this restore did not write".replace("  ", " "),
             hint="delete them and run the restore again, or restore under other names (--rename)",

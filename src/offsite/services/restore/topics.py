@@ -90,7 +90,7 @@ def rights_problems(admin: ClusterAdmin, topics: Iterable[TargetTopicSettings]) 
         name: [operation for operation in missing if by_topic[name].at_end or operation not in ALTER_CONFIGS]
         for name, missing in denied.items()
     }
-    return [f"we may not {', '.join(missing)} on {name}" for name, missing in needed.items() if missing]
+    return [f"the principal may not {', '.join(missing)} on {name}" for name, missing in needed.items() if missing]
 
 
 def finish_topics(admin: ConfiguredTopics, topics: Iterable[TargetTopicSettings]) -> tuple[str, ...]:
@@ -124,10 +124,10 @@ def _changed_since(settings: TargetTopicSettings, current: Mapping[str, str]) ->
 
 
 def _left_as_found(topic: str, setting: str, value: str | None, otherwise: str | None) -> str:
-    decided("setting_left", why="somebody changed it while the restore wrote", topic=topic, setting=setting)
+    decided("setting_left", why="somebody changed the setting during the restore", topic=topic, setting=setting)
     return (
-        f"{topic} keeps {setting}={value or THE_DEFAULT}: somebody changed it while the restore wrote, which would "
-        f"have given it {otherwise or THE_DEFAULT}"
+        f"{topic} keeps {setting}={value or THE_DEFAULT}: somebody changed the setting during the restore; the "
+        f"restore would have set {otherwise or THE_DEFAULT}"
     )
 
 

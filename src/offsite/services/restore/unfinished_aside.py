@@ -52,12 +52,12 @@ class UnfinishedRestore:
         lines = [f"{aside.topic} has {describe_aside(aside)}" for aside in self.existing[:NAMED_MAX]]
         if self.created:
             names = named([aside.topic for aside in self.created], most=NAMED_MAX)
-            lines.append(f"{names}, made by it, keeps what protects its records")
-        claim = " (so a record says that was not written here)" if self.is_claimed else ""
+            lines.append(f"{names}, created by this restore, keeps settings that protect its records")
+        claim = " (according to a record that this machine did not write)" if self.is_claimed else ""
         return (
             f"restore {self.record.restore}{claim} into cluster {self.record.cluster_id} ({request}) began at "
-            f"{format_time(self.record.created_at_ms)} and is unfinished: {'; '.join(lines)}; the same command, run "
-            "again, ends that"
+            f"{format_time(self.record.created_at_ms)} and is unfinished: {'; '.join(lines)}; run the same command "
+            "again to complete it"
         )
 
 

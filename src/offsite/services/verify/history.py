@@ -21,7 +21,7 @@ from offsite.repository.coverage import CoverageWalk
 from offsite.repository.fold import StateBuilder, fold
 from offsite.repository.state import FIRST_SEQ, BackupState
 
-_LOST_CATALOG = "nothing is lost: the commits say the same. Delete it; it is not needed"
+_LOST_CATALOG = "nothing is lost: the commits have the same contents. Delete the object; it is not needed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class _Walk:
         the end of the usable history is not the end of the log."""
         if lost := self.backup.lost_commit(head):
             seal = self.backup.layout.seal_key(lost)
-            problem = f"commits {head.seq + 1} to {lost} are missing, a catalog of them is there: {seal}"
+            problem = f"commits {head.seq + 1} to {lost} are missing, but their catalog exists: {seal}"
             self.commits.append(CommitDamage(first_commit=head.seq + 1, last_commit=lost, problem=problem))
 
     def _note_snapshots(self, commit: Commit) -> None:
@@ -212,7 +212,7 @@ class _Walk:
             self.base, self.folding = state, StateBuilder(state)
             self.coverage.resume_from(state)
         elif self.folding.state() != state:
-            problem = "it does not say what the commits say"
+            problem = "it contradicts the commits"
             self.catalogs.append(
                 ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_with_catalog_note(problem))
             )
@@ -233,7 +233,7 @@ class _Walk:
             yield ObjectDamage(key=self.backup.layout.hint_key, problem=_with_catalog_note(error.message))
             return
         if hinted is not None and hinted not in self.sealed and not self._is_sealed_now(hinted):
-            problem = f"it names a catalog {hinted}, which is not there"
+            problem = f"it names a catalog {hinted}, which is missing"
             yield ObjectDamage(key=self.backup.layout.hint_key, problem=_with_catalog_note(problem))
 
     def _is_sealed_now(self, seq: int) -> bool:

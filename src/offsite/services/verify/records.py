@@ -78,7 +78,7 @@ def _is_vouched_for(store: Store, key: str) -> bool:
     data = store.get(key)
     folder, _, name = key.rpartition("/")
     if data is None:
-        raise DamagedObject(f"{key} was listed and cannot be read")
+        raise DamagedObject(f"{key} is listed but cannot be read")
     if name.endswith(".map"):
         OffsetMap.from_bytes(data)
         return not data.startswith(_MAP_WITHOUT_DIGEST)
@@ -105,7 +105,7 @@ def _has_hash(store: Store, key: str, data: bytes, record: str, member: str) -> 
 
 def _is_sign_of_life(key: str, data: bytes) -> bool:
     if data not in BEATS:
-        raise DamagedObject(f"{key} is no sign of life")
+        raise DamagedObject(f"{key} is not a valid heartbeat")
     return True
 
 

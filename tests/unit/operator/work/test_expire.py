@@ -163,7 +163,7 @@ def test_nothing_expires_in_a_store_that_was_put_back(site: Site) -> None:
     assert site.expire(retention="100d", minimum_ms=7 * 86_400_000).removed == ()
     backup = site.repository.backup("b")
     site.repository.store.delete(backup.layout.commit_key(backup.state().seq))
-    with pytest.raises(CommitsGone, match="was there and is gone"):
+    with pytest.raises(CommitsGone, match="existed and is missing now"):
         site.expire(retention="0s")
     assert site.is_there("a")
 
