@@ -220,8 +220,8 @@ def _around(task: ReadTask, border: LastBatch) -> ReadTask:
 
 def _another_log(log_range: LogRange, border: LastBatch, *, has_id: bool) -> SourceTruncated | TopicReplaced:
     key = log_range.topic_partition
-    message = f"{key} does not hold the batch that was backed up last, at offset {border.last_offset}: "
-    hint = f"keep this backup, and go on in another: offsite backup run --backup NEW --topics {key.topic}"
+    message = f"{key} does not have the last batch of the backup, at offset {border.last_offset}: "
+    hint = f"keep this backup, and continue in a new one: offsite backup run --backup NEW --topics {key.topic}"
     if has_id:
-        return SourceTruncated(f"{message}was a broker's disk put back to an older state?", hint=hint)
-    return TopicReplaced(f"{message}the topic was made anew, or its log was cut back", hint=hint)
+        return SourceTruncated(f"{message}was the disk of a broker set back to an older state?", hint=hint)
+    return TopicReplaced(f"{message}the topic was created again, or its log was cut back", hint=hint)

@@ -132,7 +132,7 @@ class ClusterRecordSource:
 
 def _chain(task: ExportTask) -> PartitionChain:
     if task.chain is None:
-        raise Bug(f"{task.range} of a backup, without its segments")
+        raise Bug(f"{task.range} of a backup, but without segments")
     return task.chain
 
 

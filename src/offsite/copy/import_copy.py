@@ -146,9 +146,9 @@ class _ImportedCounter:
 
     def _late(self, where: str) -> UnfitArchive:
         return UnfitArchive(
-            f"{self._piece.topic}/{self._piece.partition}: at {where} the archive has records that it did not have when"
-            " this backup took what lies behind them",
-            hint="import all of it anew, under another name (--backup); for a restore, with another --staging",
+            f"{self._piece.topic}/{self._piece.partition}: at {where} the archive has records that were not there "
+            "when this backup imported later records",
+            hint="import the whole archive again under another name (--backup); for a restore, use another --staging",
         )
 
 

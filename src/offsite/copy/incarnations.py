@@ -190,11 +190,11 @@ def drop_other_incarnations(state: BackupState, incarnations: Collection[Incarna
 def incarnation_notes(incarnations: Collection[IncarnationSummary], *, option: str = "--incarnation ") -> Iterator[str]:
     """Sentences for a person: the taken incarnation of every topic, and the option for another incarnation."""
     for chosen in (candidate for candidate in incarnations if candidate.taken):
-        yield f"{chosen.topic} was deleted and made anew: this is {chosen}, because {chosen.because}"
+        yield f"{chosen.topic} was deleted and created again: this is {chosen}, because {chosen.because}"
         for other in (
             candidate for candidate in incarnations if candidate.topic == chosen.topic and not candidate.taken
         ):
-            yield f"left aside: {other}; to take it: {option}{other.topic}={other.number}"
+            yield f"not used: {other}; to use it: {option}{other.topic}={other.number}"
 
 
 def _summarize(
@@ -250,9 +250,9 @@ def _choose_one(
         if matching:
             return matching[0], criteria.ids_because
     if topic in criteria.named:
-        return _named(incarnations, criteria.named[topic]), f"{criteria.named[topic]} was asked for"
+        return _named(incarnations, criteria.named[topic]), f"{criteria.named[topic]} was requested"
     if criteria.until_ms is None:
-        return incarnations[-1], "it is the newest of that commit"
+        return incarnations[-1], "it is the newest in that commit"
     return incarnation_at(incarnations, criteria.until_ms, emptied=criteria.emptied)
 
 
@@ -262,7 +262,7 @@ def _named(incarnations: Sequence[IncarnationSummary], name: str) -> Incarnation
     matching = [incarnation for incarnation in incarnations if _is_named(incarnation, name)]
     if len(matching) != 1:
         raise BadOption(
-            f"--incarnation {incarnations[0].topic}={name} fits {len(matching)} of {len(incarnations)} incarnations",
+            f"--incarnation {incarnations[0].topic}={name} matches {len(matching)} of {len(incarnations)} incarnations",
             hint=f"there are: {'; '.join(map(_with_option, incarnations))}",
         )
     return matching[0]
@@ -284,8 +284,8 @@ def incarnation_at(
             return newer, because
         if verdict is _Verdict.UNCLEAR:
             raise IncarnationUnclear(
-                f"{newer.topic} was deleted and made anew, and the backup cannot tell which one lived at "
-                f"{format_time(time_ms)} ({because}): {older}, or {newer}",
+                f"{newer.topic} was deleted and created again, and the backup cannot tell which incarnation existed "
+                f"at {format_time(time_ms)} ({because}): {older}, or {newer}",
                 hint=f"choose one: {_with_option(older)}; {_with_option(newer)}",
             )
     return incarnations[0], because
@@ -311,14 +311,14 @@ def _verdict(
     is_newer, is_older = time_ms >= newer.lived_from_ms, time_ms <= older.lived_to_ms
     if newer.oldest_ms is None or time_ms < newer.oldest_ms:
         if is_newer:
-            return _Verdict.NEWER, f"it lived at {at}"
-        return _Verdict.OLDER, f"the newer one holds nothing dated {at} or before"
+            return _Verdict.NEWER, f"it existed at {at}"
+        return _Verdict.OLDER, f"the newer one has no records dated {at} or before"
     if older.newest_ms < newer.oldest_ms and not is_emptied:
-        return _Verdict.NEWER, f"it holds records dated {at} or before, and all of the older one are earlier"
+        return _Verdict.NEWER, f"it has records dated {at} or before, and all records of the older one are earlier"
     if is_newer == is_older:
-        why = "what the older one held was let go" if is_emptied else "both hold records of the same times"
+        why = "the records of the older one were deleted" if is_emptied else "both have records of the same times"
         return _Verdict.UNCLEAR, why
-    return (_Verdict.NEWER if is_newer else _Verdict.OLDER), f"it lived at {at}"
+    return (_Verdict.NEWER if is_newer else _Verdict.OLDER), f"it existed at {at}"
 
 
 def _with_option(summary: IncarnationSummary) -> str:

@@ -217,7 +217,10 @@ def _ends_early(bounds: PartitionBounds, committed: int) -> SickPartition:
     finds out."""
     error = LeaderUnavailable(
         f"{bounds.topic}/{bounds.partition} ends at {bounds.end}, before the {committed} already backed up",
-        hint="run again: a new leader learns its high watermark within seconds; else look for an unclean election",
+        hint=(
+            "run again: a new leader learns its high watermark within seconds; if the error stays, look for an "
+            "unclean leader election"
+        ),
     )
     return SickPartition(topic=bounds.topic, partition=bounds.partition, error=error)
 

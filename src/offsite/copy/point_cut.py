@@ -48,7 +48,7 @@ class NewerCommit:
     at_most: bool = False
 
     def __str__(self) -> str:
-        amid = "made amid a run, " if self.is_amid else ""
+        amid = "made during a run, " if self.is_amid else ""
         more = f"{'up to ' if self.at_most else ''}{format_duration(self.more_ms / 1000)}"
         return f"commit {self.commit} has {more} more, {amid}without a consistent cut: --commit {self.commit}"
 
@@ -162,13 +162,13 @@ def choose_cut(  # noqa: PLR0913  # keyword-only: what else speaks for or agains
     damaged, or not of this commit.
     """
     if choice is CutChoice.AS_COPIED:
-        return PointCut(why=unasked or "that was asked for")
+        return PointCut(why=unasked or "ends as copied were requested")
     recorded = None if ends_elsewhere or commit.cut is None else get_commit_cut(store, commit.cut)
     if recorded is not None and not recorded.refused:
         _check_is_of(recorded, commit)
         return PointCut(used=recorded)
     refused = "" if recorded is None else recorded.refused
-    why = ends_elsewhere or (f"its cut must not be used: {refused}" if refused else _unknown(commit))
+    why = ends_elsewhere or (f"its cut cannot be used: {refused}" if refused else _unknown(commit))
     if not ends_elsewhere and head is not None:
         why += _other(store, head)
     if choice is CutChoice.CONSISTENT:
@@ -179,7 +179,7 @@ def choose_cut(  # noqa: PLR0913  # keyword-only: what else speaks for or agains
 
 
 def _unknown(commit: BackupState) -> str:
-    amid = ", which was made amid a run" if commit.incomplete else ""
+    amid = ", which was made during a run" if commit.incomplete else ""
     return f"no consistent cut is known for commit {commit.seq}{amid}"
 
 
@@ -201,7 +201,7 @@ def _check_is_of(cut: CommitCut, commit: BackupState) -> None:
         position = commit.positions.get(part.partition_id)
         if position is not None and part.end > position.end:
             raise DamagedObject(
-                f"the consistent cut of commit {commit.seq} ends {part.partition_id} at offset {part.end}, and the "
-                f"backup holds it to {position.end}",
+                f"the consistent cut of commit {commit.seq} ends {part.partition_id} at offset {part.end}, but the "
+                f"backup has records only up to {position.end}",
                 hint=HINT,
             )

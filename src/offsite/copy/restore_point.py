@@ -141,7 +141,7 @@ def find_point(
         choice,
         head=head,
         ends_elsewhere=_ends_elsewhere(commit_state, request, ends) or _reads_all(request, choice),
-        unasked="" if choice is cut else "the restore that goes on began so",
+        unasked="" if choice is cut else "the unfinished restore began without a cut",
     )
     # 4. The point, refused if it lies inside a compacted range.
     point = point_in_time(
@@ -169,19 +169,19 @@ def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> Fixed
 def _ends_elsewhere(commit: BackupState, request: PointRequest, ends: Mapping[PartitionId, int]) -> str:
     """Why the point has other ends than its commit; empty for equal ends."""
     if request.at is not None:
-        return "--at takes records by their dates, and dates make no consistent cut"
+        return "--at selects records by timestamp, and timestamps make no consistent cut"
     named = {"--checkpoint": request.checkpoint, "--offsets-file": request.ends, "--before": request.before}
     options = [option for option, value in named.items() if value]
     commit_ends = {partition_id: position.end for partition_id, position in commit.positions.items()}
     if not options or all(commit_ends.get(partition_id, 0) == end for partition_id, end in ends.items()):
         return ""
-    return f"{options[0]} says itself where partitions end, and the commit's cut is another"
+    return f"{options[0]} sets the ends of partitions itself, and they differ from the cut of the commit"
 
 
 def _reads_all(request: PointRequest, choice: CutChoice) -> str:
     """Why the request does not want a cut that nobody asked for; empty when a cut is fine."""
     is_all = request.isolation == Isolation.READ_UNCOMMITTED and choice is CutChoice.AUTO
-    return "--isolation read_uncommitted brings back what no transaction has decided, too" if is_all else ""
+    return "--isolation read_uncommitted also restores records of undecided transactions" if is_all else ""
 
 
 def find_commit(
@@ -198,12 +198,13 @@ def find_commit(
         if backup.store.head(backup.layout.checkpoint_key(checkpoint.id, "deleted")) is not None:
             raise NoSuchRestorePoint(
                 f"checkpoint {checkpoint.id} of backup {head.backup} was deleted",
-                hint="see those that are left with: offsite checkpoint list",
+                hint="see the remaining checkpoints with: offsite checkpoint list",
             )
         seq = next((commit.seq for commit in head.history if commit.checkpoint == checkpoint.id), None)
         if seq is None:
             raise NoSuchRestorePoint(
-                f"checkpoint {checkpoint.id} of backup {head.backup} is no restore point any more: retention let it go",
+                f"checkpoint {checkpoint.id} of backup {head.backup} is no longer a restore point: retention deleted "
+                "it",
                 hint=f"see its commits with: offsite show {head.backup}",
             )
         return seq
@@ -228,7 +229,7 @@ def _incarnations(
             for incarnation in ([partition_id for partition_id, _ in ends] if ends else latest)
         }
         ids = {topic: topic_id for topic, topic_id in cut.items() if topic not in request.incarnations}
-        criteria = replace(criteria, ids=ids, ids_because=f"checkpoint {request.checkpoint} is of it")
+        criteria = replace(criteria, ids=ids, ids_because=f"checkpoint {request.checkpoint} belongs to it")
     return find_incarnations(backup, state, topics, criteria)
 
 
@@ -261,12 +262,12 @@ def _resolved(
     for requested, end in vector.items():
         shape = shapes[requested.topic]
         if requested.partition >= shape.partitions:
-            raise BadOption(f"there is no partition {requested}, the topic has {shape.partitions}")
+            raise BadOption(f"there is no partition {requested}: the topic has {shape.partitions} partitions")
         partition = PartitionId(topic=requested.topic, topic_id=shape.topic_id, partition=requested.partition)
         committed = state.positions[partition].end if partition in state.positions else 0
         if end > committed:
             raise NoSuchRestorePoint(
-                f"commit {state.seq} of backup {state.backup} holds {requested} to offset {committed}, not to {end}",
+                f"commit {state.seq} of backup {state.backup} has {requested} up to offset {committed}, not to {end}",
                 hint="; ".join(["choose a later commit or a smaller offset", *_reaching(incarnations, requested, end)]),
             )
         yield partition, end
@@ -277,7 +278,7 @@ def _reaching(incarnations: Iterable[IncarnationSummary], partition: TopicPartit
     for other in incarnations:
         ranges = {offset_range.partition: offset_range for offset_range in other.ranges}
         if other.topic == partition.topic and partition.partition in ranges and ranges[partition.partition].end >= end:
-            yield f"or take {other} with --incarnation {other.topic}={other.number}"
+            yield f"or use {other} with --incarnation {other.topic}={other.number}"
 
 
 def _check_complete(state: BackupState, request: PointRequest, selected: Container[TopicIncarnation]) -> None:
@@ -292,7 +293,7 @@ def _check_complete(state: BackupState, request: PointRequest, selected: Contain
     if missing:
         raise BadOption(
             f"the offsets file does not name {', '.join(missing[:10])}{' …' if len(missing) > 10 else ''}",
-            hint="add them, or leave them out of the restore with --topics or --partitions",
+            hint="add these partitions, or leave them out of the restore with --topics or --partitions",
         )
 
 

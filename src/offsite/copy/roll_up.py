@@ -209,7 +209,7 @@ def _check_same(roll_up: RollUp, joined: Segment) -> None:
         sources[-1].last_offset,
     ):
         raise DamagedObject(
-            f"{joined.key} would hold {actual} of {', '.join(_SUMS)} where its parts have {expected}",
+            f"{joined.key} would hold {actual} of {', '.join(_SUMS)} but its parts have {expected}",
             hint="run: offsite verify --deep",
         )
 

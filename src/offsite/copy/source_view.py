@@ -137,7 +137,9 @@ def check_readable(partitions: Iterable[PartitionChain], store: Store) -> None:
     with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="check-reach") as pool:
         errors = [error for error in pool.map(partial(_out_of_reach, store=store), keys) if error is not None]
     if errors:
-        message = f"{errors[0].message}; nothing was begun: {len(errors)} of {len(keys)} objects tried are so"
+        message = (
+            f"{errors[0].message}; nothing was started: {len(errors)} of {len(keys)} tested objects have this problem"
+        )
         raise type(errors[0])(message, hint=errors[0].hint) from errors[0]
 
 

@@ -68,5 +68,5 @@ def verify_segment(segment: Segment, *, store: Store) -> SegmentFinding:
     except Damaged as error:
         return SegmentFinding(segment=segment, problem=error.message)
     if records != segment.records:
-        return SegmentFinding(segment=segment, problem=f"holds {records} records, its commit says {segment.records}")
+        return SegmentFinding(segment=segment, problem=f"has {records} records, but its commit says {segment.records}")
     return SegmentFinding(segment=segment, problem="")

@@ -127,7 +127,7 @@ class Backup:
         state = self.catalog.state(upto=commit)
         if commit < FIRST_SEQ or state.seq != commit:
             raise self._no_such(f"commit {commit}", state)
-        state = replace(state, unreadable="it is left aside, as was asked for")
+        state = replace(state, unreadable="it is ignored, as requested")
         self._tell(state)
         return state
 
@@ -154,7 +154,7 @@ class Backup:
         if point.seq != seq:
             raise damaged_commit(f"{self.layout.commit_key(point.seq + 1)} is missing")
         if self.log.previous_named_by(seq + 1) not in {None, point.head_hash}:
-            raise damaged_commit(f"commit {seq} of {point.backup} is not the one that commit {seq + 1} names")
+            raise damaged_commit(f"commit {seq} of {point.backup} differs from the commit that commit {seq + 1} names")
         served = point.served_by(head)
         lost = (*find_needed_but_expired(point, head=head), *find_removed(point, served, head=head))
         return replace(served, holes=(*served.holes, *lost))
@@ -168,10 +168,10 @@ class Backup:
                 raise damaged_commit(f"commit {seq} of {self.descriptor.name} cannot be used: {head.unreadable}")
             if 0 < seq <= head.seq:
                 raise NoSuchRestorePoint(
-                    f"commit {seq} of backup {self.descriptor.name} is no restore point any more: retention let it go",
-                    hint=f"see those that are left with: offsite show {self.descriptor.name}, and why it went with: "
-                    f"offsite retention log; where none of yours let it go, --as-of-head {seq} reads the backup as it "
-                    "was then",
+                    f"commit {seq} of backup {self.descriptor.name} is no longer a restore point: retention deleted it",
+                    hint=f"see the remaining restore points with: offsite show {self.descriptor.name}, and the reason "
+                    "of the deletion with: offsite retention log. If nobody of yours deleted it, --as-of-head "
+                    f"{seq} reads the backup as it was then",
                 )
             raise self._no_such(f"commit {seq}", head)
 
@@ -198,16 +198,17 @@ class Backup:
         if not base.is_own and (lost := self.lost_commit(base)):
             seal = self.layout.seal_key(lost)
             raise DamagedCommit(
-                f"commit {lost} of {self.descriptor.name} is missing, its catalog is there; the log ends at {base.seq}",
-                hint="bring the commits back from the store's versions or from a copy; where there never were as many, "
-                f"somebody else put {seal} there: look at it, and delete it",
+                f"commit {lost} of {self.descriptor.name} is missing, but its catalog exists; the log ends at commit "
+                f"{base.seq}",
+                hint="restore the commits from the store's versions or from a copy. If the backup never had so many "
+                f"commits, somebody else wrote {seal}: check the object, and delete it",
             )
         # 2. `base` itself must still be there.
         if base.is_own and self.store.head(self.layout.commit_key(base.seq)) is None:  # maybe months old
             raise CommitsGone(
-                f"commit {base.seq} of {self.descriptor.name} was made by this run and is gone: another store is in "
-                "its place, or an older state of it",
-                hint="bring the commits back, mount the right store, and run again",
+                f"commit {base.seq} of {self.descriptor.name} was made by this run and is missing now: there is "
+                "another store in its place, or an older state of the store",
+                hint="restore the commits or mount the right store, then run again",
             )
         # 3. The store must show every new segment.
         self._check_stored(changes.segments)
@@ -229,7 +230,7 @@ class Backup:
         state = fold(base, [encoded.stored])  # never write a commit that readers would refuse
         for hole in _unaccounted(state) - _unaccounted(base):
             where = f"{hole.partition_id} [{hole.start}, {hole.end})"
-            raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {where} without saying what is there")
+            raise Bug(f"commit {commit.seq} of {commit.backup} would skip {where} without a reason")
         # 6. Append: from here on the commit counts.
         check(self.log.append(encoded).hash == state.head_hash, f"the hash of commit {commit.seq}")
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
@@ -249,7 +250,7 @@ class Backup:
             warned("sweep_failed", error=error.id, why=error.message)
             return
         if swept:
-            decided("sweep", files=swept, why="temporary files that nobody has written to for 24 h")
+            decided("sweep", files=swept, why="temporary files without a write for 24 h")
 
     def _check_stored(self, segments: tuple[Segment, ...]) -> None:
         keys = {segment.object_key for segment in segments}
@@ -267,14 +268,14 @@ class Backup:
     def _tell(self, state: BackupState) -> None:
         if not (why := state.unreadable):
             return
-        message = f"backup {state.backup} can be used up to commit {state.seq}, not what is behind it: {why}"
-        since = "; what came since may have let data go, and what is gone of it is told where it is read"
+        message = f"backup {state.backup} can be used only up to commit {state.seq}: {why}"
+        since = "; later commits may have deleted data, and reads will report the missing data"
         self.on_damage(message + (since if state.is_outdated else ""))
 
     def _too_new(self, head: BackupState) -> FormatTooNew:
         newest = head.history[-1].seq if head.history else None
-        point = f"; to read a restore point up to commit {newest} all the same, name it: --commit {newest}"
-        whose = "upgrade offsite; where no newer one was ever used, somebody else put that object there"
+        point = f"; to read a restore point up to commit {newest} anyway, use --commit {newest}"
+        whose = "upgrade offsite; if you never used a newer version, somebody else wrote that object"
         return FormatTooNew(head.unreadable, hint=whose if newest is None else whose + point)
 
     def _no_such(self, description: str, head: BackupState) -> NoSuchRestorePoint:

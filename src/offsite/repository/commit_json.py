@@ -42,8 +42,8 @@ from offsite.repository.segments.part import part_from_json, part_to_json
 from offsite.repository.segments.segment import segment_from_json, segment_to_json
 
 _HINT = (
-    "run: offsite verify, to see which restore points are left; bring the object back from the store's versions or "
-    "from a copy, or go on under another backup name"
+    "run offsite verify to see the remaining restore points; restore the object from the store's versions or from a "
+    "copy, or continue under another backup name"
 )
 
 
@@ -85,7 +85,7 @@ def decode_commit(data: bytes, *, key: str) -> Commit:
         raise damaged_commit(error.message if key in error.message else f"{key}: {error.message}") from error
     written = (document.integer("records"), document.integer("raw_bytes"), document.integer("stored_bytes"))
     if written != (commit.records, commit.raw_bytes, commit.stored_bytes):
-        raise damaged_commit(f"{key}: its counts are not the sums of its segments")
+        raise damaged_commit(f"{key}: its counts differ from the sums of its segments")
     return commit
 
 

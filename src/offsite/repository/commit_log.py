@@ -64,7 +64,7 @@ class CommitLog:
         """
         commit, data = encoded.stored.commit, encoded.data
         key = self.layout.commit_key(commit.seq)
-        check(self._decoded(key, data).commit == commit, f"{key} would not read back as it was meant")
+        check(self._decoded(key, data).commit == commit, f"{key} would not be read back with the same contents")
         if self.store.put_if_absent(key, data) is PutResult.OTHER:
             raise self._lost(commit)
         return encoded.stored
@@ -80,11 +80,11 @@ class CommitLog:
         if first is not None and (action := _let_go_or_kept(first.commit.changes)):
             return CommitLost(
                 f"{message} first, which {action}",
-                hint="that is no fault, and nothing is lost: a run that follows does its round again; another command "
-                "is run again, and continues from that commit",
+                hint="this is normal, and nothing is lost: a run that follows repeats its round; run any other "
+                "command again, it continues from that commit",
             )
         return CommitLost(
-            message, hint="run the command again: it continues from that commit; run one writer per backup"
+            message, hint="run the command again: it continues from that commit. Use one writer per backup"
         )
 
     def encode(self, commit: Commit) -> EncodedCommit:
@@ -167,7 +167,7 @@ class CommitLog:
             if (seq := parse_commit_key(info.key)) is None:
                 continue  # a foreign object below the prefix
             for missing in range(expected, min(seq, (seq if upto is None else upto) + 1, expected + _MISSING_MAX)):
-                yield missing, damaged_commit(f"{self.layout.commit_key(missing)} is missing, {info.key} is there")
+                yield missing, damaged_commit(f"{self.layout.commit_key(missing)} is missing, but {info.key} exists")
             if upto is not None and seq > upto:
                 return
             yield seq, info.key
@@ -199,13 +199,13 @@ class CommitLog:
     def _existing(self, key: str) -> StoredCommit:
         data = self._bytes(key)
         if data is None:
-            raise damaged_commit(f"{key} was listed and cannot be read")
+            raise damaged_commit(f"{key} is listed but cannot be read")
         return self._decoded(key, data)
 
     def _decoded(self, key: str, data: bytes) -> StoredCommit:
         commit = decode_commit(data, key=key)
         if self.layout.commit_key(commit.seq) != key or commit.backup != self.layout.backup:
-            raise damaged_commit(f"{key} holds commit {commit.seq} of {commit.backup}")
+            raise damaged_commit(f"{key} contains commit {commit.seq} of {commit.backup}")
         has_digest = check_digest(data) is DigestState.RIGHT
         return StoredCommit(commit=commit, hash=commit_hash(data), has_digest=has_digest)
 

@@ -114,7 +114,7 @@ def parse_json_object(
     the error made by `damaged`, or `FormatTooNew`."""
     state = check_digest(data)
     if state is DigestState.WRONG:
-        raise damaged(f"{source}: its bytes are not those its digest was made of")
+        raise damaged(f"{source}: its bytes do not match its digest")
     parsed = parse_part(data, source=source, damaged=damaged, newest=newest)
     if state is DigestState.ABSENT and (unknown := set(parsed.fields) - _MEMBERS_BEFORE_DIGESTS):
         raise damaged(f"{source}: it has no digest, and a member {min(unknown)!r} that objects without one never had")

@@ -69,8 +69,8 @@ class Repository:
         `OverwritingStore` if the store does not honour create-only puts. On error nothing is changed."""
         if (above := next(repositories_above(store), None)) is not None:
             raise RepositoryExists(
-                f"{store.url} lies in {above.url}, which is a repository already",
-                hint="choose a place beside that one: what lies in a repository goes with it",
+                f"{store.url} is inside {above.url}, which is already a repository",
+                hint="choose a place outside that repository",
             )
         store.prepare()
         if store.head(ROOT_KEY) is not None:
@@ -96,10 +96,10 @@ class Repository:
         repository object is missing and backups exist."""
         data = store.get(ROOT_KEY)
         if data is None:
-            hint = f"make one: offsite init {store.url}"
+            hint = f"create one: offsite init {store.url}"
             with suppress(StoreUnavailable, StoreDenied):  # no such folder, or no right to list
                 if (above := next(repositories_above(store), None)) is not None:
-                    hint = f"it lies in a repository, which is {above.url}: name that one"
+                    hint = f"it is inside repository {above.url}: use that address"
                 elif (lost := _lost_root(store)) is not None:
                     raise lost
             raise RepositoryNotFound(f"there is no repository at {store.url}", hint=hint)
@@ -164,8 +164,8 @@ class Repository:
         data = self.store.get(key)
         if data is None and self._is_there(layout):
             raise DamagedObject(
-                f"{key} is missing, commits of the backup are there",
-                hint="bring it back from the store's versions or from a copy: it names the source and the topics",
+                f"{key} is missing, but the backup has commits",
+                hint="restore the object from the store's versions or from a copy: it names the source and the topics",
             )
         if data is None:
             names = ", ".join(self.backups()) or "none"
@@ -177,7 +177,7 @@ class Repository:
         key = BackupLayout(backup=name).descriptor_key
         descriptor = decode_backup(data, key=key)
         if descriptor.name != name:
-            raise DamagedObject(f"{key} is the description of a backup {descriptor.name!r}")
+            raise DamagedObject(f"{key} describes another backup: {descriptor.name!r}")
         return descriptor
 
     def _is_there(self, layout: BackupLayout) -> bool:
@@ -209,7 +209,7 @@ class Repository:
         try:
             self.store.put_overwrite(key, NOTHING_COLLECTED)
         except StoreDenied as error:
-            why = f"{key} is there, and backup {layout.backup} is not: somebody else put it there"
+            why = f"{key} exists without backup {layout.backup}: somebody else wrote the object"
             raise BackupExists(why, hint="delete that object, or choose another name") from error
 
     def _same_or_refused(self, requested: BackupDescriptor) -> Backup:
@@ -217,14 +217,14 @@ class Repository:
         stored = backup.descriptor
         if requested.declared_by and stored.declared_by not in {None, requested.declared_by}:
             raise BackupExists(
-                f"backup {requested.name} was not begun by the resource with uid {requested.declared_by}",
+                f"backup {requested.name} was not created by the resource with uid {requested.declared_by}",
                 hint="choose another path, or a timestamp format",
             )
         if replace(stored, created_at_ms=requested.created_at_ms, declared_by=requested.declared_by) != requested:
             raise BackupExists(
                 f"backup {requested.name} exists for cluster {backup.descriptor.cluster_id}"
                 f" with topics {', '.join(backup.descriptor.selection.include)}",
-                hint="run it with the same cluster and topics, or choose another name",
+                hint="run the backup with the same cluster and topics, or choose another name",
             )
         return backup
 
@@ -245,7 +245,7 @@ def strangers_around(store: Store) -> Iterator[str]:
 
 def describe_strangers(keys: Sequence[str]) -> str:
     """One line about foreign objects, with advice."""
-    return f"passed over, for offsite gives no such names: {named(keys, most=5)}; take away what nobody needs"
+    return f"ignored, because offsite never uses such names: {named(keys, most=5)}; delete what nobody needs"
 
 
 def _keys_outside(store: Store, prefixes: Collection[str]) -> Iterator[str]:
@@ -272,13 +272,16 @@ def _lost_root(store: Store) -> DamagedObject | None:
     if first is None:  # empty, or a place for records alone
         return None
     return DamagedObject(
-        f"{ROOT_KEY} is gone from {store.url}, backups are there ({first})",
-        hint="bring it back from the store's versions, from a copy, or as how-to/s3.md says; nothing else is lost",
+        f"{ROOT_KEY} is missing in {store.url}, but there are backups ({first})",
+        hint=(
+            "restore the object from the store's versions, from a copy, or as how-to/s3.md describes; nothing else "
+            "is lost"
+        ),
     )
 
 
 def _exists(store: Store) -> RepositoryExists:
-    return RepositoryExists(f"{store.url} is a repository already", hint="go on with: offsite backup run")
+    return RepositoryExists(f"{store.url} is already a repository", hint="continue with: offsite backup run")
 
 
 def check_create_only(store: Store) -> None:
@@ -296,14 +299,17 @@ def check_create_only(store: Store) -> None:
         if store.put_if_absent(PROBE_KEY, content) is PutResult.OTHER:
             return
     raise OverwritingStore(
-        f"{store.url} takes create-only puts (If-None-Match: *) and overwrites all the same: commits would be lost",
-        hint="use a store that honours them, such as a newer version of this one, or a folder; nothing was changed",
+        f"{store.url} accepts create-only puts (If-None-Match: *) but overwrites objects anyway: commits would be lost",
+        hint=(
+            "use a store that supports create-only puts, such as a newer version of this store, or a folder; nothing "
+            "was changed"
+        ),
     )
 
 
 def _removed_lately(layout: BackupLayout) -> BackupExists:
     return BackupExists(
-        f"a backup {layout.backup} was removed lately ({layout.removed_key} is there): what comes back of it would be "
-        "taken for the new one",
-        hint="choose another name: this one is free 30 days after the removal, when nothing is left there",
+        f"a backup {layout.backup} was removed recently ({layout.removed_key} exists): late objects of the old backup "
+        "would be mixed into the new one",
+        hint="choose another name: this name is free 30 days after the removal, when no objects are left",
     )

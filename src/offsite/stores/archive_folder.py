@@ -23,8 +23,8 @@ from offsite.stores.posix_errors import MISSING, wrap_errors
 from offsite.stores.store import ObjectInfo, archive_key, check_prefix, checked_size
 
 _HINT = (
-    "an archive is plain files in plain folders, and nothing is followed out of it: take it away, or put in its place "
-    "what it leads to, or name that as the archive"
+    "an archive has only plain files and folders, and offsite does not follow links out of it: remove the entry, "
+    "replace it by its target, or name the target as the archive"
 )
 _MARK = "~offsite"
 _CLOCK_NAME = "clock"
@@ -101,7 +101,7 @@ class ArchiveFolder:
         while not _is_locked(folder):
             if time.monotonic() >= ends_s:
                 raise ArchiveBusy(
-                    f"another process writes into {self.url}", hint="wait for it to end, or export into another place"
+                    f"another process writes into {self.url}", hint="wait for its end, or export into another place"
                 )
             time.sleep(_LOCK_PAUSE_S)
 

@@ -31,10 +31,9 @@ def options_to_send(url: str, options: Options) -> tuple[Options, bool]:
     if secret_handling() is SecretHandling.READ_THERE:
         return tuple(option for option in options if option[0] not in _CREDENTIALS), True
     raise SecretStays(
-        f"a task would carry the credentials of {url} over a network that Spark does not encrypt",
-        hint="switch on spark.authenticate and spark.network.crypto.enabled, here and on the cluster; or let executors"
-        " take them from their own environment or role: --secrets on-executors; or send them readable:"
-        " --secrets in-clear",
+        f"a task would send the credentials of {url} over a network that Spark does not encrypt",
+        hint="enable spark.authenticate and spark.network.crypto.enabled, here and on the cluster; or let executors "
+        "use their own environment or role: --secrets on-executors; or send them unencrypted: --secrets in-clear",
     )
 
 

@@ -47,7 +47,7 @@ def _store_now_ms(place: HasClock) -> int | None:
     try:
         return place.now_ms()
     except StoreDenied as error:
-        decided("clock", why=f"this machine's counts: {error.message}")
+        decided("clock", why=f"the clock of this machine is used: {error.message}")
         return None
 
 

@@ -15,7 +15,9 @@ from typing import Generic, Protocol, TypeVar
 from offsite.model.errors import DamagedObject
 from offsite.stores.store import PutResult, Store
 
-HINT = "bring it back from the store's versions or from a copy; until then nothing is decided and nothing removed"
+HINT = (
+    "restore the object from the store's versions or from a copy; until then nothing is decided and nothing is removed"
+)
 
 
 class NumberedState(Protocol):
@@ -72,7 +74,7 @@ class NumberedLog(Generic[StateT]):
                 continue  # a stranger's file is no entry, and hides none
             # an entry appended meanwhile is not behind a gap
             if self.store.head(self.key(state.seq + 1)) is None:
-                raise DamagedObject(f"{self.key(state.seq + 1)} is missing, {info.key} is there", hint=HINT)
+                raise DamagedObject(f"{self.key(state.seq + 1)} is missing, but {info.key} exists", hint=HINT)
             return
 
 

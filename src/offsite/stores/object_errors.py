@@ -54,11 +54,11 @@ def store_error(action: str, place: str, error: Exception) -> StoreDenied | Stor
     if _ARCHIVED in str(error):
         return ObjectArchived(
             f"{reason.partition(': ')[0]}: a rule of the bucket has moved it to an archive, such as Glacier",
-            hint="bring it back for some days (aws s3api restore-object), then run the command again; and take the "
-            "rule off the repository's prefix",
+            hint="restore the object for some days (aws s3api restore-object), then run the command again; remove the "
+            "rule from the prefix of the repository",
         )
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _DENIED.search(reason):
-        return StoreDenied(reason, hint="check the credentials in the environment and what they may do with the bucket")
+        return StoreDenied(reason, hint="check the credentials in the environment and their permissions on the bucket")
     if (unlistable := _UNLISTABLE.search(str(error))) is not None:
         return _unlistable(action, place, unlistable["key"])
     if isinstance(error, FileNotFoundError):
@@ -72,9 +72,9 @@ def _unlistable(action: str, place: str, key: str) -> UnlistableName:
     if url.scheme == "s3":
         way = f"delete it: aws s3api delete-object --bucket {shlex.quote(url.netloc)} --key {shlex.quote(key)}"
     return UnlistableName(
-        f"cannot {action} {place}: no client lists past the object {key!r} of the bucket, whose name has an empty part "
-        "or a dot alone",
-        hint=f"nothing of offsite's has such a name, and nothing is damaged: {way}; then run the command again",
+        f"cannot {action} {place}: no client can list beyond object {key!r} of the bucket: a part of its name is "
+        "empty or a single dot",
+        hint=f"offsite never uses such names, and nothing is damaged: {way}; then run the command again",
     )
 
 

@@ -100,12 +100,15 @@ class CloudStore:
             if (result := self._create(check_key(key), body)) is not None:
                 return result
             pause_s = _PUT_PAUSE_S * (attempt + 1)
-            why = "the store says that it exists, and has it not: another put of it is under way, or was given up"
+            why = (
+                "the store reports that the object exists, but does not return it: another put is running, or was "
+                "aborted"
+            )
             decided("retry", attempt=attempt + 1, wait_s=pause_s, key=key, why=why)
             time.sleep(pause_s)
         raise PutOutcomeUnknown(
-            f"{self._place(key)}: the store says both that it exists and that it does not",
-            hint="run the command again: it finds out what was stored",
+            f"{self._place(key)}: the store reports that the object exists, and also that it does not exist",
+            hint="run the command again: it checks what was stored",
         )
 
     def put_overwrite(self, key: str, data: Buffer, *, metadata: Mapping[str, str] | None = None) -> None:
@@ -175,9 +178,8 @@ class CloudStore:
             with suppress(StoreDenied):
                 self.delete(CLOCK_KEY)  # an archive belongs to further tools
         raise OverwritingStore(
-            f"{self.url} ignores the condition of a put, or does not know it: it would overwrite what another process "
-            "writes",
-            hint="stop whatever writes into the archive, and work on a copy of it in a folder",
+            f"{self.url} ignores or does not support conditional puts: it would overwrite the data of another process",
+            hint="stop all writers of the archive, and work on a copy of the archive in a folder",
         )
 
     def open_write(self, key: str) -> CloudWriter:
@@ -252,7 +254,7 @@ class CloudStore:
             self.put_overwrite(CLOCK_KEY, b"")
             if (info := self.head(CLOCK_KEY)) is not None:
                 return info.modified_ms
-        raise StoreUnreachable(f"{self._place(CLOCK_KEY)} was written and is not there", hint="run the command again")
+        raise StoreUnreachable(f"{self._place(CLOCK_KEY)} was written but is missing", hint="run the command again")
 
     def sweep_unfinished(self, *, before_ms: int) -> int:  # noqa: ARG002
         """Remove nothing: an object not sent in full does not exist."""
@@ -295,7 +297,7 @@ class CloudStore:
         except OffsiteError as lost:
             raise PutOutcomeUnknown(
                 f"{self._place(key)}: the answer to a put was lost, and the key cannot be read back: {lost.message}",
-                hint="run the command again: it finds out what was stored",
+                hint="run the command again: it checks what was stored",
             ) from error
 
 

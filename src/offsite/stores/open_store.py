@@ -102,11 +102,11 @@ def _refuse_if_overheard(scheme: str, options: Mapping[str, str], environment: M
     is_anonymous = any(options.get(name, "").lower() == "true" for name in _ANONYMOUS)
     host = _plain_http_host(next(filter(None, endpoints), ""))
     if host and not is_anonymous and not is_loopback(host):
-        why = "records, and credentials that go with requests, cross the network unencrypted: use an https endpoint"
+        why = "records and credentials cross the network unencrypted: use an https endpoint"
         if not (environment.get(ALLOW_HTTP) or os.environ.get(ALLOW_HTTP)):
             raise StoreInClear(
-                f"the store at {host} would be reached by http: {why}",
-                hint=f"where that network can be trusted with all of it: --allow-http, or {ALLOW_HTTP}=1",
+                f"the store at {host} would be used with http: {why}",
+                hint=f"if you trust that network completely: --allow-http, or {ALLOW_HTTP}=1",
             )
         warned("unencrypted", why=why, host=host)
 

@@ -27,9 +27,9 @@ def wrap_errors(action: str, path: str) -> Iterator[None]:
 def store_error(action: str, path: str, error: OSError) -> StoreFull | StoreDenied | StoreUnavailable:
     reason = f"cannot {action} {path} on {socket.gethostname()}: {os.strerror(error.errno or 0)}"
     if error.errno in _FULL:
-        return StoreFull(reason, hint="free some space, or move the repository; nothing committed was touched")
+        return StoreFull(reason, hint="free some space, or move the repository; committed data is not affected")
     if error.errno in _DENIED:
         return StoreDenied(reason, hint="give the user that runs offsite read and write access to the folder")
     if error.errno == errno.ENOTDIR:
-        return StoreUnreachable(reason, hint="a file lies where a folder is to be: find out whose it is, and move it")
+        return StoreUnreachable(reason, hint="there is a file in the place of a folder: check the file, and move it")
     return StoreUnreachable(reason, hint="check that the folder is mounted, on the Spark workers as well")

@@ -23,7 +23,7 @@ from offsite.stores.posix_writer import PosixWriter, TemporaryFiles
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, named_key
 from offsite.stores.store_wait import store_wait
 
-_HINT = "offsite writes plain files in plain folders: find out who put it there, and take it away"
+_HINT = "offsite writes only plain files and folders: check who created the entry, and remove it"
 
 
 _OF_KEYS = re.compile(r"(?:.*/)?(?:topics/\.)?[A-Za-z0-9_=-][A-Za-z0-9._=-]*/")

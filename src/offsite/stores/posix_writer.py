@@ -135,8 +135,8 @@ def _sync_file_range() -> Callable[..., int] | None:
 _LINKLESS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EIO})
 """Errors of file systems without hard links; an input/output error may be one."""
 _LINKLESS_HINT = (
-    "exfat, FAT, rclone, s3fs and some SMB mounts make no hard links, by which an object gets its name at once: use a "
-    "local or an NFS folder, or the bucket itself by its URL"
+    "exfat, FAT, rclone, s3fs and some SMB mounts do not support hard links, which offsite needs: use a local or an "
+    "NFS folder, or the URL of the bucket"
 )
 
 

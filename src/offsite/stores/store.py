@@ -110,7 +110,7 @@ def named_key(key: str) -> str:
     """Return `key` if legal. For the key of an object to read, perhaps named by another object. Raises
     `DamagedObject`."""
     if not is_key(key):
-        raise DamagedObject(f"{key[:300]!r} is named as an object, and no store has such a one")
+        raise DamagedObject(f"{key[:300]!r} is used as an object name, but no store allows such a name")
     return key
 
 
@@ -130,8 +130,8 @@ def checked_size(place: str, size_bytes: int) -> int:
     """Return the size of the object at `place` if small enough to be read whole. Raises `DamagedObject`."""
     if size_bytes > MAX_OBJECT_BYTES:
         raise DamagedObject(
-            f"{place} has {size_bytes:,} bytes, more than anything of ours that is read as a whole",
-            hint="find out who put it there; bring back what was there from the store's versions or from a copy",
+            f"{place} has {size_bytes:,} bytes, more than any object that offsite reads completely",
+            hint="check who wrote the object; restore the original from the store's versions or from a copy",
         )
     return size_bytes
 
@@ -149,6 +149,7 @@ def archive_key(key: str, place: str) -> str:
     """
     if not is_key(key):
         raise DamagedArchive(
-            f"{key!r} is no name of a file in {place}", hint="the archive's own index names it: do not trust that"
+            f"{key!r} is not the name of a file in {place}",
+            hint="the index of the archive names it: do not trust the archive",
         )
     return key

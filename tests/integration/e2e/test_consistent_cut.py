@@ -178,7 +178,7 @@ def test_a_cut_that_is_missing_or_ends_beyond_its_commit_is_refused(copy: Copy) 
     log = shared(copy)
     beyond = leaving_out(copy.site.backup, log.partition, [17], floor=6, end=1_000)
     commit_cut(copy.site.backup, CommitCut(partitions=(beyond,)))
-    with pytest.raises(DamagedObject, match="at offset 1000, and the backup holds it to 25"):
+    with pytest.raises(DamagedObject, match="at offset 1000, but the backup has records only up to 25"):
         copy.restore(log.topic)
     state = commit_cut(copy.site.backup, cut_of(copy, log))
     assert state.cut is not None

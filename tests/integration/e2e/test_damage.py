@@ -213,7 +213,7 @@ def test_a_damaged_newest_commit_leaves_what_lies_before_it(site: Site, pair: Pa
         done = offsite("restore", "run", *ends, *names)
         assert done.exit_code == Damaged.exit_code, done.stderr
         assert (done.result["verified"], done.result["commit"], done.result["records"]) == (True, 1, 100)
-        assert f"warning: backup {BACKUP} can be used up to commit 1" in done.stderr
+        assert f"warning: backup {BACKUP} can be used only up to commit 1" in done.stderr
         site.assert_same(site.read(pair.sound), site.read(target))
     for refused in (("restore", "plan", *ends, "--commit", "2"), ("backup", "run", *ends)):
         done = offsite(*refused)

@@ -92,7 +92,7 @@ def test_a_log_that_holds_another_batch_there_is_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: bytes
 ) -> None:
     known = replace(last(other), last_offset=19)
-    with pytest.raises(TopicReplaced, match="backed up last, at offset 19"):
+    with pytest.raises(TopicReplaced, match="the last batch of the backup, at offset 19"):
         copied(tmp_path, monkeypatch, 0, 10, 20, start=20, border=known, end=30)
 
 

@@ -62,7 +62,7 @@ def test_a_newer_commit_without_a_cut_is_named_and_left_aside(backup: Backup, cl
     found = default(backup)
     assert (found.commit, found.complete_ms) == (cut.seq, cut.completed_at_ms)
     assert str(found.newer) == (
-        f"commit {newest.seq} has 1.2 s more, made amid a run, without a consistent cut: --commit {newest.seq}"
+        f"commit {newest.seq} has 1.2 s more, made during a run, without a consistent cut: --commit {newest.seq}"
     )
 
 

@@ -151,7 +151,7 @@ def test_ids_that_brokers_did_not_give_are_no_obstacle() -> None:
 
 def test_notes_name_the_one_taken_and_how_to_take_the_others() -> None:
     first, second = incarnation_notes(choose_incarnations({"orders": (OLD, NEW)}, IncarnationCriteria()))
-    assert first.startswith("orders was deleted and made anew: this is incarnation 2 of 2")
+    assert first.startswith("orders was deleted and created again: this is incarnation 2 of 2")
     assert second.startswith(
         "left aside: incarnation 1 of 2 of orders (aaaa1111, 10 records, offsets 0 to 9, last seen"
     )

@@ -45,7 +45,7 @@ def test_what_was_fixed_before_stays(backup: Backup) -> None:
     state = commit_cut(backup, _cut(backup))
     old = FixedPoint(commit=state.seq, cut=CutChoice.AS_COPIED)
     found = find_point(backup, PointRequest(), old, cut=CutChoice.AUTO).cut
-    assert (found.used, found.why) == (None, "the restore that goes on began so")
+    assert (found.used, found.why) == (None, "the unfinished restore began without a cut")
     new = FixedPoint(commit=state.seq, cut=CutChoice.CONSISTENT)
     assert find_point(backup, PointRequest(), new, cut=CutChoice.AUTO).cut.used == _cut(backup)
 

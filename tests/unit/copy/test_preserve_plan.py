@@ -72,7 +72,7 @@ def test_only_outcomes_need_transactions_where_gaps_are_filled_directly() -> Non
 def test_a_target_that_ends_beyond_the_sources_start_is_an_obstacle() -> None:
     plan = planned(segment(SOURCE, 5, 100), end=100)
     assert obstacle([plan], replace(target(), ends=(5, 0))) == ""
-    said = "partition 0 of the target ends at 6 already, the source begins at 5"
+    said = "partition 0 of the target already ends at offset 6, but the source begins at 5"
     assert obstacle([plan], replace(target(), ends=(6, 0))) == said
 
 
@@ -81,7 +81,7 @@ def test_a_target_that_ends_inside_the_first_batch_before_the_sources_start_is_n
     plan = planned(inside_a_batch, end=100, target_end=30)
     assert plan.head_offsets == 0
     assert [obstacle([plan], replace(target(), ends=(end, 0))) for end in (30, 60)] == ["", ""]
-    assert "ends at 61 already, the source begins at 60" in obstacle([plan], replace(target(), ends=(61, 0)))
+    assert "already ends at offset 61, but the source begins at 60" in obstacle([plan], replace(target(), ends=(61, 0)))
 
 
 def test_the_time_grows_with_the_head_the_outcomes_and_the_gaps() -> None:

@@ -340,7 +340,7 @@ def test_where_the_end_of_a_transaction_is_not_known_neither_is_the_verdict() ->
         source, batches(source[10:]), committed=lambda header: None if header.base_offset < 10 else True
     )
     assert lacking.difference is None
-    assert "transactions whose end is not known" in lacking.unknown
+    assert "transactions with an unknown end" in lacking.unknown
     source = keyed(30, keys=10)
     witness = compacted(source, batches(source[10:]), committed=lambda header: None if header.base_offset else True)
     assert witness.difference is None

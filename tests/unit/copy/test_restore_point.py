@@ -155,7 +155,7 @@ def test_a_checkpoint_is_its_commit_ended_where_it_was_taken(backup: Backup) -> 
     with pytest.raises(NoSuchRestorePoint, match="checkpoints: 7"):
         find_point(backup, request(checkpoint=8))
     backup.commit(CommitChanges(forgotten=((RUNS + 1, RUNS + 2),)), base=backup.state(), writer="w")
-    with pytest.raises(NoSuchRestorePoint, match="retention let it go"):
+    with pytest.raises(NoSuchRestorePoint, match="retention deleted it"):
         find_point(backup, request(checkpoint=7))
 
 
@@ -225,7 +225,7 @@ def test_offsets_count_in_the_incarnation_that_is_taken(made_anew: Backup) -> No
     before = parse_before(["topic=orders,partition=0,offset=45"])
     named = request(before=before, incarnations={"orders": "1"})
     assert find_point(made_anew, named).state.positions[PARTITIONS[0]].end == 45
-    with pytest.raises(NoSuchRestorePoint, match="holds orders/0 to offset 40") as refusal:
+    with pytest.raises(NoSuchRestorePoint, match="has orders/0 up to offset 40") as refusal:
         find_point(made_anew, request(before=before))
     assert "--incarnation orders=1" in refusal.value.hint
     of_second = parse_before(["topic=orders,partition=1,offset=5"])

@@ -83,7 +83,7 @@ LIMITS: dict[str, dict[str, int]] = {
     "a smaller batch limit": {"max_batch_bytes": 999},
     "retention.ms": {"oldest_kept_ms": 10 * DAY_MS + 1},
     "retention.bytes": {"kept_bytes": 1499},
-    "compacted, its source was not": {"compacts": True},
+    "compacted, but the source topic is not": {"compacts": True},
 }
 
 

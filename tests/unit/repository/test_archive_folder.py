@@ -88,7 +88,7 @@ def test_a_link_instead_of_a_file_or_a_folder_is_refused_and_not_followed(tmp_pa
         (root / link).symlink_to(target)
         with pytest.raises(DamagedArchive, match=f"{root / link} is a symbolic link") as caught:
             WAYS[way](ArchiveFolder(root=root))
-        assert "name that as the archive" in caught.value.hint
+        assert "name the target as the archive" in caught.value.hint
     assert (victim / "a").read_bytes() == b"precious"
     assert [each.name for each in victim.iterdir()] == ["a"]
 
@@ -147,7 +147,7 @@ def test_what_is_made_may_be_read_by_those_who_may_read_the_archive(
 def test_a_name_that_leads_elsewhere_is_damage_of_the_archive(tmp_path: Path, key: str) -> None:
     places: list[Files] = [ArchiveFolder(root=tmp_path), ArchiveBucket(store=CloudStore(url="memory:///names"))]
     for files in places:
-        with pytest.raises(DamagedArchive, match="is no name of a file in"):
+        with pytest.raises(DamagedArchive, match="is not the name of a file in"):
             files.get(key)
-        with pytest.raises(DamagedArchive, match="is no name of a file in"):
+        with pytest.raises(DamagedArchive, match="is not the name of a file in"):
             files.get_range(key, 0, 1)

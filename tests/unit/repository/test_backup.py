@@ -55,7 +55,7 @@ def test_a_repository_is_made_once(store: PosixStore) -> None:
 def test_opening_nothing_says_how_to_make_one(store: PosixStore) -> None:
     with pytest.raises(RepositoryNotFound) as caught:
         Repository.open(store)
-    assert caught.value.hint == f"make one: offsite init {store.url}"
+    assert caught.value.hint == f"create one: offsite init {store.url}"
     assert not store.root.exists()
 
 
@@ -117,7 +117,7 @@ def test_what_collections_are_said_to_have_done_is_not_planted(store: PosixStore
         creates.create_backup("new", cluster_id="cluster", selection=SELECTION)
         assert collected_hint(repository.backup("new")).upto == 3
         return
-    with pytest.raises(BackupExists, match="somebody else put it there"):
+    with pytest.raises(BackupExists, match="somebody else wrote the object"):
         creates.create_backup("new", cluster_id="cluster", selection=SELECTION)
     assert repository.backups() == ()
 

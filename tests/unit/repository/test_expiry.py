@@ -65,7 +65,7 @@ def test_the_newest_point_begins_behind_what_was_let_go(backup: Backup) -> None:
     assert point.holes == ()
     assert content(backup.store, point)[ORDERS] in before[ORDERS]
     assert state.held_range(ORDERS) == (40, 100)
-    with pytest.raises(NoSuchRestorePoint, match=r"commit 2 of backup .* is no restore point any more"):
+    with pytest.raises(NoSuchRestorePoint, match=r"commit 2 of backup .* is no longer a restore point"):
         backup.state_at(2)
     with pytest.raises(NoSuchRestorePoint, match=f"has no commit {state.seq + 1} "):
         backup.state_at(state.seq + 1)

@@ -72,7 +72,7 @@ def test_who_names_a_part_of_a_repository_is_told_which_one_that_is(store: Store
     for named in (below(store, name), ClockFallbackStore(below(store, name))):
         with pytest.raises(RepositoryNotFound) as told:
             Repository.open(named)
-        assert told.value.hint == f"it lies in a repository, which is {store.url}: name that one"
+        assert told.value.hint == f"it is inside repository {store.url}: use that address"
 
 
 def test_no_repository_is_made_in_another_one_behind_a_link(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_no_repository_is_made_in_another_one_behind_a_link(tmp_path: Path) -> N
     (tmp_path / "r/backups").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "r/backups")
     for named in ("link", "link/x"):
-        with pytest.raises(RepositoryExists, match=r"lies in .*/r, which is a repository already"):
+        with pytest.raises(RepositoryExists, match=r"is inside .*/r, which is already a repository"):
             Repository.init(open_folder(tmp_path / named))
 
 
@@ -107,9 +107,9 @@ def test_no_new_id_is_given_over_backups_that_lost_their_root_object(store: Stor
     root = store.get(ROOT_KEY)
     store.delete(ROOT_KEY)
     for command in (Repository.open, Repository.init):
-        with pytest.raises(DamagedObject, match=r"offsite\.json is gone from .* backups are there") as told:
+        with pytest.raises(DamagedObject, match=r"offsite\.json is missing in .* there are backups") as told:
             command(store)
-        assert "bring it back" in told.value.hint
+        assert "restore the object" in told.value.hint
     assert store.get(ROOT_KEY) is None
     assert root is not None
     store.put_if_absent(ROOT_KEY, root)
@@ -164,7 +164,7 @@ def test_a_file_system_without_hard_links_is_named(
     with pytest.raises(kind, match="cannot make the hard link") as told:
         Repository.init(open_folder(tmp_path / "r"))
     assert "hard links" in told.value.hint
-    assert "by its URL" in told.value.hint
+    assert "the URL of the bucket" in told.value.hint
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC, errno.ESTALE])

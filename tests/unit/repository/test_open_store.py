@@ -113,7 +113,7 @@ def test_an_endpoint_without_tls_elsewhere_is_refused_and_warned_of_where_it_is_
     place: str, environment: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     environment = {"AWS_SECRET_ACCESS_KEY": "very-secret", **environment}
-    with pytest.raises(StoreInClear, match="would be reached by http") as refused:
+    with pytest.raises(StoreInClear, match="would be used with http") as refused:
         open_store(place, environment=environment)
     assert "--allow-http" in (refused.value.hint or "")
     assert "very-secret" not in str(refused.value)

@@ -58,7 +58,7 @@ def test_partitions_count_for_themselves(fence: PartitionFence, store: Store, la
 def test_no_number_goes_beyond_what_an_epoch_holds(fence: PartitionFence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restore_fence, "ATTEMPTS_MAX", 2)
     assert [fence.take(by="a"), fence.take(by="a")] == [1, 2]
-    with pytest.raises(WriterFenced, match="no producer epoch left"):
+    with pytest.raises(WriterFenced, match="no producer epoch is left"):
         fence.take(by="a")
 
 

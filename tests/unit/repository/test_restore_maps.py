@@ -48,7 +48,7 @@ def test_the_map_of_a_topic_made_again_is_another_one(store: Store, layout: Rest
 def test_a_map_that_says_otherwise_is_not_passed_over(store: Store, layout: RestoreLayout) -> None:
     layout.put_map(store, SOURCE, built(0))
     layout.put_map(store, SOURCE, built(0))
-    with pytest.raises(ObjectTaken, match="not that of what was written"):
+    with pytest.raises(ObjectTaken, match="does not match the written records"):
         layout.put_map(store, SOURCE, built(7))
 
 

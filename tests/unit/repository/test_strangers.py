@@ -194,8 +194,8 @@ def test_commands_say_the_same_beside_them_and_two_name_them(place: Place) -> No
     (around,), inside = status["notes"], [note for note in status["backups"][0]["notes"] if "passed over" in note]
     assert len(inside) == 1
     for text in (around, inside[0]):
-        assert text.startswith("passed over, for offsite gives no such names: ")
-        assert text.endswith("; take away what nobody needs")
+        assert text.startswith("ignored, because offsite never uses such names: ")
+        assert text.endswith("; delete what nobody needs")
     shown = run(place.url, "status") + run(place.url, "verify", "--backup", "a")
     assert shown.count("passed over") == 3
 
@@ -291,7 +291,7 @@ def test_a_file_of_others_with_the_name_of_a_folder_is_one_more(tmp_path: Path) 
     assert sorted(json.loads(run(url, "verify", "--backup", "a", "-o", "json"))["strangers"]) == sorted(FOLDERS)
     with pytest.raises(StoreUnreachable, match="Not a directory") as raised:
         open_folder(tmp_path / "r").put_if_absent("jobs/x", b"x")
-    assert raised.value.hint.startswith("a file lies where a folder is to be")
+    assert raised.value.hint.startswith("there is a file in the place of a folder")
 
 
 @pytest.mark.parametrize("kind", ["gone", "folder", "link", "folder with a file", "last is a folder"])

@@ -370,7 +370,7 @@ def test_what_would_hardly_become_smaller_is_not_written_again_and_not_looked_at
     assert tuple(state.all_segments()) == before
     assert plan_compaction(backup, CompactionRequest()).regions == ()
     assert list(state.compacted.values()) == [((0, 30),)]
-    with pytest.raises(NoSuchRestorePoint, match="cannot be told for certain"):
+    with pytest.raises(NoSuchRestorePoint, match="are no longer known"):
         found(backup, before={TOPIC.topic_partition: 10})
     assert "may have fewer records" in str(leave_out_as_compacted(next(iter(state.topics.values()))))
 

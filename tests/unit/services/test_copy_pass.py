@@ -214,4 +214,4 @@ def test_whoever_looks_at_a_commit_amid_a_run_is_told_so(three: Site) -> None:
     assert any("commit 1 was made during a run" in note for note in report_plan(three.plan_restore()).notes)
     three.back_up()
     assert read_status(three.repository).safe
-    assert not any("amid a run" in note for note in report_plan(three.plan_restore()).notes)
+    assert not any("made during a run" in note for note in report_plan(three.plan_restore()).notes)

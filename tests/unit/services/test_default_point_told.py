@@ -23,7 +23,7 @@ from tests.backups import new_backup, run_once
 from tests.cuts import commit_amid, commit_cut
 
 CUT, NEWEST = 2, 3
-MORE = f"commit {NEWEST} has 1.2 s more, made amid a run, without a consistent cut: --commit {NEWEST}"
+MORE = f"commit {NEWEST} has 1.2 s more, made during a run, without a consistent cut: --commit {NEWEST}"
 
 
 @pytest.fixture

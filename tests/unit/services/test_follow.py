@@ -219,7 +219,7 @@ def test_a_commit_of_another_writer_is_gone_on_from(orders: Site) -> None:
     assert commits(rounds) == [1, 3]
     assert [each.error.id if each else None for each in told] == ["OFF-1101", None]
     assert told[0] is not None
-    assert "run one writer per backup" in told[0].error.hint
+    assert "Use one writer per backup" in told[0].error.hint
     assert [each.end for each in orders.backup.state().positions.values()] == [3, 1, 1, 1]
 
 
@@ -279,7 +279,7 @@ def test_upkeep_that_was_first_is_told_as_what_it_is(
     assert (outage.error.id, told[1:]) == ("OFF-1101", [None])
     assert told_of in outage.error.message
     assert "one writer" not in outage.error.hint
-    assert "does its round again" in outage.error.hint
+    assert "repeats its round" in outage.error.hint
 
 
 @pytest.mark.parametrize("error", [KafkaUnreachable("gone", hint=""), StoreUnreachable("gone", hint="")])
@@ -409,7 +409,7 @@ def test_a_store_that_was_put_back_to_an_older_state_is_not_gone_on_with(orders:
         orders.source.write("orders", [b"new"])
         orders.repository.store.delete(orders.backup.layout.commit_key(2))
 
-    with pytest.raises(CommitsGone, match="commit 2 of nightly was made by this run and is gone"):
+    with pytest.raises(CommitsGone, match="commit 2 of nightly was made by this run and is missing now"):
         follow(orders, lambda: orders.source.write("orders", [b"v"]), put_back)
     assert orders.backup.state().seq == 1, "no commit 3 behind a gap"
 

@@ -135,7 +135,7 @@ def test_a_transaction_that_brokers_would_end_is_translated_by_auto_and_tried_wi
     with caplog.at_level(logging.INFO):
         slow, quick = decided(state, find_slow=find_slow)
     assert (slow.preserve, quick.preserve) == (False, True)
-    assert "at offsets 0 to 9 that takes about 1 h 00 min to write, and brokers end" in slow.reason
+    assert "at offsets 0 to 9 that takes about 1 h 00 min to write; brokers abort" in slow.reason
     assert "fall_back to=translate topic=t" in caplog.text
     slow, quick = decided(state, "preserve", find_slow=find_slow)
     assert (slow.preserve, quick.preserve) == (True, True)

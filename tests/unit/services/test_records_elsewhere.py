@@ -174,7 +174,7 @@ def test_one_that_goes_into_the_same_topics_by_the_records_of_the_repository_is_
 
     def meanwhile(*_: object, **__: object) -> NoReturn:
         monkeypatch.undo()
-        with pytest.raises(RestoreRunning, match="is being carried out by"):
+        with pytest.raises(RestoreRunning, match="is run by"):
             site.restore(records=place.url)
         raise KeyboardInterrupt
 
@@ -252,7 +252,7 @@ def test_several_backups_share_the_place_and_two_of_one_name_do_not(
     media.restore(records=place.url)
     other = replace(media, repository=Repository.init(open_folder(tmp_path / "other")))
     other.back_up("orders")
-    with pytest.raises(RestoreRefused, match=f"holds records of another backup {BACKUP}"):
+    with pytest.raises(RestoreRefused, match=f"has records of another backup {BACKUP}"):
         other.restore(records=place.url, rename=["orders=again"])
     with pytest.raises(RestoreRefused, match="is a repository"):
         media.restore(records=other.repository.store.url, rename=["orders=again"])
@@ -269,7 +269,7 @@ def test_a_folder_of_the_repository_is_no_place_for_them(media: Site, tmp_path: 
     (root / below).mkdir(exist_ok=True)
     (tmp_path / "link").symlink_to(root / below)
     named = {"plain": root / below, "link": tmp_path / "link", "dots": root / "backups" / ".." / below}[way]
-    with pytest.raises(RestoreRefused, match=r"lies in the repository|is a repository, and no place"):
+    with pytest.raises(RestoreRefused, match=r"is inside the repository|is a repository, not a place"):
         media.restore(records=str(named))
 
 
@@ -301,7 +301,7 @@ def test_status_names_a_place_that_is_none_and_calls_no_backup_unsafe(media: Sit
 def test_a_folder_that_is_not_there_is_not_made(media: Site, tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable) as caught:
         media.restore(records=str(tmp_path / "nowhere"))
-    assert "a new place for records is an empty folder, which you make" in caught.value.hint
+    assert "a new place for records must be an empty folder that you create" in caught.value.hint
     assert not (tmp_path / "nowhere").exists()
 
 

@@ -59,7 +59,9 @@ def test_a_plan_says_what_will_be_made_and_touches_nothing(site: Site) -> None:
         ("min.insync.replicas", "1"),
         ("retention.ms", "-1"),
     ]
-    assert report.notes == ("copy will not get min.insync.replicas=3: the target has 1 brokers: it is 1 there",)
+    assert report.notes == (
+        "copy will not get min.insync.replicas=3: the target has only 1 brokers, so the value there is 1",
+    )
     assert not report.resumes
     assert site.target.topics == {}
 
@@ -144,7 +146,7 @@ def test_an_emptied_target_that_ends_beyond_is_refused_with_both_offsets(site: S
     site.target.make_topic("orders")
     site.target.write("orders", [b"theirs"] * 61)
     site.target.topics["orders"].partitions[0].delete_before(61)
-    with pytest.raises(RestoreRefused, match="of the target ends at 61 already, the source begins at 60"):
+    with pytest.raises(RestoreRefused, match="of the target already ends at offset 61, but the source begins at 60"):
         site.restore(offsets="preserve")
 
 
@@ -203,8 +205,8 @@ def test_all_that_is_wrong_with_targets_is_said_at_once(site: Site) -> None:
     site.target.make_topic("users", partitions=2, cleanup_policy="compact")
     with pytest.raises(TargetMismatch) as refused:
         site.plan_restore()
-    assert "orders exists with 1 partitions, 2 are to be restored" in refused.value.message
-    assert "users exists and is compacted, its source was not" in refused.value.message
+    assert "orders exists with 1 partitions, but the restore needs 2" in refused.value.message
+    assert "users exists and is compacted, but the source topic is not" in refused.value.message
 
 
 def test_an_existing_topic_gets_its_own_settings_back(site: Site) -> None:
@@ -227,7 +229,7 @@ def test_a_retention_that_would_delete_at_once_is_held_back(site: Site) -> None:
 def test_a_retention_of_an_existing_topic_is_a_reason_to_refuse_unless_it_may_be_overridden(site: Site) -> None:
     backed_up(site)
     site.target.make_topic("orders", partitions=2, retention_ms="1000")
-    with pytest.raises(TargetMismatch, match="deletes what is older than"):
+    with pytest.raises(TargetMismatch, match="deletes records older than"):
         site.plan_restore()
     assert site.restore(retention="override").verified
     assert site.target.topics["orders"].configs == {"retention.ms": "1000"}
@@ -493,7 +495,7 @@ def test_a_record_without_a_key_has_no_partition_to_go_to(site: Site) -> None:
     site.source.make_topic("orders")
     site.source.write("orders", [b"a", b"b", b"c"], key=None)
     site.back_up("orders")
-    with pytest.raises(KeylessRecord, match="has no key to find its partition by"):
+    with pytest.raises(KeylessRecord, match="has no key, so its partition is undefined"):
         site.restore(repartition=["orders=3"])
     assert site.restore(repartition=["orders=3"], keyless="in-turn").records == 3
 
@@ -564,7 +566,7 @@ def test_what_a_rule_has_archived_is_found_before_a_topic_is_made(site: Site) ->
     backed_up(site, retention_ms="-1")
     archived = replace(site, repository=replace(site.repository, store=_Archiving(site.repository.store)))
     for act in (archived.plan_restore, archived.restore):
-        with pytest.raises(ObjectArchived, match="nothing was begun: 2 of 2 objects tried are so"):
+        with pytest.raises(ObjectArchived, match="nothing was started: 2 of 2 tested objects have this problem"):
             act()
     assert site.target.topics == {}
     assert not list(site.repository.store.list(f"{site.backup.layout.prefix}restores/"))

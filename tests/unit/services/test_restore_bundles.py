@@ -360,7 +360,7 @@ def test_one_without_a_number_left_spares_the_others(site: Site, monkeypatch: py
             return take(self, by=by)
 
     monkeypatch.setattr(PartitionFence, "take", taking)
-    with pytest.raises(WriterFenced, match="no producer epoch left"):
+    with pytest.raises(WriterFenced, match="no producer epoch is left"):
         site.restore(offsets="translate", verify=False)
     assert [bool(site.target.values(TOPIC, number)) for number in range(COUNT)] == [n != 9 for n in range(COUNT)]
 

@@ -75,8 +75,8 @@ def test_a_named_point_at_or_below_the_last_readable_commit_is_restored_and_told
     repository = Repository.open(site.repository.store, on_damage=told.append)
     plan = plan_records(repository.backup(BACKUP), RecordsRequest(point=PointRequest(commit=2)))
     assert len(list(raw_values(plan))) == 6
-    assert "not what is behind it" in told[0]
-    assert "may have let data go" in told[0]
+    assert "can be used only up to commit" in told[0]
+    assert "may have deleted data" in told[0]
     assert len(read(site, commit=1)) == 3
     assert site.restore(commit=2).verified
     assert len(site.target.values("orders")) == 6
@@ -191,7 +191,7 @@ def test_what_a_commit_of_nobody_s_dropped_is_read_as_of_the_commit_before_it(ba
     for commit in (0, 9):
         with pytest.raises(NoSuchRestorePoint):
             read(site, as_of_head=commit)
-    with pytest.raises(DamagedCommit, match="left aside, as was asked for"):
+    with pytest.raises(DamagedCommit, match="ignored, as requested"):
         read(site, as_of_head=1, commit=2)
 
 

@@ -16,7 +16,7 @@ from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 
-_HINT = "choose a commit, each one that offsite show lists is exact; or leave the topic out"
+_HINT = "choose a commit that offsite show lists (all of them are exact), or leave the topic out"
 _CUT_HINT = "restore what was copied (--cut as-copied), or leave the topic out"
 
 
@@ -26,8 +26,8 @@ def check_exact(point: PointInTime, head: BackupState, topics: Collection[str]) 
     for partition in head.compacted:
         if partition.topic in topics and (span := next(_inside(point, partition, head), None)) is not None:
             raise NoSuchRestorePoint(
-                f"{partition} was compacted over offsets {span[0]} to {span[1] - 1}: what it held at a moment in "
-                "between cannot be told for certain any more",
+                f"{partition} was compacted over offsets {span[0]} to {span[1] - 1}: its exact contents at a moment "
+                "inside this range are no longer known",
                 hint=_CUT_HINT if point.cut.used else _HINT,
             )
 

@@ -87,8 +87,8 @@ def _offsets(sent: Iterable[array[int] | UnreadableRegion]) -> array[int]:
 def _check_rewritten(part: RewrittenPart, written: int, store: Store) -> None:
     if written != part.latest:
         raise DamagedObject(
-            f"{written} records of {part.segments[0].topic}/{part.segments[0].partition} were written, "
-            f"and {part.latest} were found to be the last of their keys",
+            f"{written} records of {part.segments[0].topic}/{part.segments[0].partition} were written, but "
+            f"{part.latest} are the last of their keys",
             hint="run: offsite verify --deep",
         )
     read = sum(segment.records for segment in part.segments)
@@ -97,9 +97,9 @@ def _check_rewritten(part: RewrittenPart, written: int, store: Store) -> None:
     ]
     if problems or read != part.latest + part.undecided:
         raise DamagedObject(
-            f"{part.segments[0].key} was written, and holds {read} records instead of {part.latest + part.undecided} "
-            f"when it is read back: {'; '.join(problems) or 'miscounted'}",
-            hint="look at the store: what it gives back is not what it was given",
+            f"{part.segments[0].key} was written, but has {read} records instead of {part.latest + part.undecided} "
+            f"when read back: {'; '.join(problems) or 'miscounted'}",
+            hint="check the store: it does not return the bytes that were written",
         )
 
 

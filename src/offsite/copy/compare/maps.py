@@ -42,7 +42,7 @@ class MapProof:
         self._map = offset_map
         self._at = target_start
         self._keeps_offsets = keeps_offsets
-        self.difference = None if offset_map is not None else _wrong("there is no offset map", -1, -1)
+        self.difference = None if offset_map is not None else _wrong("the offset map is missing", -1, -1)
         """The first place where the map does not match the written records."""
 
     def check_batches(self, batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:
@@ -51,7 +51,7 @@ class MapProof:
             self._look_up(batch)
             yield batch
         if self._map is not None and not self._keeps_offsets and self._map.target_end != self._at:
-            self._note("the offset map ends elsewhere", self._map.source_end, self._at)
+            self._note("the offset map ends at another offset", self._map.source_end, self._at)
 
     def _look_up(self, batch: VisibleBatch) -> None:
         if self._map is None or self.difference is not None:
@@ -64,7 +64,7 @@ class MapProof:
             after = self._map.lookup(last)
             past = (last if self._keeps_offsets else self._at - 1) + (after.match != "exact")
             if (self._map.lookup(first).target, after.target) != (target, past):
-                self._note("the offset map sends it elsewhere", first, target)
+                self._note("the offset map points to another offset", first, target)
 
     def _note(self, detail: str, source_offset: int, target_offset: int) -> None:
         self.difference = self.difference or _wrong(detail, source_offset, target_offset)

@@ -148,16 +148,16 @@ def with_holes(difference: RecordDifference | None, holes: Sequence[Hole]) -> Re
     a difference themselves."""
     if not holes:
         return difference
-    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
+    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} were deleted ({hole.reason})" for hole in holes)
     if difference is not None:
-        return replace(difference, detail=f"{difference.detail}; {gone} meanwhile")
+        return replace(difference, detail=f"{difference.detail}; {gone} during the comparison")
     return RecordDifference(
         kind="missing",
         fields=(),
         source_offset=holes[0].start,
         target_offset=-1,
         records=0,
-        detail=f"not seen in the cluster: {gone} while they were to be read",
+        detail=f"not seen in the cluster: {gone} before they were read",
     )
 
 
@@ -223,9 +223,11 @@ def _with_unknown(compared: RecordComparison, holes: Sequence[Hole]) -> RecordCo
     """The cluster deleted records behind the compared range: whether a later record of a key existed is unknown."""
     if compared.difference is None or compared.difference.target_offset >= 0:
         return compared
-    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
+    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} were deleted ({hole.reason})" for hole in holes)
     return replace(
-        compared, difference=None, unknown=f"whether compaction took what it lacks could not be seen: {gone} meanwhile"
+        compared,
+        difference=None,
+        unknown=f"it is unknown whether compaction removed the missing records: {gone} during the comparison",
     )
 
 
@@ -246,7 +248,7 @@ def _from(task: ProofTask, start: int) -> ProofTask:
     target = task.target
     decided(
         "expired",
-        why="the cluster deleted what was to be compared: the comparison begins behind it",
+        why="the cluster deleted records before the comparison: the comparison begins after them",
         topic=target.topic,
         partition=target.partition,
         start=target.start,

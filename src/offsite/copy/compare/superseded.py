@@ -67,18 +67,19 @@ class SupersededKeys:
             target_offset=-1,
             records=len(lost),
             detail=f"{len(lost):,} {'record' if len(lost) == 1 else 'records'} of the backup, the first at offset "
-            f"{min(lost)}, not in the cluster, nor a later one of the same key: compaction keeps the last of each",
+            f"{min(lost)}, missing in the cluster, and no later record of the same key either: compaction would "
+            "keep the last record of each key",
         )
 
     def unknown(self) -> str:
         """Why it is uncertain whether compaction removed all lacking records; empty when certain."""
         if self._too_many:
             return (
-                f"it lacks records of more than {self._held_max:,} keys that compaction may have taken: whether a "
-                "later record of each key is there was not followed up"
+                f"it lacks records of more than {self._held_max:,} keys that compaction may have removed: too many to "
+                "check for a later record of each key"
             )
         if any(offset < 0 for offset in self._held.values()):
-            return "it lacks records of transactions whose end is not known, and later ones of their keys"
+            return "it lacks records of transactions with an unknown end, and later records of their keys"
         return ""
 
     def _hold(self, key: int, record: Record, *, certain: bool) -> None:

@@ -60,7 +60,7 @@ class WriteAttempt:
         )
         self.number = self._fence.take(by=f"{socket.gethostname()}:{os.getpid()}")
         self._called_s = self._checked_s = self._clock.monotonic_s()
-        self._tell("attempt", "writing begins, and whoever wrote before is shut out")
+        self._tell("attempt", "writing begins; older attempts can no longer write")
 
     def producer(self) -> Producer:
         """The producer of this attempt, at its first record. Call once."""
@@ -117,29 +117,35 @@ class WriteAttempt:
         if start < end and holds_markers_only(self._router, replace(log_range, start=start)):
             self._tell("fence", "brokers wrote a marker twice", start=start, end=end)
             return TargetDisturbed(
-                f"{self.target} has at offsets {start} to {end} a transaction's outcome that the brokers wrote twice: "
-                "its coordinator moved",
-                hint="run the same command again; a topic that was there before has to be deleted and made anew first",
+                f"{self.target} has the same transaction marker twice at offsets {start} to {end}: the coordinator "
+                "moved",
+                hint=(
+                    "run the same command again; if the topic existed before the restore, delete it and create it "
+                    "again first"
+                ),
             )
-        self._tell("fence", "what this restore wrote is out of order", start=start, end=end)
+        self._tell("fence", "the records of this restore are out of order", start=start, end=end)
         return TargetDisturbed(
-            f"{self.target} is out of order at offsets {start} to {end}: a leader or a coordinator moved, or "
-            "an earlier attempt of this restore wrote meanwhile",
-            hint="run the same command again; a topic that was there before has to be deleted and made anew first",
+            f"{self.target} is out of order at offsets {start} to {end}: a leader or a coordinator moved, or an "
+            "earlier attempt of this restore wrote at the same time",
+            hint=(
+                "run the same command again; if the topic existed before the restore, delete it and create it again "
+                "first"
+            ),
         )
 
     def _superseded(self) -> WriterFenced:
         self._tell("fence", "a newer attempt has begun")
         return WriterFenced(
             f"a newer attempt writes into {self.target}: attempt {self.number} has stopped",
-            hint="nothing is wrong with the newer one; run the same command again when it has ended",
+            hint="the newer attempt is not affected; run the same command again when the newer attempt has ended",
         )
 
     def _over(self) -> WriterFenced:
         self._tell("fence", "the restore has ended")
         return WriterFenced(
             f"the restore has ended: attempt {self.number} at {self.target} writes nothing more",
-            hint="nothing is wrong with the restore: this worker was stopped, and woke up too late",
+            hint="the restore is not affected: this worker was paused and continued too late",
         )
 
     def _tell(self, event: str, why: str, *, start: int | None = None, end: int | None = None) -> None:
@@ -151,7 +157,7 @@ class WriteAttempt:
 def foreign_records_error(target: TopicPartition, offset: int) -> TargetNotEmpty:
     return TargetNotEmpty(
         f"{target} holds records that this restore did not write, at offset {offset}",
-        hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
+        hint="stop all other writers of the topic; delete the topic and restore again, or restore under another name",
     )
 
 

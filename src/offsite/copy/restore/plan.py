@@ -157,7 +157,9 @@ def target_names(selected: SelectedChains, renames: Renames) -> dict[str, str]:
     if unused := renames.unused(names):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not restored", hint="select it with --topics")
     if protected := sorted(PROTECTED_TOPICS & set(names.values())):
-        raise ProtectedTopic(f"{protected[0]} belongs to the brokers", hint="choose another name with --rename")
+        raise ProtectedTopic(
+            f"{protected[0]} is an internal topic of the brokers", hint="choose another name with --rename"
+        )
     return names
 
 

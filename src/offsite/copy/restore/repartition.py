@@ -129,8 +129,8 @@ def partition_chooser(plan: Repartition) -> Callable[[Record], int]:
             return partition_for_key(record.key, partitions)
         if not plan.keyless_in_turn:
             raise KeylessRecord(
-                f"{plan.target}: the record at source offset {record.offset} has no key to find its partition by",
-                hint="spread such records over all partitions with --keyless in-turn: they lose their order",
+                f"{plan.target}: the record at source offset {record.offset} has no key, so its partition is undefined",
+                hint="use --keyless in-turn to spread records without keys over all partitions: they lose their order",
             )
         turn += 1
         return turn % partitions

@@ -150,7 +150,7 @@ class TargetPartitionWriter:
             raise self._attempt.unexpected(self.next_offset, end=self._log_end)
         if self._last_there:
             self._compare()
-            why = "the target holds what an earlier attempt wrote"
+            why = "the target has records of an earlier attempt"
             decided("resume", why=why, topic=self.target.topic, partition=self.target.partition, start=self._log_end)
 
     def _compare(self) -> None:

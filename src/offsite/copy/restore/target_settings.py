@@ -24,7 +24,7 @@ REENCODED_GROWTH = 2
 """Most growth of a batch by re-encoding, as a factor: the producer may have compressed much harder."""
 REENCODED_MARGIN_BYTES = 64 * KIB
 """Additional growth in bytes, for batches too small to compress."""
-AT_ONCE = "it would delete restored records at once"
+AT_ONCE = "it would delete restored records immediately"
 _RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 _TIME_TYPE = {"message.timestamp.type": "CreateTime"}
 _OLD_TIMES = {"message.timestamp.before.max.ms": str(UNLIMITED)}
@@ -153,7 +153,7 @@ def _left_out(topic: TopicRestore, replicas: int, circumstances: Circumstances) 
     for name in sorted(_OF_THE_SOURCE & source.keys()):
         yield LeftOutSetting(setting=name, value=source[name], reason="it names brokers of the source")
     if setting_number(source, _MIN_IN_SYNC, 1) > replicas:
-        reason = f"the target has {circumstances.brokers} brokers: it is {replicas} there"
+        reason = f"the target has only {circumstances.brokers} brokers, so the value there is {replicas}"
         yield LeftOutSetting(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
     if circumstances.retention == RetentionMode.HOLD:
         for name in _deleting(topic, source, circumstances):

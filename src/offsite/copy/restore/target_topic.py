@@ -59,12 +59,12 @@ def target_problems(
         return
     if target.partitions != topic.partitions:
         yield TargetMismatch(
-            f"{target.topic} exists with {target.partitions} partitions, {topic.partitions} are to be restored",
-            hint=f"distribute the records anew with --repartition {topic.source.topic}={target.partitions}, "
-            f"or {_MAKE_ROOM}",
+            f"{target.topic} exists with {target.partitions} partitions, but the restore needs {topic.partitions}",
+            hint="distribute the records over the existing partitions with --repartition "
+            f"{topic.source.topic}={target.partitions}, or {_MAKE_ROOM}",
         )
     if target.compacts and not is_compacted(dict(topic.source.configs)):
-        yield TargetMismatch(f"{target.topic} exists and is compacted, its source was not", hint=_MAKE_ROOM)
+        yield TargetMismatch(f"{target.topic} exists and is compacted, but the source topic is not", hint=_MAKE_ROOM)
     if topic.largest_batch_bytes > target.max_batch_bytes:
         yield batches_too_large(topic, target.max_batch_bytes)
     if not may_override_retention:
@@ -83,9 +83,9 @@ def is_too_much(target: TargetTopic, topic: TopicRestore) -> bool:
 def batches_too_large(topic: TopicRestore, limit_bytes: int) -> TargetMismatch:
     """The error for a target topic that takes smaller batches than the backup has."""
     return TargetMismatch(
-        f"{topic.target} takes batches of {format_size(limit_bytes)} at most (max.message.bytes={limit_bytes}), "
-        f"the backup has one of {format_size(topic.largest_batch_bytes)}",
-        hint=f"let it take {topic.largest_batch_bytes} bytes (max.message.bytes of a topic that exists, "
+        f"{topic.target} accepts batches up to {format_size(limit_bytes)} (max.message.bytes={limit_bytes}), but the "
+        f"backup has a batch of {format_size(topic.largest_batch_bytes)}",
+        hint=f"raise the limit to {topic.largest_batch_bytes} bytes (max.message.bytes of an existing topic, "
         f"message.max.bytes of the brokers), or {_MAKE_ROOM}",
     )
 
@@ -93,13 +93,13 @@ def batches_too_large(topic: TopicRestore, limit_bytes: int) -> TargetMismatch:
 def _retention(target: TargetTopic, topic: TopicRestore) -> Iterator[OffsiteError]:
     if is_too_old(target, topic):
         yield TargetMismatch(
-            f"{target.topic} deletes what is older than {format_time(target.oldest_kept_ms)} (retention.ms), "
-            f"the records of the backup begin at {format_time(topic.oldest_ms)}",
-            hint=f"raise its retention.ms, set it aside meanwhile with --retention override, or {_MAKE_ROOM}",
+            f"{target.topic} deletes records older than {format_time(target.oldest_kept_ms)} (retention.ms), but the "
+            f"records of the backup begin at {format_time(topic.oldest_ms)}",
+            hint=f"raise its retention.ms, suspend it during the restore with --retention override, or {_MAKE_ROOM}",
         )
     if is_too_much(target, topic):
         yield TargetMismatch(
-            f"{target.topic} keeps {format_size(target.kept_bytes)} a partition (retention.bytes), "
-            f"the backup has one of {format_size(topic.largest_partition_bytes)}",
-            hint=f"raise its retention.bytes, set it aside meanwhile with --retention override, or {_MAKE_ROOM}",
+            f"{target.topic} keeps {format_size(target.kept_bytes)} of each partition (retention.bytes), but the "
+            f"backup has a partition of {format_size(topic.largest_partition_bytes)}",
+            hint=f"raise its retention.bytes, suspend it during the restore with --retention override, or {_MAKE_ROOM}",
         )

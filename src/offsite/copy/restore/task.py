@@ -188,9 +188,9 @@ class _Turns:
 
     def _left_alone(self, number: int) -> Failed:
         error = WriterFenced(
-            f"{self._tasks[number].partition.target} was left alone: another attempt has begun to write what was to be "
-            "written with it, or the restore has ended",
-            hint="nothing is wrong with the other one; if the restore did not end, run the same command again",
+            f"{self._tasks[number].partition.target} was not written: another attempt writes this part now, or the "
+            "restore has ended",
+            hint="the other attempt is not affected; if the restore did not end, run the same command again",
         )
         return Failed(error=error, trace="", tried=False)
 

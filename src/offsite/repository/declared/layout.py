@@ -38,7 +38,9 @@ class DeclaredLayout:
 
     def __post_init__(self) -> None:
         if not _UID.fullmatch(self.uid):
-            raise BadName(f"{self.uid[:80]!r} is no uid of a resource", hint="it is given when the resource is made")
+            raise BadName(
+                f"{self.uid[:80]!r} is not a uid of a resource", hint="the uid is assigned when the resource is created"
+            )
 
     @property
     def ledger_prefix(self) -> str:

@@ -84,9 +84,9 @@ def check_stays(backup: Backup) -> None:
     layout, head = backup.layout, backup.store.head
     if head(layout.removing_key) is not None or head(layout.descriptor_key) is None:
         raise BackupGoing(
-            f"backup {layout.backup} is about to be removed as a whole, or is removed already",
-            hint="see who removes it with: offsite operator describe, or offsite generations status; if nobody does, "
-            f"delete {layout.removing_key} and run the same command again",
+            f"backup {layout.backup} is being removed completely, or is already removed",
+            hint="see who removes it with: offsite operator describe, or offsite generations status; if nobody "
+            f"removes it, delete {layout.removing_key} and run the same command again",
         )
 
 

@@ -22,7 +22,7 @@ class JobLayout:
 
     def __post_init__(self) -> None:
         if not _JOB.fullmatch(self.job):
-            raise BadName(f"{self.job[:60]!r} is no id of a job", hint="see them with: offsite jobs list")
+            raise BadName(f"{self.job[:60]!r} is not a job id", hint="see them with: offsite jobs list")
 
     @property
     def prefix(self) -> str:

@@ -33,20 +33,20 @@ def check_records_of(store: Store, descriptor: BackupDescriptor) -> None:
         next(store.list("", start_after="~"), None)  # a missing folder must raise, not look empty
         is_repository, data = store.head(ROOT_KEY) is not None, store.get(key)
     except StoreUnreachable as error:
-        error.hint = f"{error.hint}; a new place for records is an empty folder, which you make"
+        error.hint = f"{error.hint}; a new place for records must be an empty folder that you create"
         raise
     if (above := next(repositories_above(store), None)) is not None:  # its folders would look like backups
         raise RestoreRefused(
-            f"{store.url} lies in the repository {above.url}", hint="name an empty folder or prefix elsewhere"
+            f"{store.url} is inside the repository {above.url}", hint="name an empty folder or prefix elsewhere"
         )
     if is_repository:
         raise RestoreRefused(
-            f"{store.url} is a repository, and no place for records alone", hint="name an empty folder or prefix"
+            f"{store.url} is a repository, not a place for records only", hint="name an empty folder or prefix"
         )
     if data is not None and decode_backup(data, key=key) != descriptor:
         raise RestoreRefused(
-            f"{store.url} holds records of another backup {descriptor.name}",
-            hint="name another folder or prefix for those of this one",
+            f"{store.url} has records of another backup {descriptor.name}",
+            hint="use another folder or prefix for the records of this backup",
         )
 
 

@@ -39,7 +39,7 @@ class PartitionFence:
                 return number
             number += 1
         raise WriterFenced(
-            f"{self.target} was attempted {ATTEMPTS_MAX:,} times: there is no producer epoch left",
+            f"{self.target} had {ATTEMPTS_MAX:,} attempts: no producer epoch is left",
             hint="restore under another name with --rename",
         )
 
@@ -69,5 +69,5 @@ def restore_producer_id(store: Store, layout: RestoreLayout, new: Callable[[], i
         store.put_if_absent(key, encode_object({"format": FORMAT, "producer_id": new()}))
         data = store.get(key)  # another process may have been faster
     if data is None:
-        raise DamagedObject(f"{key} was written and is not there", hint="run the same command again")
+        raise DamagedObject(f"{key} was written but is missing", hint="run the same command again")
     return parse_json_object(data, source=key, damaged=DamagedObject).integer("producer_id")

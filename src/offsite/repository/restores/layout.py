@@ -93,8 +93,8 @@ class RestoreLayout:
         put = store.put_if_absent(self.map_key(source, making), offset_map.to_bytes())
         if put is PutResult.OTHER and self.get_map(store, source, making=making) != offset_map:
             raise ObjectTaken(
-                f"the stored offset map of {source} is not that of what was written",
-                hint="restore under another name with --rename; and tell us, for this should not happen",
+                f"the stored offset map of {source} does not match the written records",
+                hint="restore under another name with --rename, and please report this error",
             )
 
     def get_map(self, store: Store, source: PartitionId, *, making: int = 1) -> OffsetMap | None:

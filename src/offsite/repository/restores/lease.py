@@ -27,8 +27,8 @@ TTL_S = 30.0
 BEAT_S = 5.0
 BEATS = (encode_object({"format": FORMAT}), b"{}\n")
 """The content of a sign of life: as written now, and as written by earlier versions. Readers use only its time."""
-_HINT = "wait for its end; if it hangs, restore run --take-over goes on in its place and shuts it out"
-_STRANGE = "no process of offsite wrote it: delete it, and look who can write there"
+_HINT = "wait for its end; if it hangs, restore run --take-over continues in its place and stops it from writing"
+_STRANGE = "no offsite process wrote the object: delete it, and check who has write access"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class LeaseTerms:
         raise RestoreTakenOver(
             f"{self.lease.resource} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
             "this process has stopped",
-            hint="nothing is wrong with the other one: wait for its end",
+            hint="the other process is not affected: wait for its end",
         )
 
     def last_sign_ms(self, claim: LeaseClaim) -> int:
@@ -135,8 +135,8 @@ class LeaseTerms:
     def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
         """The error for a process that would start the same work."""
         return RestoreRunning(
-            f"{self.lease.resource} is being carried out by {claim.holder.text}, "
-            f"since {format_time(claim.since_ms)}, and gave a sign of life {self._silent_s(claim):.0f} s ago",
+            f"{self.lease.resource} is run by {claim.holder.text} since {format_time(claim.since_ms)}; its last "
+            f"heartbeat was {self._silent_s(claim):.0f} s ago",
             hint=hint,
         )
 
@@ -153,7 +153,7 @@ class LeaseTerms:
             return None
         claim = _claim(parse_json_object(data, source=key, damaged=DamagedObject))
         if claim.term != term:
-            raise DamagedObject(f"{key} is a claim to term {claim.term}", hint=_STRANGE)
+            raise DamagedObject(f"{key} claims term {claim.term}", hint=_STRANGE)
         return claim
 
     def _is_free(self, claim: LeaseClaim, asking: ProcessIdentity, now_ms: int | None = None) -> bool:

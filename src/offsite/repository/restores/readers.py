@@ -28,7 +28,7 @@ class ReadingRestore:
     is_live: bool
 
     def __str__(self) -> str:
-        return f"restore {self.restore} {'reads it' if self.is_live else 'did not end, and can go on'}"
+        return f"restore {self.restore} {'reads it' if self.is_live else 'did not end, and can be continued'}"
 
 
 def readers_of(store: Store, backup: BackupLayout) -> Iterator[ReadingRestore]:

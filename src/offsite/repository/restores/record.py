@@ -87,7 +87,7 @@ class UnreadableRestore:
     def error(self, backup: BackupLayout) -> DamagedObject:
         """The error for a caller that needs the record."""
         folder = backup.restores_prefix(self.restore)
-        return DamagedObject(self.problem, hint=f"look at it; where it is no restore of yours, delete {folder}")
+        return DamagedObject(self.problem, hint=f"check the object; if the restore is not yours, delete {folder}")
 
 
 def without_last_steps(request: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -109,7 +109,7 @@ def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *,
     longer count. Raises `RestoreTakenOver` if another process was faster."""
     if store.put_if_absent(layout.targets_key(number), encode_targets(targets)) is PutResult.OTHER:
         raise RestoreTakenOver(
-            f"another process made the target topics of restore {layout.restore} at the same time",
+            f"another process created the target topics of restore {layout.restore} at the same time",
             hint="run the same command again when it has ended",
         )
 

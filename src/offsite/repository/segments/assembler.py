@@ -44,7 +44,7 @@ class StoredBytes:
 def damaged_segment(segment: Segment, problem: str) -> DamagedObject:
     return DamagedObject(
         f"{segment.key} ({segment.log_range}): {problem}",
-        hint="run: offsite verify --deep, to see which restore points are affected; the rest stays restorable",
+        hint="run offsite verify --deep to see the affected restore points; the others stay restorable",
     )
 
 

@@ -161,4 +161,4 @@ def _position(header: BatchHeader) -> int:
 
 def _check_ours(result: PutResult, key: str) -> None:
     if result is PutResult.OTHER:
-        raise ObjectTaken(f"{key} exists with other content", hint="run the command again: it takes a new name")
+        raise ObjectTaken(f"{key} exists with other content", hint="run the command again: it uses a new name")

@@ -64,9 +64,7 @@ class PackWriter:
         """Make the pack durable and visible; does nothing if nothing was written. Raises `ObjectTaken`, and errors of
         the store."""
         if self._object is not None and self._object.close() is PutResult.OTHER:
-            raise ObjectTaken(
-                f"{self.key} exists with other content", hint="run the command again: it takes a new name"
-            )
+            raise ObjectTaken(f"{self.key} exists with other content", hint="run the command again: it uses a new name")
         self._object = None
 
     def abort(self) -> None:

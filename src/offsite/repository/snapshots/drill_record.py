@@ -51,7 +51,7 @@ def get_drill_record(store: Store, key: str) -> DrillRecord:
     """The key facts of the report at `key`. Raises `DamagedObject`, `FormatTooNew`."""
     data = store.get(key)
     if data is None:
-        raise DamagedObject(f"{key} was listed and cannot be read")
+        raise DamagedObject(f"{key} is listed but cannot be read")
     return decode_drill_record(data, key)
 
 

@@ -38,7 +38,7 @@ class CheckpointParticipant:
     def described(self) -> str:
         """What a person should know about the participant before a restore."""
         if not self.positions:
-            return f"{self.name}: a state of its own, which reads none of these topics"
+            return f"{self.name}: own state, reads none of these topics"
         behaviour = "reads the rest again" if self.can_replay else "must be restored with the cut that ends there"
         return f"{self.name}: had read {named(list(map(str, self.positions)), most=_NAMED_MAX)} and {behaviour}"
 

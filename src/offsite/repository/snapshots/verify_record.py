@@ -91,7 +91,7 @@ def parse_verify_record(document: JsonObject) -> VerifyRecord:
 def _get(store: Store, key: str) -> VerifyRecord:
     data = store.get(key)
     if data is None:
-        raise DamagedObject(f"{key} was listed and cannot be read")
+        raise DamagedObject(f"{key} is listed but cannot be read")
     document = parse_json_object(data, source=key, damaged=DamagedObject)
     record = parse_verify_record(document)
     if not key.rpartition("/")[2].startswith(dated_id(record.verified_at_ms, "-")[:-1]):

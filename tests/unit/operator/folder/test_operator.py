@@ -207,7 +207,7 @@ def test_a_repository_that_there_is_not_is_told_with_what_to_do(home: Home) -> N
     looked(home, operator)
 
     told = home.conditions("shop")["MisconfiguredBackup"]
-    assert f"it lies in a repository, which is {home.repository.store.root}: name that one" in told
+    assert f"it is inside repository {home.repository.store.root}: use that address" in told
 
 
 def test_what_is_wrong_with_a_restore_is_told_as_its_phase(home: Home) -> None:

@@ -211,7 +211,7 @@ class _Chain:
         passed.check_end(
             self._router, self._target, end=self._found, transactions=self._transactions, attempt=self._attempt
         )
-        why = "the target holds what an earlier attempt wrote"
+        why = "the target has records of an earlier attempt"
         decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._found)
 
     def _put_map(self, start: int) -> None:

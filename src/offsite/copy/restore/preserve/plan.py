@@ -91,7 +91,10 @@ def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | Non
     for partition in partitions:
         name, number = f"partition {partition.chain.source.partition}", partition.chain.target.partition
         if target is not None and target.ends[number] > (start := log_start(partition.chain)):
-            return f"{name} of the target ends at {target.ends[number]:,} already, the source begins at {start:,}"
+            return (
+                f"{name} of the target already ends at offset {target.ends[number]:,}, but the source begins at "
+                f"{start:,}"
+            )
         if partition.gap_offsets > partition.way.gaps_max:
             count = f"{partition.gap_offsets:,}"
             return f"{name} has {count} offsets without records, too many to fill without {DIRECT_NEEDS}"
@@ -111,6 +114,6 @@ def describe_slow_transaction(partitions: Sequence[PreservedPartition]) -> str:
     open_s, partition, worst = max(slow, key=lambda candidate: candidate[0])
     takes, limit = format_duration(open_s), format_duration(TRANSACTION_OPEN_MAX_S)
     return (
-        f"partition {partition} has a transaction at offsets {worst.start:,} to {worst.end:,} that takes about {takes}"
-        f" to write, and brokers end what is open for {limit}"
+        f"partition {partition} has a transaction at offsets {worst.start:,} to {worst.end:,} that takes about "
+        f"{takes} to write; brokers abort transactions that are open for {limit}"
     )

@@ -120,6 +120,6 @@ def _batches(router: Router, log_range: LogRange) -> Iterator[tuple[memoryview, 
 
 def _lost(target: TopicPartition) -> TransactionLost:
     return TransactionLost(
-        f"transactions in {target} were ended by the brokers while this restore did not run",
-        hint="delete the topic and run the same command again: it is written again from its beginning",
+        f"the brokers ended transactions in {target} while this restore was not running",
+        hint="delete the topic and run the same command again: the topic is written again from its beginning",
     )

@@ -101,7 +101,7 @@ class PreservingWriter:
         brokers would end a transaction behind the end later."""
         self._await(end)
         if self._transactions.ongoing:
-            raise TransactionLost(f"a transaction in {self._target} is open behind its end", hint=_AGAIN)
+            raise TransactionLost(f"a transaction in {self._target} is open after its end", hint=_AGAIN)
 
     def close(self) -> None:
         self._log.close()
