@@ -217,7 +217,7 @@ def _let_go_or_kept(changes: CommitChanges) -> str:
     if changes.compacted:
         return "compacted topics"
     if changes.expired or changes.forgotten:
-        return "let go what retention does not keep"
+        return "deleted data by retention"
     if changes.pinned:
         return "pinned a restore point"
-    return "took a pin off" if changes.unpinned else ""
+    return "removed a pin" if changes.unpinned else ""

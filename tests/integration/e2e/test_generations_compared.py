@@ -32,5 +32,5 @@ def test_keys_that_nothing_replaced_or_deleted_are_lost(site: Site, spark: Runne
     assert lost, "the seed says nothing"
     (told,) = lost_of_backups(old, new, topics=None, store=store, runner=spark)
     keys = f"{len(lost)} key{'' if len(lost) == 1 else 's'}"
-    assert told == f"{topic}/0: {keys} from offset {min(lost)} on that nothing replaced or deleted"
+    assert told == f"{topic}/0: {keys} from offset {min(lost)} on that were not replaced or deleted"
     assert lost_of_backups(old, old, topics=None, store=store, runner=spark) == ()

@@ -155,4 +155,4 @@ def test_notes_name_the_one_taken_and_how_to_take_the_others() -> None:
     assert second.startswith(
         "left aside: incarnation 1 of 2 of orders (aaaa1111, 10 records, offsets 0 to 9, last seen"
     )
-    assert second.endswith("to take it: --incarnation orders=1")
+    assert second.endswith("to use it: --incarnation orders=1")

@@ -43,7 +43,7 @@ def test_the_page_says_what_was_proven() -> None:
 
 def test_a_drill_that_failed_says_why() -> None:
     found = replace(REPORT, proven=False, findings=("orders/1: missing: 1 record",))
-    assert "Not proven: what was read back is not what the backup holds." in drill_page(found)
+    assert "Not proven: the restored records differ from the backup." in drill_page(found)
     assert "<li>orders/1: missing: 1 record</li>" in drill_page(found)
     assert "Not proven: the store is away" in drill_page(replace(REPORT, proven=False, problem="the store is away"))
 
@@ -57,7 +57,7 @@ def test_a_drill_that_compared_nothing_proves_nothing() -> None:
 def test_what_the_backup_lacks_is_said_with_the_verdict_and_listed() -> None:
     holes = tuple(HoleReport(topic="orders", partition=1, start=n, end=n + 1, reason="retention") for n in range(103))
     page = drill_page(replace(REPORT, lacking=holes))
-    assert "The backup itself lacks what is listed below." in page
+    assert "The backup itself does not have the ranges listed below." in page
     assert "<li>orders/1 [0, 1) retention</li>" in page
     assert "and 3 more" in page
     assert "lacks" not in drill_page(REPORT)

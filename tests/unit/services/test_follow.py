@@ -246,8 +246,8 @@ def compact(site: Site) -> None:
     ("made", "told_of"),
     [
         (pin, "pinned a restore point"),
-        (take_pin_off, "took a pin off"),
-        (retain, "let go what retention does not keep"),
+        (take_pin_off, "removed a pin"),
+        (retain, "deleted data by retention"),
         (compact, "compacted topics"),
     ],
 )

@@ -677,7 +677,7 @@ def test_a_source_that_was_emptied_takes_no_generation_away(pair: Pair, tmp_path
     (found,) = report_sets(pair.site.repository)
     assert found.restore_from.endswith("pair.gen-1")
     kept = found.generations[0].kept
-    lost = "up to offset 3" if as_archives else ": 1 key from offset 2 on that nothing replaced or deleted"
+    lost = "up to offset 3" if as_archives else ": 1 key from offset 2 on that were not replaced or deleted"
     assert kept.replace("customers/0 ", "customers/0").startswith(f"generation 2 lacks customers/0{lost}")
     release(pair.site.repository, "pair", 1, by="a person")
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
@@ -691,7 +691,7 @@ def test_the_instance_says_why_it_does_not_take_over(pair: Pair, caplog: pytest.
     line = line_of(CompletedEffect(effect=b.step(), state=pair.state))
     assert line is not None
     assert line.text.startswith("generation 2 is read, and does not take over: generation 2 lacks customers/0: 1 key")
-    assert "its log starts at 3 by now: somebody, or its retention, has emptied it" in line.text
+    assert "its log starts at 3 now: somebody, or its retention, deleted records" in line.text
     problems = {each.backup: each.problems for each in read_status(pair.site.repository).backups}
     assert problems["pair.gen-1"] == ()
     assert problems["pair.gen-2"][0].startswith("generation 2 lacks customers/0")

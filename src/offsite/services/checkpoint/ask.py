@@ -52,15 +52,16 @@ def request_checkpoint(
     if chosen is None:
         return _ask_next(backup, records, highest, _RequestTerms(tuple(participants), stamping))
     if not 0 < chosen <= CHOSEN_MAX:
-        hint = f"choose a number above {highest} and up to {CHOSEN_MAX}, or none"
-        raise BadOption(f"{chosen} is no id of a checkpoint", hint=hint)
+        hint = f"choose a number above {highest} and up to {CHOSEN_MAX}, or omit the number"
+        raise BadOption(f"{chosen} is not a checkpoint id", hint=hint)
     report = checkpoints.report(chosen)
     if report.status is not CheckpointStatus.DOES_NOT_EXIST:
         terms = _RequestTerms(tuple(participants), stamping)
         return _known(report, highest, records.note(chosen, CheckpointEvent.REQUESTED), terms)
     if chosen < highest:
         raise CheckpointIdUsed(
-            f"checkpoint {highest} of backup {backup.descriptor.name} is there, so {chosen} cannot be taken any more",
+            f"checkpoint {highest} of backup {backup.descriptor.name} exists, so the lower id {chosen} can no longer "
+            "be used",
             hint=_next_hint(highest),
         )
     request = _request(backup, chosen, _RequestTerms(tuple(participants), stamping))
@@ -89,8 +90,11 @@ def next_id(backup: Backup, highest: int) -> int:
     `highest` is the last possible id."""
     if highest >= MAX_OFFSET:
         raise CheckpointIdUsed(
-            f"checkpoint {highest} of backup {backup.descriptor.name} is there, which is the last id there can be",
-            hint="it has no more checkpoints; every commit still is a restore point, and another backup begins anew",
+            f"checkpoint {highest} of backup {backup.descriptor.name} exists, and it has the last possible id",
+            hint=(
+                "this backup cannot have more checkpoints. Every commit is still a restore point; a new backup "
+                "starts with new ids"
+            ),
         )
     return max(backup.store.now_ms(), highest + 1)
 
@@ -109,12 +113,12 @@ def _known(
     )
     if missing := sorted(set(terms.participants) - taking_part):
         raise CheckpointIdUsed(
-            f"checkpoint {report.id} of backup {report.backup} was asked for without {', '.join(missing)}",
+            f"checkpoint {report.id} of backup {report.backup} was requested without {', '.join(missing)}",
             hint=f"each id is used once; {_next_hint(highest)}",
         )
     if terms.stamping is not None and (request is None or request.stamping != terms.stamping):
         raise CheckpointIdUsed(
-            f"checkpoint {report.id} of backup {report.backup} was asked for with other options for participants",
+            f"checkpoint {report.id} of backup {report.backup} was requested with other options for participants",
             hint=f"each id is used once; {_next_hint(highest)}",
         )
     return RequestedCheckpoint(id=report.id, is_new=False)
@@ -126,7 +130,7 @@ _WORDS = {CheckpointStatus.FAILED: "failed", CheckpointStatus.DELETED: "was dele
 def _next_hint(highest: int) -> str:
     if highest >= MAX_OFFSET:
         return "no id is left in this backup"
-    return f"take the next one: offsite checkpoint take --id {highest + 1}, or without --id"
+    return f"use the next id: offsite checkpoint take --id {highest + 1}, or without --id"
 
 
 def _request(backup: Backup, checkpoint: int, terms: _RequestTerms) -> CheckpointNote:

@@ -50,6 +50,6 @@ class Background:
             self._said.seek(0)
             said = self._said.read().decode(errors="replace")[-_TOLD_MAX:].strip()
             raise CheckpointNotTaken(
-                f"the process that was to take the checkpoint has ended: {said or 'it said nothing'}",
-                hint="take it again with --wait, to see what it does",
+                f"the process for the checkpoint has ended: {said or 'no output'}",
+                hint="take it again with --wait to see the cause",
             )

@@ -46,7 +46,7 @@ class ControlReader:
         records were deleted."""
         end = self._log.end()
         if end < self._at:
-            raise SourceTruncated(f"{self._topic} ends at {end}, and was read to {self._at} before")
+            raise SourceTruncated(f"{self._topic} ends at offset {end}, but was already read up to {self._at}")
         self.read_to(end)
 
     def read_to(self, end: int) -> None:
@@ -81,8 +81,8 @@ class ControlReader:
         except ParticipantError as error:
             raise ParticipantFailed(
                 f"offset {offset} of {self._topic}: {error}",
-                hint="who writes there? While no checkpoint is taken, the records up to there may be deleted with: "
-                "kafka-delete-records",
+                hint="check who writes to this topic. While no checkpoint is taken, you can delete the records up to "
+                "that offset with: kafka-delete-records",
             ) from error
 
     def _now_ms(self) -> int:

@@ -45,7 +45,7 @@ def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Particip
 def _check_not_needed(backup: Backup, report: CheckpointReport) -> None:
     if report.status is CheckpointStatus.ONGOING:
         raise CheckpointNeeded(
-            f"checkpoint {report.id} is being taken", hint="wait for its end: offsite checkpoint show ID"
+            f"checkpoint {report.id} is in progress", hint="wait for its end: offsite checkpoint show ID"
         )
     if report.commit != NO_COMMIT:
         _check_point_not_needed(backup, backup.state(), report.commit)
@@ -55,11 +55,11 @@ def _check_point_not_needed(backup: Backup, head: BackupState, commit: int) -> N
     now_ms = backup.store.now_ms()
     if any(pin.seq == commit and pin_holds(pin, now_ms=now_ms) for pin in head.pins):
         raise CheckpointNeeded(
-            f"commit {commit}, which is this checkpoint, is pinned",
-            hint=f"take the pin off first: offsite retention unpin --commit {commit}",
+            f"commit {commit} of this checkpoint is pinned",
+            hint=f"remove the pin first: offsite retention unpin --commit {commit}",
         )
     if commit in points_in_use(backup):
-        raise CheckpointNeeded(f"a restore reads commit {commit}, which is this checkpoint", hint="wait for its end")
+        raise CheckpointNeeded(f"a restore reads commit {commit} of this checkpoint", hint="wait for its end")
 
 
 def _drop(backup: Backup, commit: int) -> None:

@@ -56,7 +56,7 @@ def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
         why = f": {report.failure_reason}" if report.failure_reason else ""
         raise NoSuchRestorePoint(
             f"checkpoint {checkpoint} of backup {report.backup} is {report.status}{why}; it has no restore point",
-            hint="see those that have one with: offsite checkpoint list",
+            hint="see checkpoints with a restore point: offsite checkpoint list",
         )
     state = backup.state_at(report.commit)
     cut = CommitCut() if state.cut is None else get_commit_cut(backup.store, state.cut)

@@ -115,8 +115,9 @@ class Opener:
         metadata = admin.topics([topic])[topic]
         if len(metadata.partitions) != 1:
             raise ParticipantFailed(
-                f"{topic} has {len(metadata.partitions)} partitions, and no order of what is said in it",
-                hint="name another topic with --control-topic, for all participants as well",
+                f"{topic} has {len(metadata.partitions)} partitions; a control topic must have one partition, for the "
+                "order of its records",
+                hint="use another topic with --control-topic, and for all participants too",
             )
         where = TopicPartition(topic=topic, partition=CONTROL_PARTITION)
         return SmallLog(self._router, where, clock=self.clock)
@@ -171,11 +172,13 @@ def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBoun
     selection = TopicSelection(include=stamping.topics)
     chosen, missing = set(selection.select(topics)), selection.missing(topics)
     if stamping.control_topic in chosen | PROTECTED_TOPICS:
-        raise BadOption(f"{stamping.control_topic} is no control topic", hint="name one that nothing else writes to")
+        raise BadOption(
+            f"{stamping.control_topic} is not a control topic", hint="use a topic that nothing else writes to"
+        )
     if missing or not chosen:
         raise NoSuchTopic(
             f"no topic of the backup matches {', '.join(missing or stamping.topics)}",
-            hint="name those whose writers take part: --participant-topics",
+            hint="name the topics whose writers take part: --participant-topics",
         )
     return StampWindows(
         checkpoint=checkpoint,
@@ -191,8 +194,12 @@ def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBoun
 
 def _overtaken(checkpoint: int, topic: str) -> ParticipantFailed:
     return ParticipantFailed(
-        f"another checkpoint was opened in {topic}, or its records were deleted, before {checkpoint} was heard of",
-        hint="one at a time: do two backups use it? Give each a control topic, or let them take turns",
+        f"another checkpoint was opened in {topic}, or records of {topic} were deleted, before checkpoint "
+        f"{checkpoint} was acknowledged",
+        hint=(
+            "only one checkpoint at a time can use a control topic. If two backups use it, give each backup its own "
+            "control topic"
+        ),
     )
 
 
@@ -200,25 +207,28 @@ def _silent(checkpoint: int, missing: frozenset[Session]) -> ParticipantFailed:
     names = named(sorted({session.participant for session in missing}), most=3)
     return ParticipantFailed(
         f"participant {names} has not acknowledged checkpoint {checkpoint} in time",
-        hint="does it call poll() at least every few seconds? See to it, and take the next checkpoint",
+        hint="make sure that the participant calls poll() at least every few seconds, then take the next checkpoint",
     )
 
 
 def _check_is_new(checkpoint: int, newest: int, stamping: Stamping) -> None:
     if newest == checkpoint:
         raise CheckpointIdUsed(
-            f"checkpoint {checkpoint} was opened in {stamping.control_topic} before, and went no further: an id is "
-            "opened once",
-            hint="take the next one",
+            f"checkpoint {checkpoint} was already opened in {stamping.control_topic} and did not complete: each id "
+            "can be opened only once",
+            hint="take the next checkpoint",
         )
     if newest > checkpoint:
         raise CheckpointIdUsed(
-            f"checkpoint {newest} was opened in {stamping.control_topic} before, so {checkpoint} cannot be opened",
+            f"checkpoint {newest} was already opened in {stamping.control_topic}, so {checkpoint} cannot be opened",
             hint=_higher(newest, stamping),
         )
 
 
 def _higher(newest: int, stamping: Stamping) -> str:
     if newest < MAX_NUMBER:
-        return f"take one with a higher id: offsite checkpoint take --id {newest + 1}"
-    return f"no id is left in {stamping.control_topic}: name another one, for all participants as well, --control-topic"
+        return f"use a higher id: offsite checkpoint take --id {newest + 1}"
+    return (
+        f"no id is left in {stamping.control_topic}: use another control topic with --control-topic, and for all "
+        "participants too"
+    )

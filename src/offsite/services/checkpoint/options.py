@@ -19,8 +19,8 @@ class ParticipantWords(TypedDict, total=False):
     participants: Annotated[
         StampForm | None,
         Option(
-            "Open it to applications that stamp their records: they hear of it by markers in their topics, or by the "
-            "control topic, where each acknowledges it."
+            "Open the checkpoint to applications that stamp their records. They learn of it by markers in their "
+            "topics, or by the control topic, where each application acknowledges it."
         ),
     ]
     participant_topics: Annotated[
@@ -29,7 +29,10 @@ class ParticipantWords(TypedDict, total=False):
     ]
     control_topic: Annotated[
         str | None,
-        Option("With --participants: where it is told that it begins.", shown_default="offsite-checkpoints"),
+        Option(
+            "With --participants: the topic that announces the begin of the checkpoint.",
+            shown_default="offsite-checkpoints",
+        ),
     ]
 
 
@@ -44,10 +47,10 @@ def parse_participants(words: ParticipantWords) -> Stamping | None:
     control_topic = words.get("control_topic")
     if form is None:
         if topics or control_topic:
-            raise BadOption("how do they take part?", hint="add --participants markers, or --participants acks")
+            raise BadOption("--participants is missing", hint="add --participants markers, or --participants acks")
         return None
     if not topics:
-        raise BadOption("which topics do they write to?", hint="add --participant-topics 'orders,payments-*'")
+        raise BadOption("--participant-topics is missing", hint="add --participant-topics 'orders,payments-*'")
     return Stamping(
         form=parse_choice(StampForm, form),
         topics=parse_selection(topics).include,

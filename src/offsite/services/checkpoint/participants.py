@@ -105,7 +105,7 @@ class Participants:
         clock: Clock | None = None,
     ) -> None:
         if len({participant.name for participant in participants}) < len(participants):
-            raise BadOption("two participants have the same name", hint="give each a name of its own")
+            raise BadOption("two participants have the same name", hint="give each participant its own name")
         self._participants, self._poll_s, self._clock = tuple(participants), poll_s, clock or SystemClock()
         self._take_timeout_s, self._complete_timeout_s = take_timeout_s, complete_timeout_s
         self._may_hold = False
@@ -220,10 +220,10 @@ class Participants:
         except OffsiteError as error:
             answers.put((participant.name, error))
         except Exception as error:  # noqa: BLE001  # a participant of others: its mistake must not look like a hang
-            answers.put((participant.name, ParticipantFailed(f"it broke: {type(error).__name__}: {error}")))
+            answers.put((participant.name, ParticipantFailed(f"it failed: {type(error).__name__}: {error}")))
 
 
-_NEXT_HINT = "see to it, and take the next checkpoint"
+_NEXT_HINT = "fix the participant, then take the next checkpoint"
 
 
 def _declared(name: str, declared: DeclaredPositions | None) -> CheckpointParticipant | None:
@@ -231,7 +231,7 @@ def _declared(name: str, declared: DeclaredPositions | None) -> CheckpointPartic
         return None
     for at, end in declared.positions.items():
         if not (is_topic_name(at.topic) and 0 <= at.partition < MAX_PARTITIONS and 0 <= end <= MAX_OFFSET):
-            raise ParticipantFailed(f"it declared {end} for {at}, which is no position")
+            raise ParticipantFailed(f"it declared {end} for {at}, which is not a valid position")
     positions = [
         DeclaredPosition(topic=at.topic, partition=at.partition, end=end)
         for at, end in sorted(declared.positions.items())

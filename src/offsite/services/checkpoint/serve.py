@@ -118,7 +118,7 @@ def why_not_completed(pass_result: PassResult) -> str:
         return pass_result.checkpoint_problem
     failed = pass_result.result.failed if pass_result.result is not None else ()
     if not failed:
-        return "the copy did not end where the checkpoint was taken"
+        return "the copy did not end at the offsets of the checkpoint"
     more = f", and {len(failed) - 1} more partitions" if len(failed) > 1 else ""
     return f"{failed[0].topic}/{failed[0].partition}: {failed[0].message}{more}"
 

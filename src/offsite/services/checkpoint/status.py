@@ -328,8 +328,11 @@ def _failure(facts: CheckpointFacts) -> str:
     if facts.failed is not None:
         return facts.failed.reason
     if facts.passed_by != NO_COMMIT:
-        return f"its pass ended without a commit: commit {facts.passed_by} is of another one, which went on without it"
-    return "a higher id was taken before it was begun"
+        return (
+            f"its pass ended without a commit: commit {facts.passed_by} belongs to another pass that continued "
+            "without it"
+        )
+    return "a higher id was taken before this checkpoint began"
 
 
 def _deleted_by(facts: CheckpointFacts) -> str:

@@ -56,7 +56,7 @@ class Taker:
         open_ids = [checkpoint for checkpoint, id_events in events.items() if id_events == {CheckpointEvent.REQUESTED}]
         for checkpoint in open_ids:
             if checkpoint < self._highest:
-                self.fail(checkpoint, f"checkpoint {self._highest} was taken before it was begun")
+                self.fail(checkpoint, f"checkpoint {self._highest} was taken before this checkpoint began")
         return next(
             (
                 checkpoint
@@ -77,10 +77,10 @@ class Taker:
         if request is None:
             return True
         if missing := sorted(set(request.participants) - set(self.participants)):
-            self.fail(checkpoint, f"the process that came to take it does not know participant {', '.join(missing)}")
+            self.fail(checkpoint, f"the process that took it does not know participant {', '.join(missing)}")
             return False
         if request.stamping not in {None, self.stamping}:
-            self.fail(checkpoint, "the process that came to take it was started with other options for participants")
+            self.fail(checkpoint, "the process that took it has other options for participants")
             return False
         return True
 

@@ -18,8 +18,8 @@ BROKERS_MAX = 200
 """Brokers probed at most. More do not occur in practice, and an answer may name any number."""
 WORKER_TASKS_MAX = 8
 ADVERTISED = (
-    "set advertised.listeners of that broker to a name and port that this machine and the Spark workers reach: clients "
-    "go on from the first broker by the names that brokers tell"
+    "set advertised.listeners of that broker to a name and port that this machine and the Spark workers can reach: "
+    "after the first broker, clients use the names that brokers advertise"
 )
 
 
@@ -29,7 +29,7 @@ def configuration(parts: Parts) -> CheckResult:
     config = cluster.config
     said = f"{len(config.bootstrap)} bootstrap addresses, {config.security_protocol}"
     if cluster.warnings:
-        return warning(f"{said}; {'; '.join(cluster.warnings[:NAMED_MAX])}", cure="take them out, or see the how-to")
+        return warning(f"{said}; {'; '.join(cluster.warnings[:NAMED_MAX])}", cure="remove them, or see the how-to")
     if config.cleartext_hosts:
         said = f"{said}: the password or token goes over the network unencrypted"
         return warning(said, cure="use security.protocol=SASL_SSL, or SCRAM")
@@ -44,7 +44,7 @@ def bootstrap(parts: Parts) -> CheckResult:
         return from_error(wrong[0])
     said = f"{len(probes) - len(wrong)} of {len(probes)} named addresses answer"
     if wrong:
-        return warning(f"{said}; {_named(wrong)}", cure="take out of --bootstrap what is no broker any more")
+        return warning(f"{said}; {_named(wrong)}", cure="remove old brokers from --bootstrap")
     return ok(said)
 
 
@@ -53,7 +53,7 @@ def advertised(parts: Parts) -> CheckResult:
     metadata = parts.metadata
     brokers = _some(metadata.brokers.values())
     if not brokers:
-        return failed("the cluster names no broker", cure="ask again: it may be starting")
+        return failed("the cluster lists no brokers", cure="run offsite doctor again: the cluster may be starting")
     probes = reach_each(parts.config, [broker.address for broker in brokers], parts.clock)
     wrong = [
         f"broker {broker.node_id} advertises {broker.address}: {problem}"
@@ -61,9 +61,13 @@ def advertised(parts: Parts) -> CheckResult:
         if (problem := _problem(probes[broker.address], metadata.cluster_id))
     ]
     if wrong:
-        cure = ADVERTISED if not _is_own(parts, brokers) else f"{ADVERTISED}; localhost is another machine for each"
+        cure = (
+            ADVERTISED
+            if not _is_own(parts, brokers)
+            else f"{ADVERTISED}; localhost means a different machine on each host"
+        )
         return failed(named(wrong, most=NAMED_MAX, of="brokers"), cure=cure)
-    return ok(f"{_counted(brokers, len(metadata.brokers))} answer by the names that they advertise")
+    return ok(f"{_counted(brokers, len(metadata.brokers))} answer at their advertised names")
 
 
 def understood(parts: Parts) -> CheckResult:
@@ -76,12 +80,15 @@ def understood(parts: Parts) -> CheckResult:
     if lacking := sorted({probe.lacking for probe in answered if probe.lacking}):
         return failed(
             named(lacking, most=NAMED_MAX),
-            cure="use brokers of Kafka 2.4 or newer; for newer ones than this offsite knows look for a newer offsite",
+            cure=(
+                "use brokers with Kafka 2.4 or newer; if the brokers are newer than this offsite supports, upgrade "
+                "offsite"
+            ),
         )
     if without := sorted({lack for probe in answered for lack in probe.doing_without}):
         cure = "with brokers of Kafka 3.0 or newer transactions are replayed, and all settings are kept"
         return warning(named(without, most=2, of="requests"), cure=cure)
-    return ok(f"{len(answered)} of {len(probes)} brokers understand all that offsite asks (Kafka 3.0 or newer)")
+    return ok(f"{len(answered)} of {len(probes)} brokers support all requests of offsite (Kafka 3.0 or newer)")
 
 
 def from_workers(parts: Parts) -> CheckResult:
@@ -92,10 +99,10 @@ def from_workers(parts: Parts) -> CheckResult:
     workers = parts.runner.run(tasks, partial(reach_from_worker, config=parts.config, addresses=addresses))
     hosts = sorted({worker.host for worker in workers})
     if wrong := sorted(set(_unreached(workers))):
-        cure = "let the machines of the workers resolve and reach the names that the brokers advertise"
+        cure = "make the advertised names of the brokers resolvable and reachable from the machines of the workers"
         return failed(named(wrong, most=NAMED_MAX), cure=cure)
     if not workers or not addresses:
-        return failed("no task has tried a broker", cure="ask again")
+        return failed("no task tested a broker", cure="run offsite doctor again")
     return ok(f"{_counted(brokers, len(parts.metadata.brokers))} answer workers on {named(hosts, most=NAMED_MAX)}")
 
 
@@ -114,7 +121,7 @@ def _problem(probe: AddressProbe, cluster_id: str) -> str:
     if probe.error is not None:
         return probe.error.message
     if cluster_id and probe.cluster_id and probe.cluster_id != cluster_id:
-        return f"cluster {probe.cluster_id} answers there, and it should be {cluster_id}"
+        return f"cluster {probe.cluster_id} answers there instead of cluster {cluster_id}"
     return ""
 
 

@@ -30,12 +30,12 @@ def of_store(parts: Parts) -> CheckResult:
     finally:
         parts.remove_probes()
     if info is None:
-        raise NotMeasurable("what was put cannot be looked at")
+        raise NotMeasurable("the time of the test object cannot be read")
     apart_ms = _outside(info.modified_ms, began_ms - ROUNDED_MS, ended_ms + ROUNDED_MS)
     said = _told("the store", apart_ms)
     if abs(apart_ms) > MOST_APART_MS:
-        return failed(f"{said}; nothing will be deleted by its age", cure=CURE)
-    return warning(said, cure=CURE) if abs(apart_ms) > NOTICED_MS else ok(f"{said}, by an object that was put")
+        return failed(f"{said}; nothing will be deleted by age", cure=CURE)
+    return warning(said, cure=CURE) if abs(apart_ms) > NOTICED_MS else ok(f"{said}, measured with a test object")
 
 
 def of_cluster(parts: Parts) -> CheckResult:
@@ -48,14 +48,16 @@ def of_cluster(parts: Parts) -> CheckResult:
         else []
     )
     if not partitions:
-        raise NotMeasurable("no group has committed yet, or its log may not be seen: nothing tells the brokers' time")
+        raise NotMeasurable(
+            "no group has committed yet, or the log of groups is not visible: the brokers' time is unknown"
+        )
     now_ms = parts.clock.now_ms()
     if ahead := _stamped_since(parts, partitions, now_ms + NOTICED_MS):
         apart_ms = max(ahead) - now_ms
         return warning(_told("a broker", apart_ms), cure=CURE)
     span = format_duration(MOST_APART_MS / 1000)
     if not _stamped_since(parts, partitions, now_ms - MOST_APART_MS):
-        raise NotMeasurable(f"no group has committed in the last {span}: nothing tells the brokers' time")
+        raise NotMeasurable(f"no group has committed in the last {span}: the brokers' time is unknown")
     return ok(f"brokers stamped commits of groups within the last {span}, and none in the future")
 
 
@@ -78,5 +80,5 @@ def _outside(time_ms: int, start_ms: int, end_ms: int) -> int:
 
 def _told(whose: str, apart_ms: int) -> str:
     if not apart_ms:
-        return f"{whose} and this machine tell the same time"
+        return f"{whose} and this machine have the same time"
     return f"the clock of {whose} is {format_duration(abs(apart_ms) / 1000)} {'ahead' if apart_ms > 0 else 'behind'}"

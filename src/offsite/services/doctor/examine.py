@@ -25,9 +25,9 @@ from offsite.services.doctor.parts import DoctorRequest, Parts
 _LACKING = {
     Need.CLUSTER: ("no cluster was given", "give --bootstrap HOST:PORT or --kafka-config FILE"),
     Need.REPOSITORY: ("no repository was given", "give --repo"),
-    Need.SPARK: ("Spark is not started here", "ask on the command line, without --no-spark: offsite doctor"),
+    Need.SPARK: ("Spark is not started here", "run on the command line, without --no-spark: offsite doctor"),
     Need.METASTORE: ("no folder of a metastore was given", "give --metastore FOLDER, if this is a node of ksqlDB"),
-    Need.WRITES: ("nothing is written from here", "ask on the command line: offsite doctor"),
+    Need.WRITES: ("this page writes nothing", "run on the command line: offsite doctor"),
 }
 
 
@@ -84,7 +84,7 @@ def _finding(check: DoctorCheck[Parts], parts: Parts, before: Mapping[str, Check
         return skipped(said, cure=cure)
     for other in check.after:
         if before[other].verdict in {CheckVerdict.FAILED, CheckVerdict.SKIPPED}:
-            return skipped(f"{other} comes first, and is {before[other].verdict}", cure=before[other].cure)
+            return skipped(f"{other} must pass first, but is {before[other].verdict}", cure=before[other].cure)
     return _made(check, parts)
 
 
@@ -95,13 +95,15 @@ def _made(check: DoctorCheck[Parts], parts: Parts) -> CheckResult:
         return skipped(reason.said, cure=reason.cure)
     except TooLateError:
         said = f"it did not end within {check.limit_s:.0f} s"
-        return failed(said, cure="see whether what it asks is overloaded, or cannot be reached; then ask again")
+        return failed(
+            said, cure="check whether the tested system is overloaded or unreachable, then run offsite doctor again"
+        )
     except OffsiteError as error:
         return from_error(error)
     except Exception as error:  # noqa: BLE001  # a bug becomes the check's result
         journal.failed("doctor", check=check.id, why=journal.safe_line(error), trace=journal.safe_trace(error))
-        said = f"{Bug.id}: a mistake of offsite: {journal.safe_line(error)}"
-        return failed(said, cure="its place is in the log: --log-file FILE", exit_code=Bug.exit_code)
+        said = f"{Bug.id}: an error in offsite: {journal.safe_line(error)}"
+        return failed(said, cure="the log has the details: --log-file FILE", exit_code=Bug.exit_code)
 
 
 def _report(check: DoctorCheck[Parts], result: CheckResult) -> CheckReport:

@@ -39,7 +39,9 @@ def versions(_: Parts) -> CheckResult:
     if sys.version_info < OLDEST_PYTHON:
         return failed(said, cure="use Python 3.11 or newer")
     if spark.partition(".")[0] != SPARK_MAJOR:
-        return failed(said, cure=f"install the pyspark that offsite asks for: pip install 'pyspark=={SPARK_MAJOR}.*'")
+        return failed(
+            said, cure=f"install the pyspark version that offsite needs: pip install 'pyspark=={SPARK_MAJOR}.*'"
+        )
     return ok(said)
 
 
@@ -54,7 +56,7 @@ def limits(_: Parts) -> CheckResult:
     try:
         import resource
     except ImportError:
-        raise NotMeasurable("this system tells no limits of processes") from None
+        raise NotMeasurable("this system reports no process limits") from None
     files, processes = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
     said = f"open files {_shown(files)}, processes {_shown(processes)}"
     low = [
@@ -63,7 +65,7 @@ def limits(_: Parts) -> CheckResult:
         if limit != _UNLIMITED and limit < least
     ]
     if low:
-        return warning(said, cure=f"raise them where offsite is started: {'; '.join(low)}")
+        return warning(said, cure=f"raise the limits where offsite is started: {'; '.join(low)}")
     return ok(said)
 
 
@@ -91,14 +93,14 @@ def memory(_: Parts) -> CheckResult:
             pass
     except (OSError, RuntimeError) as error:
         return warning(
-            f"heads that were seen cannot be remembered: {error}",
-            cure="set XDG_STATE_HOME to a folder that stays, and that this user may write",
+            f"the last seen state of backups cannot be stored: {error}",
+            cure="set XDG_STATE_HOME to a persistent folder that this user may write",
         )
-    said = f"heads that were seen are remembered in {place}"
+    said = f"the last seen state of backups is stored in {place}"
     if _is_temporary(place):
         return warning(
             f"{said}, which is a place for temporary files",
-            cure="set XDG_STATE_HOME to a folder that stays; in a container, on a volume",
+            cure="set XDG_STATE_HOME to a persistent folder; in a container, on a volume",
         )
     return ok(said)
 

@@ -14,21 +14,25 @@ from offsite.services.metastore.status import metastore_status
 
 def files(parts: Parts) -> CheckResult:
     """Whether backups can be written into the folder, and the existing ones are sound."""
-    check(parts.request.metastore is not None, "a check of a metastore is made where one was given")
+    check(parts.request.metastore is not None, "the metastore is checked only if you give a folder")
     folder = Path(parts.request.metastore or "")
     if not folder.is_dir():
-        return failed(f"{folder} is no folder", cure="offsite metastore backup makes it; or give the right one")
+        return failed(
+            f"{folder} is not a folder", cure="offsite metastore backup creates the folder; or give the right folder"
+        )
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        return failed(f"{folder} may not be read and written", cure="give it to the user that runs offsite")
+        return failed(
+            f"{folder} may not be read and written", cure="make the user that runs offsite the owner of the folder"
+        )
     report = metastore_status(folder)
     bad = [backup for backup in report.backups if not backup.safe]
     if bad:
         said = "; ".join(f"{backup.file.name}: {backup.problems[0]}" for backup in bad[:NAMED_MAX])
-        return failed(said, cure=f"offsite metastore verify {bad[0].file} tells all")
+        return failed(said, cure=f"see all problems with: offsite metastore verify {bad[0].file}")
     if open_to_others := exposure_warning(folder):
         return warning(open_to_others, cure=f"chmod go= {folder}")
     if not report.backups:
         return warning(f"there is no backup in {folder}", cure="offsite metastore backup --follow, on each node")
     unchecked = sum(backup.unchecked for backup in report.backups)
-    unsure = f"but {unchecked} commands are in no sidecar: whether they are what was written cannot be told"
-    return ok(f"{len(report.backups)} backups in {folder}, {unsure if unchecked else 'each byte as it was written'}")
+    unsure = f"but {unchecked} commands are in no sidecar, so they cannot be verified"
+    return ok(f"{len(report.backups)} backups in {folder}, {unsure if unchecked else 'every byte as it was written'}")

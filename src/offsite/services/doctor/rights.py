@@ -33,17 +33,17 @@ def topics(parts: Parts) -> CheckResult:
     if selection is not None and (missing := selection.missing(visible)):
         return _missing(parts, missing)
     if not chosen:
-        raise NotMeasurable("no topic can be seen", cure="where there are topics: grant Describe on them")
+        raise NotMeasurable("no topic can be seen", cure="if there are topics: grant Describe on them")
     denied = [f"{topic.name} ({lack})" for topic in chosen if (lack := _lack(topic, _NAMES))]
     if denied:
         said = f"not allowed on {len(denied)} of {len(chosen)} topics: {named(denied, most=NAMED_MAX, of='topics')}"
-        cure = "grant Describe, DescribeConfigs and Read on the topics that are to be backed up"
+        cure = "grant Describe, DescribeConfigs and Read on the topics to back up"
         return warning(said, cure=cure) if selection is None else failed(said, cure=cure)
     names = [topic.name for topic in chosen[:CONFIGS_MAX]]
     if refused := parts.admin.readable_topic_configs(names).denied:
         said = f"the settings of {named(sorted(refused), most=NAMED_MAX, of='topics')} may not be read"
         return warning(
-            said, cure="grant DescribeConfigs: without it a restore makes topics with the cluster's defaults"
+            said, cure="grant DescribeConfigs: without it, a restore creates topics with the defaults of the cluster"
         )
     return ok(f"{len(chosen)} topics may be described and read, with their settings")
 
@@ -53,21 +53,21 @@ def groups(parts: Parts) -> CheckResult:
     listed = parts.admin.groups.list()
     sees_all = parts.metadata.allows(DESCRIBE)
     if not listed and not sees_all:
-        raise NotMeasurable("no group can be seen", cure="where there are groups: grant Describe on them")
+        raise NotMeasurable("no group can be seen", cure="if there are groups: grant Describe on them")
     if not listed:
-        return ok("all groups may be seen, and there is none")
+        return ok("all groups are visible, and there are none")
     queried = listed[:GROUPS_MAX]
     if wrong := parts.admin.groups.offsets(queried).failed:
         said = named([f"{failure.group}: {failure.message}" for failure in wrong], most=NAMED_MAX, of="groups")
-        return warning(said, cure="grant Describe on groups, and on their topics: without it they do not come back")
-    return ok(f"{_counted(queried, listed)} told their offsets{'' if sees_all else '; others may be hidden'}")
+        return warning(said, cure="grant Describe on groups and on their topics: without it, groups are not restored")
+    return ok(f"{_counted(queried, listed)} returned their offsets{'' if sees_all else '; others may be hidden'}")
 
 
 def log_dirs(parts: Parts) -> CheckResult:
     """Whether brokers report log sizes."""
     if not parts.metadata.allows(DESCRIBE):
-        cure = "grant Describe on the cluster; without it plans tell no bytes, and no free space can be foreseen"
-        return warning("the sizes of logs may not be seen", cure=cure)
+        cure = "grant Describe on the cluster; without it, plans show no sizes and cannot check free space"
+        return warning("the sizes of logs are not visible", cure=cure)
     partitions = [
         TopicPartition(topic=topic.name, partition=partition.partition)
         for topic in _visible(parts).values()
@@ -75,37 +75,40 @@ def log_dirs(parts: Parts) -> CheckResult:
         if partition.leader >= 0
     ][:CONFIGS_MAX]
     if not partitions:
-        raise NotMeasurable("there is no log whose size could be asked for")
+        raise NotMeasurable("there are no logs with a size")
     sizes = parts.admin.sizes_bytes(partitions)
     if not sizes:
-        return warning("brokers told no sizes", cure="plans will tell no bytes; see the log for why: --log-file FILE")
-    return ok(f"sizes told of {len(sizes)} of {len(partitions)} partitions")
+        return warning(
+            "brokers returned no sizes", cure="plans will show no sizes; see the log for the reason: --log-file FILE"
+        )
+    return ok(f"sizes known for {len(sizes)} of {len(partitions)} partitions")
 
 
 def transactions(parts: Parts) -> CheckResult:
     """Whether the outcomes of transactions are readable."""
     topic = parts.router.metadata([STATE_TOPIC], operations=True).topics.get(STATE_TOPIC)
     cure = (
-        f"grant Read and Describe on topic {STATE_TOPIC}: without them nobody can tell which transactions are whole, "
-        "and what they wrote counts as less certain in a consistent cut"
+        f"grant Read and Describe on topic {STATE_TOPIC}: without them, nobody knows which transactions are complete, "
+        "and their records are less certain in a consistent cut"
     )
     if topic is not None and topic.error_code == TOPIC_AUTHORIZATION_FAILED:
-        return warning("the log of transactions may not be seen", cure=cure)
+        return warning("the log of transactions is not visible", cure=cure)
     if topic is None or not topic.partitions:
-        raise NotMeasurable("there is no log of transactions: none was made yet")
+        raise NotMeasurable("there is no log of transactions yet: no transaction was made")
     if lack := _lack(topic, {READ: "Read", DESCRIBE: "Describe"}):
         return warning(f"not allowed on the log of transactions: {lack}", cure=cure)
-    return ok("the log of transactions may be read")
+    return ok("the log of transactions is readable")
 
 
 def outcomes(parts: Parts) -> CheckResult:
     """Whether outcomes of transactions may be written. Backups never write outcomes, and a missing right is no
     failure."""
     if parts.admin.may_write_outcomes():
-        return ok("outcomes of transactions may be written: restores keep offsets of any log")
+        return ok("the principal may write transaction markers: restores keep the offsets of any log")
     return ok(
-        "outcomes of transactions may not be written: restores into this cluster replay them one after the other, and "
-        "keep no offsets of logs with many gaps; who restores needs ClusterAction on the cluster for that"
+        "the principal may not write transaction markers: restores into this cluster replay transactions one after "
+        "the other, and do not keep the offsets of logs with many gaps. Restores need ClusterAction on the cluster "
+        "for that"
     )
 
 
@@ -126,7 +129,7 @@ def _missing(parts: Parts, names: Sequence[str]) -> CheckResult:
     answers = parts.router.metadata(list(names)).topics.values()
     hidden = sorted(topic.name for topic in answers if topic.error_code == TOPIC_AUTHORIZATION_FAILED)
     if hidden:
-        said = f"may not be seen: {named(hidden, most=NAMED_MAX, of='topics')}"
+        said = f"not visible: {named(hidden, most=NAMED_MAX, of='topics')}"
         return failed(said, cure="grant Describe, DescribeConfigs and Read on them", exit_code=RIGHTS)
     said = f"there is no topic {named(names, most=NAMED_MAX, of='topics')}"
     return failed(said, cure="see the names with: kcat -L -b BOOTSTRAP", exit_code=2)

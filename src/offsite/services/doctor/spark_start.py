@@ -71,7 +71,7 @@ def start(parts: Parts) -> CheckResult:
     workers = parts.runner.run(range(min(TASKS_MAX, parts.runner.slots)), inspect_worker)
     ended_ms, took_s = parts.clock.now_ms(), parts.clock.monotonic_s() - began_s
     if not workers:
-        return failed("Spark ran no task", cure="ask again")
+        return failed("Spark ran no task", cure="run offsite doctor again")
     hosts = named(sorted({worker.host for worker in workers}), most=NAMED_MAX, of="machines")
     said = f"started and ran {len(workers)} tasks on {hosts} in {took_s:.1f} s"
     if other := sorted({worker.offsite for worker in workers} - {__version__}):
@@ -91,9 +91,9 @@ def store(parts: Parts) -> CheckResult:
     tasks = range(min(TASKS_MAX, parts.runner.slots))
     workers = parts.runner.run(tasks, partial(read_repository, store=parts.store))
     if not workers:
-        return failed("no task has read the repository", cure="ask again")
+        return failed("no task has read the repository", cure="run offsite doctor again")
     if wrong := sorted({f"a worker on {worker.host}: {worker.problem}" for worker in workers if worker.problem}):
-        return failed(named(wrong, most=NAMED_MAX), cure="mount the folder, or give the rights, on all workers alike")
+        return failed(named(wrong, most=NAMED_MAX), cure="mount the folder, or grant the permissions, on all workers")
     if any(worker.repository_id != expected for worker in workers):
         return failed("workers read another repository", cure="mount the same folder on all workers")
     return ok(f"workers on {named(sorted({worker.host for worker in workers}), most=NAMED_MAX)} read the repository")

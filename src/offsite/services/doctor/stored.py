@@ -39,10 +39,12 @@ def rights(parts: Parts) -> CheckResult:
     key, content = parts.probe_key(), os.urandom(64)
     try:
         if parts.store.put_if_absent(key, content) is not PutResult.CREATED:
-            return failed("a new object was there before it was put", cure="use another store: this one is no store")
+            return failed(
+                "a new object existed before its first put", cure="use another store: this store does not work"
+            )
         wrong = tuple(_unlike(parts, key, content))
         if wrong:
-            return failed("; ".join(wrong), cure="use a store that shows at once what was put")
+            return failed("; ".join(wrong), cure="use a store that shows new objects immediately")
         _sweep(parts)
         return _deleted(parts, key)
     finally:
@@ -63,12 +65,13 @@ def create_only(parts: Parts) -> CheckResult:
         late = parts.store.put_if_absent(key, os.urandom(64))
         if len(won) != 1 or late is not PutResult.OTHER or parts.store.get(key) != won[0]:
             raise OverwritingStore(
-                f"{parts.store.url} does not keep create-only puts apart: of {RACERS} at a time {len(won)} won",
-                hint="use a store that honours If-None-Match: *, or a folder: two writers would overwrite each other",
+                f"{parts.store.url} does not support create-only puts: of {RACERS} at the same time, {len(won)} "
+                "succeeded",
+                hint="use a store that supports If-None-Match: *, or a folder: two writers would overwrite each other",
             )
     finally:
         parts.remove_probes()
-    return ok(f"of {RACERS} puts of one name at the same time one won; it stayed as it was when put once more")
+    return ok(f"of {RACERS} puts of one name at the same time, one succeeded; a later put did not change the object")
 
 
 def large(parts: Parts) -> CheckResult:
@@ -89,7 +92,9 @@ def large(parts: Parts) -> CheckResult:
     finally:
         parts.remove_probes()
     if whole != part * (LARGE_BYTES // _PART_BYTES):
-        return failed("a large object is not what was written", cure="do not use this store: it lost or changed bytes")
+        return failed(
+            "a large object differs from the written bytes", cure="do not use this store: it lost or changed bytes"
+        )
     return ok(f"{format_size(LARGE_BYTES)} written in {took_s:.1f} s and read back whole")
 
 
@@ -101,8 +106,8 @@ def check_place(parts: Parts) -> None:
         if parts.store.head(ROOT_KEY) is not None:
             return
     raise NotMeasurable(
-        f"{parts.store.url} is no repository: nothing is written there",
-        cure=f"make it with: offsite init {parts.store.url}",
+        f"{parts.store.url} is not a repository: nothing is written there",
+        cure=f"create it with: offsite init {parts.store.url}",
     )
 
 
@@ -110,22 +115,22 @@ def _unlike(parts: Parts, key: str, content: bytes) -> Iterable[str]:
     """The differences between the stored and the written object."""
     store = parts.store
     if store.get(key) != content or store.get_range(key, 8, 8) != content[8:16]:
-        yield "what was put is read back as something else"
+        yield "the object that is read back differs from the written object"
     if (info := store.head(key)) is None or info.size_bytes != len(content):
-        yield "the size of what was put is told wrongly"
+        yield "the store reports a wrong object size"
     if not any(listed.key == key for listed in store.list(PROBES_PREFIX)):
-        yield "what was put is not listed"
+        yield "the written object is not listed"
 
 
 def _deleted(parts: Parts, key: str) -> CheckResult:
     try:
         parts.store.delete(key)
     except StoreDenied as error:
-        cure = f"allow it, or let another machine run collect and retention, which delete; {key} is left"
+        cure = f"allow deletes, or run collect and retention on another machine; {key} remains"
         return warning(f"{error.id}: {error.message}", cure=cure)
     if parts.store.get(key) is not None:
-        return failed("what was deleted is still there", cure="use a store that shows at once what was deleted")
-    return ok("objects may be put, read, listed and deleted")
+        return failed("the deleted object still exists", cure="use a store that shows deletions immediately")
+    return ok("objects can be put, read, listed and deleted")
 
 
 def _race(parts: Parts, key: str, contents: list[bytes]) -> dict[bytes, PutResult | OffsiteError]:
@@ -151,4 +156,4 @@ def _sweep(parts: Parts) -> None:
         if probe.modified_ms < now_ms - PROBE_LEFTOVER_AFTER_MS:
             with suppress(StoreDenied, StoreUnavailable):
                 parts.store.delete(probe.key)
-                decided("sweep", key=probe.key, why="a doctor that was killed left it")
+                decided("sweep", key=probe.key, why="an interrupted offsite doctor left it")

@@ -81,12 +81,12 @@ def drill_page(report: DrillReport) -> str:
         _verdict(report),
         _facts(report),
         *_list("What was different", report.findings),
-        *_list("To be known", report.warnings),
+        *_list("Notes", report.warnings),
         *_topics(report.topics),
-        *_list("What the backup itself lacks", tuple(_lacking(report))),
+        *_list("Missing in the backup itself", tuple(_lacking(report))),
         *_list("Left out", [f"{topic}: {reason}" for topic, reason in report.skipped]),
         *_list("Removed afterwards", report.removed),
-        *_list("Removed of earlier drills that were killed", report.leftovers),
+        *_list("Removed from interrupted earlier drills", report.leftovers),
         *_digests(report.topics),
     ]
     return document(title, parts)
@@ -94,12 +94,12 @@ def drill_page(report: DrillReport) -> str:
 
 def _verdict(report: DrillReport) -> str:
     if report.proven:
-        lacks = " The backup itself lacks what is listed below." if report.lacking else ""
-        said = f"Proven: {report.records:,} records were restored, read back, and are what the backup holds.{lacks}"
+        lacks = " The backup itself does not have the ranges listed below." if report.lacking else ""
+        said = f"Proven: {report.records:,} records were restored and read back, and they match the backup.{lacks}"
     elif report.proven is None:
         said = f"Nothing proven: {report.problem or 'there was nothing to compare.'}"
     else:
-        said = f"Not proven: {report.problem or 'what was read back is not what the backup holds.'}"
+        said = f"Not proven: {report.problem or 'the restored records differ from the backup.'}"
     return verdict(said, _VERDICTS[report.proven])
 
 
@@ -120,7 +120,7 @@ def _facts(report: DrillReport) -> str:
         "Amount": f"{report.records:,} records, {format_size(report.bytes)} of log",
         "Consistency": _consistency(report.consistency),
         "Seen as": f"a {report.isolation} consumer at the restore point",
-        "Holes": f"{report.holes} ranges that the source had lost before they were backed up",
+        "Holes": f"{report.holes} ranges that the source had lost before the backup",
         "Run by": report.by,
         "With": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
         "Drill, restore": f"{report.drill}, {report.restore or '-'}",

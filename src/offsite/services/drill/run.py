@@ -36,7 +36,7 @@ from offsite.spark.runner import OnProgress, Runner, RunProgress
 
 PREFIX = SCRATCH_PREFIX
 OWN_CLUSTER = (
-    "the cluster is the one that was backed up: the drill took its room and its time, and does not show that another "
+    "the drill used the cluster of the backup: it needed space and time there, and does not prove that another "
     "cluster can take the backup"
 )
 _TOPIC_MAX = 249
@@ -175,7 +175,7 @@ class Drill:
             by=self._request.by,
             versions=self._request.versions,
             began=format_time(now_ms),
-            place="a sandbox of its own" if self._request.in_sandbox else "topics of its own in a cluster in use",
+            place="its own sandbox" if self._request.in_sandbox else "own topics in a cluster in use",
         )
 
     def _note_plan(self, prepared: PlannedRestore) -> None:

@@ -47,7 +47,7 @@ def parse_follow(  # noqa: PLR0913, PLR0917  # as they are typed
         checkpoint_every_s=None if every is None else parse_duration_s(every),
     )
     if every is not None and not times.checkpoint_every_s:
-        raise BadOption(f"a checkpoint every {every} is one in each round", hint="choose 1m or more")
+        raise BadOption(f"a checkpoint every {every} would take a checkpoint in every round", hint="choose 1m or more")
     if times.interval_s <= 0:
-        raise BadOption(f"an interval of {interval} would ask the brokers without a pause", hint="choose 1s or more")
+        raise BadOption(f"an interval of {interval} would query the brokers without a pause", hint="choose 1s or more")
     return times

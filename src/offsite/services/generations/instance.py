@@ -143,7 +143,7 @@ class RunningInstance:
             if next_facts is None:
                 return effect
             facts, has_copied = next_facts, has_copied or isinstance(effect, CopyGeneration)
-        raise Bug("an instance of generations goes round in circles")
+        raise Bug("an instance of generations repeats its steps without progress")
 
     def _done(self, effect: Effect, facts: GenerationFacts, *, has_copied: bool) -> GenerationFacts | None:
         """Carry out as `_do`. An obstacle to the cycle, such as an unreadable topic or damage in a removed generation,
@@ -214,8 +214,8 @@ class RunningInstance:
             self._append(AppendEntry(kind=GenerationEntryKind.FOUNDED))
         if state.founding != self._with.founding:
             raise GenerationsDiffer(
-                f"the generations {state.name} were begun with {described(state.founding)}, "
-                f"and not with {described(self._with.founding)}",
+                f"the generations {state.name} began with {described(state.founding)}, not with "
+                f"{described(self._with.founding)}",
                 hint="give both instances the same options, or choose another --name",
             )
 
@@ -232,9 +232,9 @@ class RunningInstance:
         if uncompacted := self._with.target.uncompacted():
             raise NotCompacted(
                 f"{named(uncompacted, most=_NAMED_MAX, of='topics')} {'is' if len(uncompacted) == 1 else 'are'} not "
-                "compacted, or their settings may not be read: what they no longer hold would go with the generation "
-                "before",
-                hint="leave them out, and back them up with: offsite backup run --follow",
+                "compacted, or their settings are not readable: records that the topics no longer have would be "
+                "deleted with the previous generation",
+                hint="leave these topics out, and back them up with: offsite backup run --follow",
             )
 
     def _check_place(self, number: int) -> None:
@@ -243,8 +243,8 @@ class RunningInstance:
         place = self._with.target.place_taken(number)
         if place and self._read().generation(number) is None:  # else another process has begun it meanwhile
             raise GenerationRefused(
-                f"generation {number} of {self._read().name} cannot begin: there is something in {place} already",
-                hint="move it to another place, or choose another --name",
+                f"generation {number} of {self._read().name} cannot begin: {place} is not empty",
+                hint="move the contents to another place, or choose another --name",
             )
 
     def _append(self, effect: AppendEntry) -> None:
@@ -282,7 +282,7 @@ class RunningInstance:
         try:
             copied = self._with.target.copy(number, lambda: self._guard(number))
         except RoleChangedError:
-            decided("generations", why="another one writes by now", set=self._read().name, generation=number)
+            decided("generations", why="another process writes now", set=self._read().name, generation=number)
             return facts
         behind = self._behind(number, copied) if copied.at_end else ()
         why_not = self._why_behind(number, behind)
@@ -332,9 +332,9 @@ class RunningInstance:
         when the generation may go."""
         state, target = self._read(), self._with.target
         if target.is_pinned(number):
-            return "a restore point of it is pinned"
+            return "one of its restore points is pinned"
         if target.is_read(number):
-            return "it is read"
+            return "a restore reads it"
         if self._is_let_go(number, state.active):
             return target.disputed_pin(number)
         if missing := lacking(target.ends(state.active), target.ends(number)):
@@ -414,7 +414,7 @@ class RunningInstance:
         return GenerationTakenOver(
             f"instance {me.instance} of {state.name} is run by {state.joined_by.get(me.instance, 'another process')} "
             "by now: this process has stopped",
-            hint="nothing is wrong with the other one; run each instance once",
+            hint="the other process is not affected; run each instance only once",
         )
 
 

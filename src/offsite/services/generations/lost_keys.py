@@ -246,6 +246,6 @@ def _describe_lost(partition_id: PartitionId, keys: int, first: int, new: Backup
 
 
 def _sentence(topic: str, partition: int, keys: int, first: int, *, log_start: int) -> str:
-    lost = f"{topic}/{partition}: {amount(keys, 'key')} from offset {first} on that nothing replaced or deleted"
-    emptied = f"; its log starts at {log_start} by now: somebody, or its retention, has emptied it"
+    lost = f"{topic}/{partition}: {amount(keys, 'key')} from offset {first} on that were not replaced or deleted"
+    emptied = f"; its log starts at {log_start} now: somebody, or its retention, deleted records"
     return f"{lost}{emptied if log_start > first else ''}"

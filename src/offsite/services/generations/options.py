@@ -45,12 +45,14 @@ def parse_generations(options: GenerationInput, words: BackupWords, properties: 
     name, instance = options.name or of_file.name, options.instance or of_file.instance
     if name is None or instance is None:
         lacking = "--name" if name is None else "--instance"
-        raise BadOption(f"{lacking} is missing", hint="name the set and one of its two instances: --instance a")
+        raise BadOption(
+            f"{lacking} is missing", hint="give the name of the set and one of its two instances: --instance a"
+        )
     first = next((choice for choice in (options.first, of_file.first) if choice is not None), instance is Instance.A)
     length_s = parse_duration_s(options.length or of_file.length or LENGTH)
     interval_s = parse_duration_s(options.interval)
     if length_s <= 0 or interval_s <= 0:
-        raise BadOption("a length or an interval of nothing would go round without a pause", hint="choose 1s or more")
+        raise BadOption("a length or interval of zero would run without a pause", hint="choose 1s or more")
     if of_file.topics is not None and not words.get("topics"):
         words = {**words, "topics": split_patterns(of_file.topics)}
     return GenerationsRequest(
@@ -85,7 +87,7 @@ def read_properties(path: Path) -> GenerationInput:
 def _length(properties: dict[str, str]) -> str | None:
     days, hours = properties.get(LENGTH_DAYS), properties.get(LENGTH_HOURS)
     if days is not None and hours is not None:
-        raise BadOption(f"{LENGTH_DAYS} and {LENGTH_HOURS} are both given", hint="leave out one of them")
+        raise BadOption(f"{LENGTH_DAYS} and {LENGTH_HOURS} are both given", hint="omit one of them")
     return f"{days}d" if days is not None else None if hours is None else f"{hours}h"
 
 

@@ -33,7 +33,7 @@ class GenerationsRequest:
         """The founding terms of the set. Raises `BadOption` where no topics are named."""
         selection = self.backup.selection or selection_of(recorded)
         if selection is None:
-            raise BadOption(f"generations {self.name} are new: say what they hold", hint="add --topics 'customers'")
+            raise BadOption(f"generations {self.name} are new: name their topics", hint="add --topics 'customers'")
         return Founding(
             cluster_id=cluster_id,
             include=selection.include,

@@ -111,7 +111,7 @@ def _same_request(data: bytes | None, key: str, request: JobRequest) -> str:
     if before != _content(request):
         raise RequestRepeated(
             "this idempotency key was used for another request",
-            hint="choose a new key for each request; the same one only to send the same request again",
+            hint="use a new key for each request; use the same key only to repeat the same request",
         )
     return job
 

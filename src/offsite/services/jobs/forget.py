@@ -39,7 +39,7 @@ def forget_jobs(store: Store, *, older_than_s: float) -> ForgetResult:
     """Delete the records of finished jobs that were requested more than `older_than_s` seconds ago, by the store's
     clock. Raises `BadOption` for less than a day, and the errors of the store."""
     if older_than_s < LEAST_S:
-        raise BadOption("jobs are kept for a day at least", hint="give --older-than 24h or more")
+        raise BadOption("jobs are kept for at least a day", hint="give --older-than 24h or more")
     now_ms = store.now_ms()
     first_kept = dated_id(now_ms - int(older_than_s * 1000), "")
     listed = list_jobs(store, most=_ALL, now_ms=now_ms)

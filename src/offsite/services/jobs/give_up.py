@@ -30,9 +30,9 @@ def give_up_job(store: Store, job: str, *, identity: ProcessIdentity) -> None:
     terms = LeaseTerms(store=store, lease=records.layout.lease)
     claim = terms.claim(identity, random_id(), take_over=False)
     try:
-        said = "its process was gone or silent: it was given up"
+        said = "its process ended or was silent: the job was given up"
         records.put_end(JobEnd(id=job, at_ms=store.now_ms(), exit_code=GIVEN_UP, result="", said=said))
-        decided("give_up_job", why="its process is gone or silent", job=job)
+        decided("give_up_job", why="its process ended or is silent", job=job)
     finally:
         with suppress(OffsiteError):  # then the lease expires
             terms.end(claim)

@@ -52,8 +52,8 @@ class Workers:
         with self._lock:
             if (count := len(self._living()) + self._kept) >= self._at_once:
                 raise TooManyJobs(
-                    f"{count} jobs run here, which is as many as may run at once",
-                    hint="wait for one to end, cancel one, or ask another coordinator",
+                    f"{count} jobs run here, which is the maximum at a time",
+                    hint="wait for a job to end, cancel a job, or use another coordinator",
                 )
             self._kept += 1
         try:
@@ -83,8 +83,8 @@ class Workers:
                 )
         except OSError as error:
             raise JobNotBegun(
-                f"no process could be begun for job {job}: {error.strerror}",
-                hint="shorten its words, or look at the memory and the processes of the coordinator's machine",
+                f"no process could be started for job {job}: {error.strerror}",
+                hint="use shorter arguments, or check memory and process limits on the machine of the coordinator",
             ) from error
         with self._lock:
             self._begun[job] = process

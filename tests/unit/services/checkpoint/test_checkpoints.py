@@ -145,7 +145,7 @@ def test_a_later_pass_without_it_proves_that_it_failed_and_its_own_can_never_com
     assert plan is not None
     site.back_up()
     report = show(site, 7)
-    assert (report.status, "commit 2 is of another one" in report.failure_reason) == ("failed", True)
+    assert (report.status, "commit 2 belongs to another pass" in report.failure_reason) == ("failed", True)
     with pytest.raises(Exception, match="another writer made commit 2"):
         carry_out(plan, site.backup, repository=site.repository, kafka=site.source.config, runner=site.runner)
     assert show(site, 7).status == "failed"

@@ -275,9 +275,9 @@ def test_who_acknowledged_is_known_when_what_is_older_was_deleted(site: Site) ->
 def test_an_id_is_opened_once_and_ids_rise(site: Site) -> None:
     """What was stamped after a first opening may be below the ends that are read for a second one."""
     say(site, OpenRecord(id=7, form=Form.MARKERS))
-    with pytest.raises(CheckpointIdUsed, match="7 was opened in control before, and went no further"):
+    with pytest.raises(CheckpointIdUsed, match="7 was already opened in control and did not complete"):
         open_with(site, Script())
-    with pytest.raises(CheckpointIdUsed, match="checkpoint 7 was opened in control before, so 6 cannot") as refused:
+    with pytest.raises(CheckpointIdUsed, match="checkpoint 7 was already opened in control, so 6 cannot") as refused:
         open_with(site, Script(), checkpoint=6)
     assert "--id 8" in str(refused.value.hint)
     say(site, OpenRecord(id=MAX_NUMBER, form=Form.MARKERS))
@@ -393,7 +393,7 @@ def test_a_repository_makes_nobody_write_to_a_cluster(site: Site) -> None:
     report = Checkpoints(site.backup).report(7)
     assert (report.status, report.failure_reason) == (
         "failed",
-        "the process that came to take it was started with other options for participants",
+        "the process that took it has other options for participants",
     )
     assert len(records(site, "orders", 0)) == before
 
@@ -402,7 +402,7 @@ def test_an_id_that_was_asked_for_otherwise_is_not_answered_as_the_same(site: Si
     request_checkpoint(site.backup, 7, stamping=stamping())
     assert not request_checkpoint(site.backup, 7, stamping=stamping()).is_new
     assert not request_checkpoint(site.backup, 7).is_new
-    with pytest.raises(CheckpointIdUsed, match="was asked for with other options for participants"):
+    with pytest.raises(CheckpointIdUsed, match="was requested with other options for participants"):
         request_checkpoint(site.backup, 7, stamping=stamping(StampForm.ACKS))
 
 

@@ -149,7 +149,7 @@ def test_nonsense_is_refused_before_it_is_stored(
     site: Site, tmp_path: Path, nonsense: dict[TopicPartition, int]
 ) -> None:
     report = failing_take(site, together(FileParticipant(folder=tmp_path, reads=lambda: nonsense)))
-    assert "which is no position" in report.failure_reason
+    assert "which is not a valid position" in report.failure_reason
 
 
 def test_one_that_hangs_is_given_up(site: Site, tmp_path: Path) -> None:
@@ -240,14 +240,14 @@ def test_another_backup_that_has_passed_the_id_fails_it(site: Site, tmp_path: Pa
         take(elsewhere, Participants(), 9)
         other = OtherBackup("elsewhere", elsewhere.backup, arguments=lambda _: ())
         report = failing_take(site, together(other))
-    assert (report.status, "checkpoint 9 of backup nightly is there" in report.failure_reason) == ("failed", True)
+    assert (report.status, "checkpoint 9 of backup nightly exists" in report.failure_reason) == ("failed", True)
 
 
 def test_no_process_takes_it_without_the_participants_that_it_was_asked_for_with(site: Site, tmp_path: Path) -> None:
     request_checkpoint(site.backup, 7, participants=["database"])
     report = take(site, Participants())
     assert report.status == "failed"
-    assert report.failure_reason == "the process that came to take it does not know participant database"
+    assert report.failure_reason == "the process that took it does not know participant database"
     request_checkpoint(site.backup, 8, participants=["database"])
     database = FileParticipant(folder=tmp_path, reads=lambda: at(1))
     assert take(site, together(database), 8).status == "completed"

@@ -85,7 +85,7 @@ def test_the_place_of_the_memory_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     told = found(machine.memory, PARTS)
     assert (told.verdict, told.said) == (
         CheckVerdict.OK,
-        f"heads that were seen are remembered in {tmp_path / 'offsite'}",
+        f"the last seen state of backups is stored in {tmp_path / 'offsite'}",
     )
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     lost = found(machine.memory, PARTS)
