@@ -67,7 +67,7 @@ def pack(file: Path, *, extra: Sequence[str] = (), compress: bool = True) -> Pac
             archive_path.replace(file)
     except OSError as error:
         raise BadOption(
-            f"{file} cannot be written: {error.strerror or error}", hint="name a file in a folder of yours"
+            f"{file} cannot be written: {error.strerror or error}", hint="give a file in a folder that you can write"
         ) from error
     return report
 
@@ -92,8 +92,8 @@ def _check_environment() -> None:
         raise BadSparkArchive("packing needs PEX, which is not installed", hint="pip install 'offsite[pack]'")
     if sys.prefix == sys.base_prefix:
         raise BadSparkArchive(
-            f"{sys.prefix} is no virtual environment: what of it belongs to offsite cannot be told",
-            hint="install offsite into one (python3 -m venv), and pack there",
+            f"{sys.prefix} is not a virtual environment: the parts that belong to offsite are unknown",
+            hint="install offsite into a virtual environment (python3 -m venv), and pack there",
         )
 
 
@@ -101,7 +101,7 @@ def _declared() -> list[str]:
     try:
         return requires("offsite") or []
     except PackageNotFoundError as error:
-        raise BadSparkArchive("this offsite was never installed: what it needs is not known") from error
+        raise BadSparkArchive("this offsite was never installed: its requirements are unknown") from error
 
 
 def _folders() -> list[Path]:

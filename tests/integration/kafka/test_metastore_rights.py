@@ -70,9 +70,9 @@ def test_a_topic_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(node: No
     ("lacking", "said"),
     [
         ("READ", "TOPIC_AUTHORIZATION_FAILED"),  # what is there cannot be kept
-        ("WRITE", "we may not WRITE on topic"),
-        ("DELETE", "we may not DELETE on topic"),
-        ("CREATE", "we may not CREATE on topic"),
+        ("WRITE", "the principal may not WRITE on topic"),
+        ("DELETE", "the principal may not DELETE on topic"),
+        ("CREATE", "the principal may not CREATE on topic"),
         ("TRANSACTIONAL_ID", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     ],
 )

@@ -247,7 +247,7 @@ def test_missing_rights_are_found_before_the_first_record(site: Site) -> None:
     backed_up(site)
     site.target.make_topic("orders", partitions=2, retention_ms=OLD_ENOUGH)
     site.target.forbidden["orders"] = {_WRITE}
-    with pytest.raises(KafkaNotAuthorized, match="we may not WRITE on orders"):
+    with pytest.raises(KafkaNotAuthorized, match="the principal may not WRITE on orders"):
         site.plan_restore()
 
 
@@ -264,7 +264,7 @@ def test_moving_a_log_start_needs_the_right_to_delete(site: Site) -> None:
     log.put(make_batch(10))
     log.delete_before(10)
     site.back_up()
-    with pytest.raises(KafkaNotAuthorized, match="we may not DELETE on orders"):
+    with pytest.raises(KafkaNotAuthorized, match="the principal may not DELETE on orders"):
         site.restore(offsets="preserve")
 
 

@@ -24,7 +24,7 @@ def test_an_environment_that_is_shared_with_others_is_not_packed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
-    with pytest.raises(BadSparkArchive, match="is no virtual environment"):
+    with pytest.raises(BadSparkArchive, match="is not a virtual environment"):
         pack(tmp_path / "offsite.pex")
 
 

@@ -91,7 +91,7 @@ class Demo:
     def run(self) -> DemoResult:
         """Play the story to its end. A missing record is a result, not an error."""
         names = [topic.name for topic in TOPICS]
-        self._step("wrote 6 topics with everything real topics hold", lambda: write_demo_data(self._bootstrap))
+        self._step("wrote 6 topics with everything that real topics have", lambda: write_demo_data(self._bootstrap))
         before = self._step("read them with an independent client, one half of the orders as a group", self._read_first)
         repository = Repository.init(open_store(str(self._repository_folder)))
         backup = self._step("backed them up (Spark)", lambda: self._back_up(repository))

@@ -14,10 +14,10 @@ from offsite.services.metastore.source import CommandSource
 from offsite.services.metastore.view import MetastoreVerdict, MetastoreView
 
 _LOST = {
-    MetastoreVerdict.GONE: "there is no topic {topic}, and its backup holds {missing} commands",
-    MetastoreVerdict.EMPTIED: "{topic} holds no command, and its backup holds {missing}",
-    MetastoreVerdict.SHORTENED: "{topic} ends before its backup does: {missing} commands of it are gone",
-    MetastoreVerdict.TRIMMED: "{topic} no longer holds {missing} commands that it had",
+    MetastoreVerdict.GONE: "there is no topic {topic}, but its backup has {missing} commands",
+    MetastoreVerdict.EMPTIED: "{topic} has no commands, but its backup has {missing}",
+    MetastoreVerdict.SHORTENED: "{topic} ends before its backup: {missing} commands are missing",
+    MetastoreVerdict.TRIMMED: "{topic} no longer has {missing} of its commands",
 }
 
 
@@ -45,5 +45,5 @@ def lost_commands_error(view: MetastoreView) -> CommandsLost | None:
     file = view.older or view.file
     return CommandsLost(
         _LOST[view.verdict].format(topic=view.topic, missing=view.missing),
-        hint=f"nothing was taken out of {file}: stop ksqlDB, then offsite metastore restore {file}",
+        hint=f"nothing was removed from {file}: stop ksqlDB, then offsite metastore restore {file}",
     )

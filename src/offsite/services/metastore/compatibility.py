@@ -26,7 +26,7 @@ def why_incompatible(record: Record, *, version: int = VERSION) -> str:
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         return "its key is not TYPE/ENTITY/ACTION"
     if not isinstance(command, dict) or not isinstance(command.get("statement"), str):
-        return "its value is no command with a statement"
+        return "its value is not a command with a statement"
     command_version = command.get("version")
     if command_version is None or (type(command_version) is int and command_version <= version):
         return ""
@@ -34,9 +34,9 @@ def why_incompatible(record: Record, *, version: int = VERSION) -> str:
         type(command_version) is int and command_version < _TOLD_MAX
     )  # other values can be megabytes, and hostile
     return (
-        f"it is of version {command_version}, ksqlDB knows {version}"
+        f"it has version {command_version}, but ksqlDB knows {version}"
         if is_number
-        else "its version is no number of a version"
+        else "its version is not a version number"
     )
 
 

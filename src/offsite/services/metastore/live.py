@@ -96,7 +96,7 @@ class LiveBackup:
             return self._source.read(self._start, topic_id=None)
         portion = self._source.read(self._last.offset, topic_id=None)
         if not portion.records or portion.records[0] != self._last:
-            raise TopicReplaced(f"{topic.name} has another command at offset {self._last.offset} than it had")
+            raise TopicReplaced(f"{topic.name} has another command at offset {self._last.offset} than before")
         return replace(portion, records=portion.records[1:])
 
     def close(self) -> None:
@@ -255,7 +255,9 @@ class LiveBackup:
         now = self._header(topic)
         if recorded is None or (recorded.topic_id == now.topic_id and not moved):
             return
-        decided("metastore_described_anew", why="the topic was made anew", topic=topic.name, file=str(self.view.file))
+        decided(
+            "metastore_described_anew", why="the topic was created again", topic=topic.name, file=str(self.view.file)
+        )
         self._told = replace(now, created_at_ms=recorded.created_at_ms)
         self._open_file.describe_anew(self._told, self._seen)
 

@@ -79,10 +79,12 @@ def parse_topic(words: MetastoreWords, settings: Mapping[str, str] | None = None
     settings = _settings(words.properties) if settings is None else settings
     service = words.service_id if words.service_id is not None else settings.get(SERVICE, DEFAULT_SERVICE)
     if not words.topic and words.service_id is None and words.properties is None:
-        raise BadOption("which command topic?", hint="name --topic, --service-id, or --properties of the ksqlDB server")
+        raise BadOption(
+            "the command topic is not given", hint="name --topic, --service-id, or --properties of the ksqlDB server"
+        )
     topic = words.topic or topic_of_service(service)
     if not is_topic_name(topic):
-        raise BadOption(f"{topic!r} is no name of a topic", hint="write letters, digits, '.', '_' and '-'")
+        raise BadOption(f"{topic!r} is not a topic name", hint="write letters, digits, '.', '_' and '-'")
     return topic
 
 
@@ -104,7 +106,7 @@ def _default_location() -> Path:
         return memory_root() / "metastore"
     except RuntimeError as error:
         hint = f"name a folder with --location, or {LOCATION} in --properties"
-        raise BadOption("where are the backup files to be? This user has no home", hint=hint) from error
+        raise BadOption("the folder of the backup files is unknown: this user has no home folder", hint=hint) from error
 
 
 def _switch(settings: Mapping[str, str], properties: Path) -> Switch:
@@ -113,7 +115,7 @@ def _switch(settings: Mapping[str, str], properties: Path) -> Switch:
         raise BadOption(f"{properties}: {odd} is neither true nor false", hint="write true")
     if len({*said.values()}) > 1:
         both = " and ".join(f"{name} is {text}" for name, text in said.items())
-        raise BadOption(f"{properties}: {both}", hint="leave one of them out")
+        raise BadOption(f"{properties}: {both}", hint="omit one of them")
     return _BOOLEANS[said.popitem()[1]] if said else Switch.UNSAID
 
 

@@ -66,9 +66,9 @@ def _each_alone(records: Sequence[Record]) -> tuple[Transaction, ...]:
 def _why_not(described: Sequence[Record], undescribed: Sequence[Record]) -> str:
     offsets = [record.offset for record in described]
     if not described or any(record.offset != UNKNOWN for record in undescribed):
-        return "the file does not say which they were"
+        return "the file does not record the offsets"
     if any(after <= before for before, after in pairwise(offsets)):
-        return "the file names them in no rising order"
+        return "the offsets in the file are not in rising order"
     gaps = offsets[-1] + 2 - sum(len(run) + 1 for run in _runs(described))
     return f"{gaps} offsets without a command would have to be filled" if gaps > FILLED_MAX else ""
 

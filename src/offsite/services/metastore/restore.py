@@ -110,7 +110,7 @@ def _check_may_replace(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
         denied.append("CREATE")
     if denied:
         raise KafkaNotAuthorized(
-            f"we may not {', '.join(denied)} on topic {plan.topic}: nothing was done",
+            f"the principal may not {', '.join(denied)} on topic {plan.topic}: nothing was done",
             hint="grant the principal these operations on the topic",
         )
 
@@ -120,7 +120,7 @@ def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin
     planned = plan.existing
     if (now is None) != (planned is None) or (now and planned and list(now.records) != list(planned.records)):
         raise PlanChanged(
-            f"{plan.topic} has changed since the restore was planned: nothing was done",
+            f"{plan.topic} has changed since the plan: nothing was done",
             hint="stop the ksqlDB servers, and plan again",
         )
     if now is None or not now.records:
@@ -138,7 +138,7 @@ def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin
     copy = keep_copy(plan.file.parent, header, now.records)
     if source.end() != now.end:
         raise PlanChanged(
-            f"{plan.topic} was written to while it was copied: nothing was deleted",
+            f"{plan.topic} received records during the copy: nothing was deleted",
             hint="stop the ksqlDB servers, and plan again",
         )
     return copy
@@ -151,8 +151,11 @@ def _decided(source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Exi
     while (now := read_existing(source, admin)) and now.undecided:
         if clock.monotonic_s() > until_s:
             raise PlanChanged(
-                f"a transaction is open in {source.topic}, and what comes after it cannot be copied: nothing was done",
-                hint="stop the ksqlDB servers; the brokers end it when its time is up, or kafka-transactions.sh does",
+                f"a transaction is open in {source.topic}, so later commands cannot be copied: nothing was done",
+                hint=(
+                    "stop the ksqlDB servers; the brokers abort the transaction at its timeout; "
+                    "kafka-transactions.sh can abort it earlier"
+                ),
             )
         clock.sleep(_LOOK_AGAIN_S)
     return now
@@ -199,8 +202,8 @@ def _prove(plan: MetastoreRestorePlan, source: CommandSource) -> None:
         is_same = all(map(at_its_offset, actual, expected))
     if not is_same:
         raise TargetDisturbed(
-            f"{plan.topic} does not hold what was written: {len(actual)} commands, of {len(expected)}",
-            hint="does a ksqlDB server run that writes to it? Stop it, and run the same command again",
+            f"{plan.topic} differs from the written commands: {len(actual)} commands instead of {len(expected)}",
+            hint="if a ksqlDB server is running and writes to the topic, stop it, then run the same command again",
         )
 
 

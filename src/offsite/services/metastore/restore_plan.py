@@ -77,7 +77,10 @@ def plan_restore(
     left_out = {number for number, _ in odd} if skip_incompatible else set()
     records = [command.record for command in read.commands if command.number not in left_out]
     if not records:
-        raise BadOption(f"{file} holds no command to restore", hint="is it the newest file? An older one may hold more")
+        raise BadOption(
+            f"{file} has no commands to restore",
+            hint="check that it is the newest file; an older file may have more commands",
+        )
     placement = plan_placement(records)
     return MetastoreRestorePlan(
         file=file,
@@ -101,7 +104,7 @@ def topic_of_file(file: Path) -> str:
         return name.topic
     header = load(file).header
     if header is None:
-        raise BadOption(f"{file.name} does not say of which topic it is", hint="name it with --topic")
+        raise BadOption(f"{file.name} does not name its topic", hint="name it with --topic")
     return header.topic
 
 
@@ -115,7 +118,10 @@ def _check_sound(file: Path, read: ReadBackup) -> None:
         more = f", and {len(problems) - _NAMED_MAX} more" if len(problems) > _NAMED_MAX else ""
         raise BackupFileDamaged(
             f"{file}: {'; '.join(problems[:_NAMED_MAX])}{more}",
-            hint=f"offsite metastore verify {file} lists all; restore an older file, or mend a copy of this one",
+            hint=(
+                f"offsite metastore verify {file} lists all problems; restore an older file, or repair a copy of this "
+                "file"
+            ),
         )
 
 

@@ -55,13 +55,16 @@ class CommandSource:
         if presence is PresenceState.DELETED:
             return None
         if presence is PresenceState.DENIED:
-            raise KafkaNotAuthorized(f"topic {self.topic} may not be described", hint="grant Describe and Read on it")
+            raise KafkaNotAuthorized(
+                f"the principal may not describe topic {self.topic}", hint="grant Describe and Read on it"
+            )
         if presence is PresenceState.UNCLEAR:
-            raise LeaderUnavailable(f"the brokers do not agree whether there is a topic {self.topic}", hint="try again")
+            raise LeaderUnavailable(f"the brokers do not agree whether topic {self.topic} exists", hint="try again")
         topic = self._admin.topics([self.topic])[self.topic]
         if len(topic.partitions) != 1:
             raise NoCommandTopic(
-                f"{self.topic} has {len(topic.partitions)} partitions: a command topic has one, for its order counts",
+                f"{self.topic} has {len(topic.partitions)} partitions: a command topic must have one, because the "
+                "order of commands matters",
                 hint="back it up with offsite backup run",
             )
         return CommandTopic(
@@ -89,7 +92,7 @@ class CommandSource:
         seen_end = self.end()
         stable = self._admin.end_offsets([self._where], isolation=READ_COMMITTED)[self._where]
         if stable < start:
-            raise SourceTruncated(f"{self._where} ends at {stable}, and was read to {start}")
+            raise SourceTruncated(f"{self._where} ends at offset {stable}, but was already read up to {start}")
         if stable == start:
             return Portion(records=(), end=start, seen_end=seen_end)
         return Portion(records=tuple(self._committed(start, stable, topic_id)), end=stable, seen_end=seen_end)
@@ -109,7 +112,7 @@ class CommandSource:
         view = CommittedView(markers, end_offset=decided_to)
         for piece in self._admin.reader().read(span, topic_id=topic_id, reach_back=True):
             if isinstance(piece, Hole):
-                raise SourceTruncated(f"{self._where} lost offsets {piece.start} to {piece.end - 1} while it was read")
+                raise SourceTruncated(f"{self._where} lost offsets {piece.start} to {piece.end - 1} during the read")
             if isinstance(piece, Chunk):
                 for header in filter(view.is_visible, piece.batches):
                     records = iterate(header.view(piece.data), header)

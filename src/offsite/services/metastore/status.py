@@ -73,7 +73,7 @@ def _status(location: Path, topic: str, names: Iterable[BackupName]) -> Metastor
             f"line {problem.line}: {problem.what}" if problem.line else problem.what for problem in read.problems
         ]
         if not commands:
-            problems.append("it holds no command")
+            problems.append("it has no commands")
     return MetastoreStatus(
         topic=topic,
         service=service_of_topic(topic),

@@ -30,5 +30,5 @@ def parse_address(text: str) -> ListenAddress:
     host, digits = ((match["six"] or match["host"]), match["port"]) if match else (LOOPBACK, text)
     port = whole_number(digits, most=_PORT_MAX)
     if port is None:
-        raise BadOption(f"{text[:100]!r} is no port and no host:port", hint="write it as 9464 or 0.0.0.0:9464")
+        raise BadOption(f"{text[:100]!r} is neither a port nor host:port", hint="write it as 9464 or 0.0.0.0:9464")
     return ListenAddress(host=host, port=port)

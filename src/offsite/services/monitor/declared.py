@@ -31,8 +31,8 @@ def _points(retention: RetentionOutlook | None) -> Mapping[str, float] | None:
 TOPIC_SERIES = (
     TopicSeries(
         name="offsite_rpo_seconds",
-        help="Recovery point: how much time would be lost if the source were gone now. The time since the newest "
-        "restorable record, or since all that the source held was last seen to be in a commit.",
+        help="Recovery point: how much time would be lost if the source failed now. The time since the newest "
+        "restorable record, or since all records of the source were last seen in a commit.",
         read=_rpo_s,
         merge=max,
     ),
@@ -44,20 +44,21 @@ TOPIC_SERIES = (
     ),
     TopicSeries(
         name="offsite_restorable_to_timestamp_seconds",
-        help="Time up to which the topic is known to be restorable; the recovery point as a time.",
+        help="Time up to which the topic is certainly restorable; the recovery point as a time.",
         read=lambda view, topic, _: seconds(view.recovery_point_ms(topic)),
         merge=min,
     ),
     TopicSeries(
         name="offsite_source_lag_records",
-        help="Offsets that the source holds and no commit covers, as of the newest round.",
+        help="Offsets of the source that are in no commit yet, as of the newest round.",
         read=lambda _, topic, __: None if topic.lag_records < 0 else topic.lag_records,
         merge=sum,
     ),
     TopicSeries(
         name="offsite_source_retention_headroom_seconds",
-        help="How long until the source may delete what is not copied yet, by retention.ms and retention.bytes; 0 when "
-        "it may already. Absent where nothing is uncopied, nothing is ever deleted, or it cannot be told.",
+        help="How long until the source may delete records that are not copied yet, by retention.ms and "
+        "retention.bytes; 0 when it may already. Absent when everything is copied, when the source deletes "
+        "nothing, or when it is unknown.",
         read=lambda _, topic, __: topic.headroom_s,
         merge=min,
     ),
@@ -66,7 +67,7 @@ TOPIC_SERIES = (
 DURATION_SERIES = (
     DurationSeries(
         name="offsite_round_duration_seconds",
-        help="How long rounds took, from looking at the source to the end of the commit.",
+        help="How long rounds took, from the read of the source's state to the end of the commit.",
         read=lambda view: {(): view.round_durations},
     ),
     DurationSeries(
@@ -76,9 +77,9 @@ DURATION_SERIES = (
     ),
     DurationSeries(
         name="offsite_storage_request_duration_seconds",
-        help="How long requests to the store took that the driver made, its retries included, by what was asked for "
-        "(clock, delete, get, head, list, put, write) and outcome (ok, failed). A listing counts as a whole. Workers, "
-        "which write the segments, are not among it.",
+        help="How long requests of the driver to the store took, with retries, by operation (clock, delete, get, "
+        "head, list, put, write) and outcome (ok, failed). A listing counts as one request. Requests of workers, "
+        "which write the segments, are not included.",
         read=lambda view: view.store_requests,
         labels=("op", "outcome"),
     ),
@@ -109,8 +110,8 @@ SERIES = (
     Series(
         name="offsite_job_progress_ratio",
         kind=MetricType.GAUGE,
-        help="How much of the work of the newest round is done, from 0 to 1, counted in Spark tasks. Absent before the "
-        "first one.",
+        help="How much of the work of the newest round is done, from 0 to 1, counted in Spark tasks. Absent before "
+        "the first round.",
         read=lambda view, _: view.progress,
     ),
     Series(
@@ -122,7 +123,7 @@ SERIES = (
     Series(
         name="offsite_interval_seconds",
         kind=MetricType.GAUGE,
-        help="How often a round is meant to begin (--interval).",
+        help="How often a round should begin (--interval).",
         read=lambda view, _: view.interval_s,
     ),
     Series(
@@ -146,7 +147,7 @@ SERIES = (
     Series(
         name="offsite_passes_total",
         kind=MetricType.COUNTER,
-        help="Rounds that were complete: all that the source held was copied, or is named as a hole.",
+        help="Rounds that were complete: all records of the source were copied, or are named as a hole.",
         read=lambda view, _: view.passes,
     ),
     Series(
@@ -182,21 +183,21 @@ SERIES = (
     Series(
         name="offsite_bytes_total",
         kind=MetricType.COUNTER,
-        help="Bytes of log that were read from the brokers, and bytes that were written to the store.",
+        help="Bytes of log read from the brokers, and bytes written to the store.",
         read=lambda view, _: {"read": view.bytes_read, "written": view.bytes_written},
         labels=("kind",),
     ),
     Series(
         name="offsite_repository_bytes",
         kind=MetricType.GAUGE,
-        help="What the segments take in the store that the newest restore point needs.",
+        help="Stored bytes of the segments that the newest restore point needs.",
         read=lambda view, _: {"live": view.live_bytes} if view.live_bytes >= 0 else None,
         labels=("state",),
     ),
     Series(
         name="offsite_holes_total",
         kind=MetricType.COUNTER,
-        help="Holes of the backup: ranges that the source lost before they were copied.",
+        help="Holes of the backup: ranges that the source lost before the copy.",
         read=lambda view, _: dict.fromkeys(HOLE_REASONS, 0) | dict(view.holes),
         labels=("reason",),
     ),
@@ -210,87 +211,91 @@ SERIES = (
     Series(
         name="offsite_outage_start_timestamp_seconds",
         kind=MetricType.GAUGE,
-        help="When the outage began that is being waited out, by error id. Absent without one.",
+        help="When the current outage began, by error id. Absent without an outage.",
         read=lambda view, _: {view.outage.error.id: view.outage.since_ms / 1000} if view.outage else None,
         labels=("reason",),
     ),
     Series(
         name="offsite_outages_total",
         kind=MetricType.COUNTER,
-        help="Outages that were waited out, by error id.",
+        help="Outages that ended, by error id.",
         read=lambda view, _: view.outages,
         labels=("reason",),
     ),
     Series(
         name="offsite_retries_total",
         kind=MetricType.COUNTER,
-        help="What failed and was tried again, by error id: whole rounds (op round), and partitions that a round could "
-        "not copy, by the round after it (op partition).",
+        help="Failures that were tried again, by error id: whole rounds (op round), and partitions that a round could "
+        "not copy and the next round tried again (op partition).",
         read=lambda view, _: _retries(view),
         labels=("op", "reason"),
     ),
     Series(
         name="offsite_throttled_seconds_total",
         kind=MetricType.COUNTER,
-        help="Time that rate limits held the copying back.",
+        help="Time that the copy waited for rate limits.",
         read=lambda view, _: view.throttled_ms / 1000,
     ),
     Series(
         name="offsite_last_verify_timestamp_seconds",
         kind=MetricType.GAUGE,
-        help="When this installation last checked the backup, by depth (quick, deep). Absent for a depth in which it "
-        "never did.",
+        help="When this installation last checked the backup, by depth (quick, deep). Absent for a depth without a "
+        "check.",
         read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.verified_ms.items()},
         labels=("depth",),
     ),
     Series(
         name="offsite_last_verify_claimed_timestamp_seconds",
         kind=MetricType.GAUGE,
-        help="When another installation checked the backup, as a record in the repository claims, by depth. Nothing "
-        "vouches for it. Absent where it is not later than the last check of this one.",
+        help="When another installation checked the backup, as a record in the repository claims, by depth. The claim "
+        "is not verified. Absent if it is not later than the last check of this installation.",
         read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.claimed_ms.items()} or None,
         labels=("depth",),
     ),
     Series(
         name="offsite_verify_damaged_objects",
         kind=MetricType.GAUGE,
-        help="How many things the last check found damaged or gone, also as others claim, unless a deep one of this "
-        "installation found none later. Absent where it made no check and nobody claims damage.",
+        help="How many objects the last check found damaged or missing, also as others claim, unless a later deep "
+        "check of this installation found none. Absent without a check and without a claim of damage.",
         read=lambda view, _: view.repository.damaged,
     ),
     Series(
         name="offsite_restore_test_last_success_timestamp_seconds",
         kind=MetricType.GAUGE,
-        help="When a drill of this installation last proved that the backup can be restored. Absent when none did.",
+        help=(
+            "When a drill of this installation last proved that the backup can be restored. Absent without such a "
+            "drill."
+        ),
         read=lambda view, _: seconds(view.repository.drilled_ms),
     ),
     Series(
         name="offsite_restore_test_claimed_timestamp_seconds",
         kind=MetricType.GAUGE,
-        help="When a drill of another installation proved that, as a report in the repository claims. Nothing vouches "
-        "for it. Absent where it is not later than the last one of this installation.",
+        help="When a drill of another installation proved that the backup can be restored, as a report in the "
+        "repository claims. The claim is not verified. Absent if it is not later than the last drill of this "
+        "installation.",
         read=lambda view, _: seconds(view.repository.claimed_drill_ms),
     ),
     Series(
         name="offsite_restore_points",
         kind=MetricType.GAUGE,
-        help="Restore points that are kept, by whether a person has pinned them. Absent where nothing was ever let go "
-        "and nothing is pinned.",
+        help="Restore points that are kept, by whether a person has pinned them. Absent if no restore point was ever "
+        "deleted or pinned.",
         read=lambda view, _: _points(view.repository.retention),
         labels=("pinned",),
     ),
     Series(
         name="offsite_restore_points_let_go_total",
         kind=MetricType.COUNTER,
-        help="Restore points that went since this process began, by the kind of work that the audit names; `nobody` "
-        "where it has no line about them.",
+        help="Restore points deleted since this process began, by the kind of work that the audit names; `nobody` "
+        "without an audit line.",
         read=lambda view, _: view.repository.let_go or None,
         labels=("by",),
     ),
     Series(
         name="offsite_retention_last_timestamp_seconds",
         kind=MetricType.GAUGE,
-        help="When retention last let something go. Absent where it never did.",
+        help="When retention last deleted something. Absent if it never did.",
         read=lambda view, _: (
             retention.applied_ms / 1000 if (retention := view.repository.retention) and retention.applied_ms else None
         ),
@@ -298,7 +303,7 @@ SERIES = (
     Series(
         name="offsite_retention_next_timestamp_seconds",
         kind=MetricType.GAUGE,
-        help="The earliest time at which the next restore point may go. Absent where no time tells.",
+        help="The earliest time at which the next restore point may be deleted. Absent if no time is known.",
         read=lambda view, _: (
             retention.next_ms / 1000 if (retention := view.repository.retention) and retention.next_ms else None
         ),
@@ -306,7 +311,7 @@ SERIES = (
     Series(
         name="offsite_retention_waiting_bytes",
         kind=MetricType.GAUGE,
-        help="What was let go and waits for its collection, as stored.",
+        help="Stored bytes that were deleted from the backup and wait for their collection.",
         read=lambda view, _: retention.waiting_bytes if (retention := view.repository.retention) else None,
     ),
 )
@@ -314,6 +319,6 @@ SERIES = (
 TOPICS_LEFT_OUT = Series(
     name="offsite_topics_without_series",
     kind=MetricType.GAUGE,
-    help='Topics that have no series of their own, because there are too many: they are together under topic="".',
+    help='Topics without their own series, because there are too many: they are together under topic="".',
     read=lambda _, __: None,
 )

@@ -39,8 +39,8 @@ def liveness(view: FollowView, *, silent_s: float) -> Health:
     """Whether the process is alive. `silent_s`: time since its last view."""
     limit_s = silence_limit_s(view)
     if silent_s > limit_s:
-        longest = f"no round takes longer than {format_duration(limit_s)}"
-        return Health(ok=False, reason=f"stuck: nothing was heard for {format_duration(silent_s)}, {longest}")
+        longest = f"a round takes at most {format_duration(limit_s)}"
+        return Health(ok=False, reason=f"stuck: no sign of progress for {format_duration(silent_s)}, {longest}")
     return Health(ok=True, reason=f"alive: {view.state.value.replace('_', ' ')}")
 
 

@@ -70,7 +70,7 @@ class StatusServer:
         except OSError as error:
             raise BadOption(
                 f"cannot listen on {self._listen} for metrics: {error.strerror or error}",
-                hint="choose another port; 0 takes one that is free",
+                hint="choose another port; 0 takes a free port",
             ) from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": _POLL_S}, name="monitor", daemon=True

@@ -52,21 +52,21 @@ METASTORE_SERIES = (
     MetastoreSeries(
         name="offsite_metastore_missing_commands",
         kind=MetricType.GAUGE,
-        help="Commands in the backup file that the topic has no longer: it was deleted, emptied or cut. Above 0 is an "
+        help="Commands in the backup file that the topic no longer has: it was deleted, emptied or cut. Above 0 is an "
         "alarm.",
         read=lambda view: view.missing,
     ),
     MetastoreSeries(
         name="offsite_metastore_diverged",
         kind=MetricType.GAUGE,
-        help="1 once this process has begun a new file, because the topic had another command than the file.",
+        help="1 when this process has started a new file, because the topic had another command than the file.",
         read=lambda view: float(bool(view.diverged)),
     ),
     MetastoreSeries(
         name="offsite_metastore_undecided_offsets",
         kind=MetricType.GAUGE,
-        help="Offsets from the oldest open transaction of the topic on: nobody can read them yet, and they are not "
-        "backed up.",
+        help="Offsets from the oldest open transaction of the topic on: they cannot be read yet, and are not backed "
+        "up.",
         read=lambda view: view.undecided,
     ),
     MetastoreSeries(
@@ -84,13 +84,13 @@ METASTORE_SERIES = (
     MetastoreSeries(
         name="offsite_metastore_seen_timestamp_seconds",
         kind=MetricType.GAUGE,
-        help="When the topic was last read to its end, or was last found not to be there.",
+        help="When the topic was last read to its end, or last found missing.",
         read=lambda view: _time_s(view.seen_ms),
     ),
     MetastoreSeries(
         name="offsite_metastore_flush_seconds",
         kind=MetricType.GAUGE,
-        help="How long the newest commands took to be on the disk.",
+        help="How long it took to write the newest commands to disk.",
         read=lambda view: view.flush_s,
     ),
 )
@@ -127,13 +127,11 @@ class MetastoreMonitor:
         undecided_s = (self._clock.now_ms() - view.undecided_since_ms) / 1000 if view.undecided else 0.0
         if undecided_s > SILENT_MAX_S:
             for_long = format_duration(undecided_s)
-            return Health(
-                ok=False, reason=f"a transaction is open for {for_long}: what comes after it is not backed up"
-            )
+            return Health(ok=False, reason=f"a transaction is open for {for_long}: later commands are not backed up")
         if view.verdict.is_alarm:
             return Health(ok=False, reason=f"the topic is {view.verdict.value}: {view.missing:,} commands are missing")
         if not view.is_there:
-            return Health(ok=False, reason="there is no such topic yet: is the service id right?")
+            return Health(ok=False, reason="the topic does not exist yet: is the service id right?")
         return Health(ok=True, reason=f"{view.verdict.value}: {view.commands:,} commands")
 
 

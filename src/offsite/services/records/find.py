@@ -193,7 +193,7 @@ def parse_rows(start: str | None, end: str | None, *, now_ms: int) -> RowFilter:
 def _offset(text: str) -> int:
     offset = whole_number(text)
     if offset is None:
-        raise BadOption(f"{text[:100]!r} is no offset", hint=f"the largest is {MAX_OFFSET}")
+        raise BadOption(f"{text[:100]!r} is not an offset", hint=f"the largest is {MAX_OFFSET}")
     return offset
 
 

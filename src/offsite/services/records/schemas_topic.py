@@ -27,7 +27,7 @@ def decide_schemas_topic(requested: str | None, descriptor: BackupDescriptor | N
     if requested not in (None, first):
         raise BackupExists(
             f"backup {descriptor.name} exists with schemas topic {first or 'none'}",
-            hint="leave out --schemas-topic to continue it, or choose another name with --backup",
+            hint="omit --schemas-topic to continue this backup, or choose another name with --backup",
         )
     return first
 

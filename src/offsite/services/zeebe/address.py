@@ -56,7 +56,7 @@ def parse_address(text: str) -> ZeebeAddress:
         split = urlsplit(url)
         port = split.port
     except ValueError:
-        raise BadOption("--zeebe is no URL", hint=_FORM_HINT) from None
+        raise BadOption("--zeebe is not a URL", hint=_FORM_HINT) from None
     _check(split, url)
     return ZeebeAddress(
         name=name,
@@ -69,11 +69,13 @@ def parse_address(text: str) -> ZeebeAddress:
 
 def _check(split: SplitResult, url: str) -> None:
     if "@" in split.netloc:
-        raise BadOption("--zeebe holds a user or a password", hint="write who you are into a file: --zeebe-token-file")
+        raise BadOption(
+            "--zeebe contains a user or a password", hint="put the credentials into a file: --zeebe-token-file"
+        )
     if split.scheme not in {"http", "https"} or not _HOST.fullmatch(split.hostname or ""):
-        raise BadOption("--zeebe is no URL of a management API", hint=_FORM_HINT)
+        raise BadOption("--zeebe is not a URL of a management API", hint=_FORM_HINT)
     if "?" in url or "#" in url or not _PATH.fullmatch(split.path):
-        raise BadOption("--zeebe holds more than the place of a management API", hint=_FORM_HINT)
+        raise BadOption("--zeebe contains more than the address of a management API", hint=_FORM_HINT)
 
 
 def parse_authorizations(text: str) -> dict[str, str]:
@@ -87,8 +89,8 @@ def parse_authorizations(text: str) -> dict[str, str]:
         header = _header(words)
         if header is None or name in headers:
             raise BadOption(
-                f"line {number} of the file of --zeebe-token-file does not say who we are",
-                hint="a line is 'Bearer TOKEN' or 'Basic USER:PASSWORD', after 'NAME=' where it holds for one cluster",
+                f"line {number} of the file of --zeebe-token-file has no credentials",
+                hint="a line is 'Bearer TOKEN' or 'Basic USER:PASSWORD', after 'NAME=' if it is for one cluster only",
             )
         headers[name] = header
     if not headers:

@@ -56,7 +56,7 @@ def parse_highest(answer: ZeebeAnswer) -> int:
     """Parse the highest id in a list of backups, 0 in an empty list. Raises `ZeebeOutcomeUnknown`."""
     backups = _json(answer)
     if not isinstance(backups, list):
-        raise ZeebeOutcomeUnknown("it answers with no list of backups")
+        raise ZeebeOutcomeUnknown("its answer is not a list of backups")
     return max((_member(backup).integer("backupId", least=0) for backup in backups), default=0)
 
 
@@ -97,7 +97,7 @@ def why_not_exporting(answer: ZeebeAnswer) -> str:
 
 def _backup(said: JsonObject, backup_id: int) -> ZeebeBackup:
     if said.integer("backupId") != backup_id:
-        raise ZeebeOutcomeUnknown("it answers with another backup than the one that was asked for")
+        raise ZeebeOutcomeUnknown("it answers with another backup than requested")
     state, details = _state(said), said.children("details")
     if len(details) > MAX_PARTITIONS:
         raise ZeebeOutcomeUnknown(f"it names {len(details)} partitions")
@@ -105,7 +105,7 @@ def _backup(said: JsonObject, backup_id: int) -> ZeebeBackup:
     if len(states) < len(details):
         raise ZeebeOutcomeUnknown("it names a partition twice")
     if state is ZeebeBackupState.COMPLETED and set(states.values()) != {ZeebeBackupState.COMPLETED}:
-        raise ZeebeOutcomeUnknown("it calls a backup complete of which a partition is not")
+        raise ZeebeOutcomeUnknown("it reports a backup as complete, although a partition is not")
     created = [at for detail in details if (at := _epoch_ms(detail)) >= 0]
     return ZeebeBackup(
         id=backup_id,
@@ -127,7 +127,7 @@ def _state(said: JsonObject) -> ZeebeBackupState:
     try:
         return ZeebeBackupState(text)
     except ValueError:
-        raise ZeebeOutcomeUnknown(f"it names a state {_shown(text)!r}, which is not known") from None
+        raise ZeebeOutcomeUnknown(f"it reports an unknown state {_shown(text)!r}") from None
 
 
 def _epoch_ms(said: JsonObject) -> int:
@@ -139,7 +139,7 @@ def _epoch_ms(said: JsonObject) -> int:
         at = datetime.fromisoformat(text)
         return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ZeebeOutcomeUnknown("it names a time that is none") from None
+        raise ZeebeOutcomeUnknown("it reports an invalid time") from None
 
 
 def _object(answer: ZeebeAnswer) -> JsonObject:
@@ -148,7 +148,7 @@ def _object(answer: ZeebeAnswer) -> JsonObject:
 
 def _member(value: JsonValue) -> JsonObject:
     if not isinstance(value, dict):
-        raise ZeebeOutcomeUnknown("it answers with something that is no JSON object")
+        raise ZeebeOutcomeUnknown("its answer is not a JSON object")
     return JsonObject(fields=value, damaged=ZeebeOutcomeUnknown)
 
 
@@ -156,7 +156,7 @@ def _json(answer: ZeebeAnswer) -> JsonValue:
     try:
         value: JsonValue = parse_json(answer.body, decoder=UNAMBIGUOUS)  # type: ignore[assignment]  # JSON is that
     except BadJson as error:
-        raise ZeebeOutcomeUnknown(f"it answers with what cannot be read: {error}") from error
+        raise ZeebeOutcomeUnknown(f"its answer cannot be read: {error}") from error
     return value
 
 

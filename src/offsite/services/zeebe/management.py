@@ -49,14 +49,15 @@ class Management:
             if message_of(answer):
                 return True
             raise ParticipantUnreachable(
-                f"{self.where} does not answer as Zeebe does", hint="is that the management port of a Zeebe gateway?"
+                f"{self.where} does not answer as Zeebe does",
+                hint="check that this is the management port of a Zeebe gateway",
             )
         if answer.status == 409:
             return False
         if answer.status == 400:
             raise ParticipantFailed(
                 f"Zeebe does not take backup {backup}: {message_of(answer)}",
-                hint="it needs a backup store, and must let the id be chosen (no continuous backups)",
+                hint="Zeebe needs a backup store, and must accept chosen ids (no continuous backups)",
             )
         raise self._refused(answer)
 
@@ -99,7 +100,9 @@ class Management:
         if self._route is None:
             raise ParticipantUnreachable(
                 f"{self.where} has no endpoint for backups",
-                hint="is that the management port of a Zeebe gateway (9600), and are its backups enabled?",
+                hint=(
+                    "check that this is the management port of a Zeebe gateway (9600), and that its backups are enabled"
+                ),
             )
         return self._route
 
@@ -116,12 +119,12 @@ class Management:
         if _is_perhaps_later(answer):
             return ZeebeOutcomeUnknown(said)
         if answer.status in {401, 403}:
-            return ParticipantUnreachable(said, hint="say who we are: --zeebe-token-file")
+            return ParticipantUnreachable(said, hint="give credentials: --zeebe-token-file")
         if 300 <= answer.status < 400:
             return ParticipantUnreachable(
-                f"{self.where} sends us elsewhere ({answer.status})", hint="name that place: --zeebe"
+                f"{self.where} redirects to another address ({answer.status})", hint="give that address: --zeebe"
             )
-        return ParticipantUnreachable(said, hint="is that the management port of a Zeebe gateway?")
+        return ParticipantUnreachable(said, hint="check that this is the management port of a Zeebe gateway")
 
 
 def _is_perhaps_later(answer: ZeebeAnswer) -> bool:

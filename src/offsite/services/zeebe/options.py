@@ -28,7 +28,7 @@ class ZeebeWords(TypedDict, total=False):
     zeebe: Annotated[
         Sequence[str] | None,
         Option(
-            "A Zeebe cluster that takes a backup of the same id: http://HOST:9600 of its management API, or "
+            "A Zeebe cluster that takes a backup with the same id: http://HOST:9600 of its management API, or "
             "NAME=http://HOST:9600; may be repeated."
         ),
     ]
@@ -44,17 +44,17 @@ def parse_zeebe(words: ZeebeWords) -> tuple[ZeebeCluster, ...]:
     if file is None:
         return tuple(ZeebeCluster(address=address) for address in addresses)
     if not addresses:
-        raise BadOption("--zeebe-token-file says who we are, and to whom?", hint="add --zeebe http://HOST:9600")
+        raise BadOption("--zeebe-token-file needs --zeebe", hint="add --zeebe http://HOST:9600")
     authorizations = parse_authorizations(_read(Path(file)))
     if strange := sorted(authorizations.keys() - {address.name for address in addresses} - {""}):
-        raise BadOption(f"--zeebe-token-file names {', '.join(strange)}, and no --zeebe has that name")
+        raise BadOption(f"--zeebe-token-file names {', '.join(strange)}, but no --zeebe has that name")
     clusters = tuple(
         ZeebeCluster(address=address, authorization=authorizations.get(address.name, authorizations.get("", "")))
         for address in addresses
     )
     for cluster in clusters:
         if cluster.authorization and not cluster.address.is_tls and not is_loopback(cluster.address.host):
-            warned("zeebe_in_clear", why="who we are is sent without TLS", participant=cluster.address.name)
+            warned("zeebe_in_clear", why="credentials are sent without TLS", participant=cluster.address.name)
     return clusters
 
 
@@ -87,7 +87,7 @@ def _read(file: Path) -> str:
         with file.open("rb") as opened:
             why, data = exposure(os.fstat(opened.fileno())), opened.read(_TOKEN_FILE_MAX_BYTES + 1)
         if why:
-            warned("readable_by_others", why=f"it holds a secret, and {why}", file=file)
+            warned("readable_by_others", why=f"it contains a secret, and {why}", file=file)
         if len(data) > _TOKEN_FILE_MAX_BYTES:
             raise BadOption(f"the file of --zeebe-token-file has more than {_TOKEN_FILE_MAX_BYTES} bytes")
         return decode_text(data)

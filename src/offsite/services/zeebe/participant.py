@@ -101,7 +101,9 @@ class ZeebeParticipant:
             except ZeebeOutcomeUnknown as error:
                 if self._clock.monotonic_s() - attempt.began_s < self._times.take_s:
                     return None
-                raise ParticipantUnreachable(f"for {self._times.take_s:g} s it could not be asked: {error}") from error
+                raise ParticipantUnreachable(
+                    f"it could not be reached for {self._times.take_s:g} s: {error}"
+                ) from error
 
     def status(self, checkpoint: int) -> CheckpointStatus:
         """Completed only when exporting is also resumed, if the process paused it."""
@@ -132,7 +134,7 @@ class ZeebeParticipant:
         except ParticipantUnreachable as error:
             cure = f"curl -X POST {self._zeebe.where}/actuator/exporting/resume"
             raise ParticipantUnreachable(
-                f"exporting may still be paused, and Zeebe's log only grows until somebody resumes it: {cure} "
+                f"exporting may still be paused, and the log of Zeebe grows until exporting is resumed: {cure} "
                 f"({error.message})"
             ) from error
         finally:
@@ -174,7 +176,8 @@ class ZeebeParticipant:
         if backup.created_ms < asked_at_ms - CLOCKS_APART_MS:
             hint = self._higher_hint(checkpoint)
             raise ParticipantFailed(
-                f"Zeebe has a backup {checkpoint} already, from before this checkpoint was asked for: {hint}", hint=hint
+                f"Zeebe has a backup {checkpoint} already, from before the request for this checkpoint: {hint}",
+                hint=hint,
             )
 
     def _was_taken(self, attempt: _Attempt) -> bool:
@@ -187,7 +190,7 @@ class ZeebeParticipant:
             return False
         hint = self._higher_hint(attempt.checkpoint)
         raise ParticipantFailed(
-            f"Zeebe does not take backup {attempt.checkpoint}, for it had a higher id, or is being scaled: {hint}",
+            f"Zeebe does not take backup {attempt.checkpoint}, because it had a higher id, or is being scaled: {hint}",
             hint=hint,
         )
 
@@ -198,7 +201,7 @@ class ZeebeParticipant:
             highest = checkpoint
         if highest >= MAX_OFFSET:
             return "no id is left in this cluster"
-        return f"take one above all that Zeebe ever had: offsite checkpoint take --id {highest + 1} or higher"
+        return f"use an id above all earlier ids of Zeebe: offsite checkpoint take --id {highest + 1} or higher"
 
     def _status(self, attempt: _Attempt, backup: ZeebeBackup | None) -> CheckpointStatus:
         """Map Zeebe's state. Raises `ParticipantFailed` with the reason, where known."""
@@ -235,7 +238,7 @@ class ZeebeParticipant:
             attempt.silent_since_s = self._clock.monotonic_s()
         if not self._is_over(attempt.silent_since_s, self._times.silent_s):
             return CheckpointStatus.ONGOING
-        raise ParticipantUnreachable(f"for {self._times.silent_s:g} s it could not be asked: {error}") from error
+        raise ParticipantUnreachable(f"it could not be reached for {self._times.silent_s:g} s: {error}") from error
 
     def _watch(self, attempt: _Attempt) -> None:
         """Resume exporting as soon as the backup is settled: our own copy may take hours longer."""

@@ -23,7 +23,7 @@ def test_who_was_heard_lives_and_who_was_not_is_stuck(view: FollowView) -> None:
     assert liveness(view, silent_s=limit_s).ok
     dead = liveness(view, silent_s=limit_s + 1)
     assert not dead.ok
-    assert dead.reason == "stuck: nothing was heard for 15 min 31 s, no round takes longer than 15 min 30 s"
+    assert dead.reason == "stuck: no sign of progress for 15 min 31 s, a round takes at most 15 min 30 s"
     assert not readiness(view, silent_s=limit_s + 1, round_ended_s=1, now_ms=NOW_MS).ok
 
 

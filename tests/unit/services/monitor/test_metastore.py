@@ -46,7 +46,7 @@ def test_each_series_is_scraped_and_what_is_not_known_is_not() -> None:
         ({"seen_ms": -1}, "not read yet"),
         ({"seen_ms": CLOCK.now_ms() - int(SILENT_MAX_S * 2000)}, "not read for"),
         ({"undecided": 2, "undecided_since_ms": 1}, "a transaction is open"),
-        ({"is_there": False, "verdict": MetastoreVerdict.EMPTY}, "no such topic yet"),
+        ({"is_there": False, "verdict": MetastoreVerdict.EMPTY}, "does not exist yet"),
         ({"verdict": MetastoreVerdict.EMPTIED, "missing": 3}, "emptied: 3 commands are missing"),
     ],
 )
