@@ -62,14 +62,14 @@ def test_a_resource_is_applied_looked_after_and_listed(home: Home) -> None:
         "resources": [{"kind": "Backup", "name": "shop", "file": "backup-shop.yaml", "change": "created"}]
     }
     (before,) = answer("get")["resources"]
-    assert before["message"] == "not looked at yet: does an operator run?"
+    assert before["message"] == "not processed yet: is an operator running?"
     look = answer("run", str(home.root), "--once", "--settle", "0s")
     assert (look["resources"], look["waiting"][0]["name"]) == (1, "shop")
     offsite("run", str(home.root), "--once", "--settle", "0s")
 
     (line,) = answer("get", "backups", "shop")["resources"]
     assert (line["state"], line["reconciled"], line["generation"]) == ("running", False, 1)
-    assert "its spec asks for no agents" in line["message"]
+    assert "its spec has no agents" in line["message"]
 
 
 def test_the_list_for_people_has_its_columns(home: Home) -> None:
@@ -277,7 +277,7 @@ def test_an_older_backup_is_shown_and_released(home: Home) -> None:
         run_once(home.repository.create_backup("old", cluster_id="c", selection=SELECTION))
     words = ("release", "old", "--repo", str(home.root.parent / "backups"), "--reason", "it was looked at")
     refused = offsite(*words, "--yes")
-    assert "only what another backup took the place of is released" in str(refused.exception)
+    assert "only a backup that was replaced by another one can be released" in str(refused.exception)
     declared.decide(DeclaredEntryKind.STOPPED)
     asked = offsite(*words)
     assert isinstance(asked.exception, ConfirmationMissing)

@@ -133,7 +133,7 @@ def test_one_is_named_by_number_by_age_or_by_how_its_id_begins(name: str, number
 
 @pytest.mark.parametrize("name", ["3", "0", "ffff", "aaaa1111-old-and-more"])
 def test_a_name_that_fits_none_is_refused_with_those_that_are_there(name: str) -> None:
-    with pytest.raises(BadOption, match="fits 0 of 2") as refusal:
+    with pytest.raises(BadOption, match="matches 0 of 2") as refusal:
         taken(OLD, NEW, named=name)
     assert "orders=1" in refusal.value.hint
 
@@ -152,7 +152,5 @@ def test_ids_that_brokers_did_not_give_are_no_obstacle() -> None:
 def test_notes_name_the_one_taken_and_how_to_take_the_others() -> None:
     first, second = incarnation_notes(choose_incarnations({"orders": (OLD, NEW)}, IncarnationCriteria()))
     assert first.startswith("orders was deleted and created again: this is incarnation 2 of 2")
-    assert second.startswith(
-        "left aside: incarnation 1 of 2 of orders (aaaa1111, 10 records, offsets 0 to 9, last seen"
-    )
+    assert second.startswith("not used: incarnation 1 of 2 of orders (aaaa1111, 10 records, offsets 0 to 9, last seen")
     assert second.endswith("to use it: --incarnation orders=1")

@@ -105,7 +105,7 @@ def test_where_the_cluster_deletes_what_could_excuse_a_record_the_verdict_is_ope
     log = CompactedLog(0, END + 30, went=[hole(END, END + 10)])
     proof = stored.prove(log, compacted=True, goes_on=True, log_end=END + 30)
     assert proof.difference is None
-    assert "offsets 100 to 109 went by retention meanwhile" in proof.unknown
+    assert "offsets 100 to 109 were deleted (retention) during the comparison" in proof.unknown
 
 
 def test_what_expires_while_it_is_read_is_counted_and_the_rest_compared(stored: Stored) -> None:
@@ -117,7 +117,7 @@ def test_expiry_is_a_difference_when_all_has_to_be_there(stored: Stored) -> None
     found = stored.prove(Log(0, END, went=[hole(0, 20)]), exact=True).difference
     assert found is not None
     assert (found.kind, found.source_offset, found.records) == ("missing", 0, 20)
-    assert "offsets 0 to 19 went by retention" in found.detail
+    assert "offsets 0 to 19 were deleted (retention)" in found.detail
 
 
 def test_a_log_that_was_cut_while_it_was_read_is_a_difference(stored: Stored) -> None:

@@ -216,7 +216,7 @@ def test_the_older_one_is_taken_when_it_is_named(made_anew: Backup) -> None:
     assert taken_id(made_anew, commit=4, incarnations={"orders": "1"}) == "id-orders"
     with pytest.raises(BadOption, match="not selected"):
         find_point(made_anew, request(incarnations={"elsewhere": "1"}))
-    with pytest.raises(BadOption, match="fits 0 of 1"):
+    with pytest.raises(BadOption, match="matches 0 of 1"):
         find_point(made_anew, request(incarnations={"users": "2"}))
     assert find_point(made_anew, request(incarnations={"users": "1"}, commit=1)).incarnations == ()
 

@@ -50,7 +50,7 @@ def test_silence_in_the_middle_of_a_log_only_costs_time(silence: str, times: int
 def test_silence_for_ever_fails_the_range_and_moves_nothing(silence: str) -> None:
     leader = ScriptedLeader(log(0, 10, 20), script=deque([""]), forever=silence)
     found = Reading()
-    with pytest.raises(NoEvidence, match="from 10"):
+    with pytest.raises(NoEvidence, match="from offset 10"):
         read(leader, 0, 30, into=found)
     assert (found.bases, found.others) == ([0], [])
 

@@ -88,7 +88,7 @@ def test_groups_of_brokers_that_tell_no_states_are_listed_without() -> None:
 
 
 def test_a_broker_that_lacks_a_request_is_named_with_the_release_that_brought_it() -> None:
-    with pytest.raises(KafkaTooOld, match=r"old:9092 has no DescribeTransactions .*Kafka 3\.0 brought") as lacking:
+    with pytest.raises(KafkaTooOld, match=r"old:9092 has no DescribeTransactions .*Kafka 3\.0 introduced") as lacking:
         connection_with({}).highest_version(Api.DESCRIBE_TRANSACTIONS, 0, 0)
     assert "Kafka 3.0 or newer" in lacking.value.hint
 

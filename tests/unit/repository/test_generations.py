@@ -408,13 +408,13 @@ def test_the_fence_is_asked_before_every_few_deletes(repository: Repository) -> 
 def test_no_backup_begins_under_the_name_of_a_removed_one(repository: Repository) -> None:
     store, layout = removed(repository)
     selection = repository.backup("pair.gen-10").descriptor.selection
-    with pytest.raises(BackupExists, match="was removed lately"):
+    with pytest.raises(BackupExists, match="was removed recently"):
         repository.create_backup("pair.gen-1", cluster_id="c", selection=selection)
     assert below(store, layout) == [layout.removed_key]
     store.pass_time(KEPT_MS)
     late = f"{layout.topics_prefix}t/partition=0/t+0-{1:020}-0123abcd.log"
     store.put_if_absent(late, b"late")
-    with pytest.raises(BackupExists, match="was removed lately"):
+    with pytest.raises(BackupExists, match="was removed recently"):
         repository.create_backup("pair.gen-1", cluster_id="c", selection=selection)
     store.delete(late)
     assert repository.create_backup("pair.gen-1", cluster_id="c", selection=selection).state().seq == 0
@@ -430,7 +430,7 @@ def test_a_backup_that_is_removed_while_one_begins_there_gets_no_descriptor(repo
                 remove_backup(repository.store, backup.layout, is_read=lambda: False, announce=lambda _: None)
             return super().put_if_absent(key, data)
 
-    with pytest.raises(BackupExists, match="was removed lately"):
+    with pytest.raises(BackupExists, match="was removed recently"):
         replace(repository, store=Slow(repository.store)).create_backup(
             "pair.gen-1", cluster_id="c", selection=selection
         )

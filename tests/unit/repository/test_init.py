@@ -61,7 +61,7 @@ def below(store: Store, name: str) -> Store:
 def test_no_repository_is_made_in_another_one(store: Store, name: str) -> None:
     Repository.init(store)
     there = [info.key for info in store.list("")]
-    with pytest.raises(RepositoryExists, match=r"lies in .* which is a repository already"):
+    with pytest.raises(RepositoryExists, match=r"is inside .* which is already a repository"):
         Repository.init(below(store, name))
     assert [info.key for info in store.list("")] == there
 

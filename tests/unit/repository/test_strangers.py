@@ -185,19 +185,22 @@ def test_commands_say_the_same_beside_them_and_two_name_them(place: Place) -> No
     strangers = put_strangers(place)
     assert len(strangers) > len(LEVELS) * (len(NAMES) - 2)
     for command, said in zip(COMMANDS, before, strict=True):
-        now = [line for line in run(place.url, *command).splitlines() if "passed over" not in line]
+        now = [line for line in run(place.url, *command).splitlines() if "ignored, because offsite" not in line]
         assert now == said.splitlines(), command
     found = json.loads(run(place.url, "verify", "--backup", "a", "-o", "json"))
     assert sorted(found["strangers"]) == sorted(strangers), "each once"
     status = json.loads(run(place.url, "status", "-o", "json"))
     assert [each["backup"] for each in status["backups"]] == ["a"]
-    (around,), inside = status["notes"], [note for note in status["backups"][0]["notes"] if "passed over" in note]
+    (around,), inside = (
+        status["notes"],
+        [note for note in status["backups"][0]["notes"] if "ignored, because offsite" in note],
+    )
     assert len(inside) == 1
     for text in (around, inside[0]):
         assert text.startswith("ignored, because offsite never uses such names: ")
         assert text.endswith("; delete what nobody needs")
     shown = run(place.url, "status") + run(place.url, "verify", "--backup", "a")
-    assert shown.count("passed over") == 3
+    assert shown.count("ignored, because offsite") == 3
 
 
 def test_readers_and_writers_of_records_go_on_beside_them(place: Place) -> None:
@@ -266,7 +269,7 @@ def test_a_marker_with_the_name_of_an_object_of_ours_hides_nothing(place: Place)
         place.put(f"{key}/")
         place.put(f"{key}-other")
     for command, said in zip(COMMANDS, before, strict=True):
-        now = [line for line in run(place.url, *command).splitlines() if "passed over" not in line]
+        now = [line for line in run(place.url, *command).splitlines() if "ignored, because offsite" not in line]
         assert now == said.splitlines(), command
     for after in ("", *keys):
         listed = [info.key for info in place.store.list("", start_after=after) if not info.key.endswith("-other")]
@@ -287,7 +290,9 @@ def test_a_file_of_others_with_the_name_of_a_folder_is_one_more(tmp_path: Path) 
     for key in FOLDERS:
         put_file(tmp_path / "r", key)
     for command, said in zip(COMMANDS, before, strict=True):
-        assert [line for line in run(url, *command).splitlines() if "passed over" not in line] == said.splitlines()
+        assert [
+            line for line in run(url, *command).splitlines() if "ignored, because offsite" not in line
+        ] == said.splitlines()
     assert sorted(json.loads(run(url, "verify", "--backup", "a", "-o", "json"))["strangers"]) == sorted(FOLDERS)
     with pytest.raises(StoreUnreachable, match="Not a directory") as raised:
         open_folder(tmp_path / "r").put_if_absent("jobs/x", b"x")

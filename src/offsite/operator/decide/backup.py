@@ -145,7 +145,9 @@ def check(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailabili
     """Return the differences from the spec. An error in reading a backup is a difference."""
     conditions: list[BackupCondition] = []
     if observed.agents.configured != desired.agents:
-        conditions.append(_condition(ConditionType.INCORRECT_DEPLOYMENT, "the agents do not run for what is declared"))
+        conditions.append(
+            _condition(ConditionType.INCORRECT_DEPLOYMENT, "the agents do not run with the declared spec yet")
+        )
     elif observed.agents.ready < desired.agents.replicas:
         said = f"{observed.agents.ready} of {desired.agents.replicas} agents run"
         conditions.append(_condition(ConditionType.DEPLOYMENT_ROLLING_OUT, said))
@@ -305,7 +307,7 @@ def _condition(kind: ConditionType, message: str) -> BackupCondition:
 def _wrong_state(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailability) -> str:
     live = observed.live
     if desired.state is DesiredBackupState.STOPPED:
-        return "" if live is None else f"{live.low.beginning.backup} is {live.low.phase}, and is to be stopped"
+        return "" if live is None else f"{live.low.beginning.backup} is {live.low.phase}, but should be stopped"
     if live is None:
         return f"no backup runs{_why_not(desired, slot)}"
     if live.problem:
@@ -313,8 +315,8 @@ def _wrong_state(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAva
     if live.low.phase is not _phase(desired.state):
         why = _why_not(desired, slot) if live.is_initial else ""
         if not why and live.is_initial and live.low.phase is BackupPhase.PAUSED and not observed.agents.ready:
-            why = ": none of its agents runs"
-        return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {desired.state}{why}"
+            why = ": none of its agents is running"
+        return f"{live.low.beginning.backup} is {live.low.phase}, but should be {desired.state}{why}"
     if desired.state is not DesiredBackupState.RUNNING:
         return ""
     return _lacking(desired, live)
@@ -322,29 +324,33 @@ def _wrong_state(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAva
 
 def _lacking(desired: DesiredBackup, live: ObservedLowLevel) -> str:
     """Return the defects of a running backup, and a lack of signs of progress."""
-    first = f"{live.low.beginning.backup} has not copied everything once" if live.is_initial else ""
-    ahead = f"{live.ahead}, in the future, and shows nothing: a clock was wrong" if live.ahead else ""
-    unread = f"its newest commit lacks what could not be read: {live.left_behind}" if live.left_behind else ""
-    missing = f"topics that are declared do not exist: {live.missing}" if live.missing else ""
+    first = f"{live.low.beginning.backup} has not completed its first full copy" if live.is_initial else ""
+    ahead = f"{live.ahead}, in the future, and proves no progress: a clock was wrong" if live.ahead else ""
+    unread = (
+        f"its newest commit does not have partitions that could not be read: {live.left_behind}"
+        if live.left_behind
+        else ""
+    )
+    missing = f"declared topics do not exist: {live.missing}" if live.missing else ""
     is_behind = live.is_whole and live.low.chosen_ms > max(0, live.latest_ms)
-    behind = "since its topics were changed no restore point has all of them" if is_behind else ""
+    behind = "no restore point has all topics since the declared topics changed" if is_behind else ""
     return "; ".join(filter(None, (first, behind, _silence(desired, live), ahead, unread, missing)))
 
 
 def _why_not(desired: DesiredBackup, slot: SlotAvailability) -> str:
     """Return why an initial copy does not start or continue."""
     if not desired.agents.replicas:
-        return ": its spec asks for no agents"
-    return ": it waits for the initial copy of others" if slot is SlotAvailability.TAKEN else ""
+        return ": its spec has no agents"
+    return ": it waits for the initial copy of other backups" if slot is SlotAvailability.TAKEN else ""
 
 
 def _silence(desired: DesiredBackup, live: ObservedLowLevel) -> str:
     """Return how long a backup has shown no sign of progress, and a known reason; empty: progress is shown."""
     if live.quiet_ms <= quiet_max_ms(desired.settings):
         return ""
-    why = live.outage or ("its agents say nothing" if desired.agents.replicas else "its spec asks for no agents")
-    since = f"went on since {format_time(live.well_ms)}" if live.well_ms else "goes on"
-    return f"nothing shows that {live.low.beginning.backup} {since}: {why}"
+    why = live.outage or ("its agents report nothing" if desired.agents.replicas else "its spec has no agents")
+    since = f"shows no progress since {format_time(live.well_ms)}" if live.well_ms else "shows no progress"
+    return f"{live.low.beginning.backup} {since}: {why}"
 
 
 def quiet_max_ms(settings: BackupSettings) -> int:
@@ -359,5 +365,5 @@ def _wrong_settings(desired: DesiredBackup, observed: ObservedBackup) -> str:
     if live is None or desired.state is DesiredBackupState.STOPPED:
         return ""
     if needs_restart(desired, live):
-        return f"{live.low.beginning.backup} is of another destination or tag"
-    return "its settings or topics are not those declared" if modify(desired, observed) is not None else ""
+        return f"{live.low.beginning.backup} has another destination or tag"
+    return "its settings or topics differ from the declared ones" if modify(desired, observed) is not None else ""

@@ -15,7 +15,9 @@ def option_words(who: str, words: Mapping[str, str | int | tuple[str, ...] | Non
     options = [(name, text) for name, value in words.items() for text in _values(value)]
     for name, text in options:
         if not _is_plain(text):
-            raise BadResource(f"{who}: {name} holds characters that no command line can", hint="leave them out")
+            raise BadResource(
+                f"{who}: {name} contains characters that a command line cannot have", hint="remove these characters"
+            )
     return tuple(f"--{name}={escape_pattern(text) if name in PATTERN_OPTIONS else text}" for name, text in options)
 
 

@@ -35,7 +35,7 @@ def _check(resource: Backup | Restore | Schedule) -> None:
     match resource:
         case Backup(spec=spec):
             if not spec.topics:
-                raise BadResource("it names no topics", hint="leave topics away for all of the cluster")
+                raise BadResource("it names no topics", hint="omit topics to back up all topics of the cluster")
             parse_selection(spec.topics, spec.exclude)
             parameters = parse_parameters(spec.parameters)
             check_words(spec, parameters)
@@ -44,7 +44,7 @@ def _check(resource: Backup | Restore | Schedule) -> None:
                 ("parameters.interval", parameters.interval_s),
             ):
                 if not seconds:
-                    raise BadResource(f"spec.{field} would go round without a pause", hint="choose 1s or more")
+                    raise BadResource(f"spec.{field} would run without a pause", hint="choose 1s or more")
         case Restore(spec=spec):
             restore_words(spec, "backup", f"restore {resource.metadata.name}")
             parse_selection(spec.topics)

@@ -64,18 +64,24 @@ def refusal_to_join(wanted: DesiredBackup, history: DeclaredHistory) -> tuple[st
         "declare another Backup, with another identity",
     )
     if mine is not None and mine.is_gone:
-        again = "declare it anew under another name, and once that shares the backup delete this one: the backup stays"
-        return "this resource has let go of it, and cannot share it again", again
+        again = (
+            "declare a new resource under another name; when the new resource shares the backup, delete this one: "
+            "the backup stays"
+        )
+        return "this resource has left the backup, and cannot join it again", again
     if history.backups and not history.members:
-        return "a resource has it that shares its backup with nobody", another
+        return "a resource owns the backup and does not share it", another
     if mine is not None:
         return None
     sources, counts = {low.beginning.cluster for low in history.remaining}, member_in_force(history.members)
     if sources and wanted.beginning.cluster not in sources:
         names = named(sorted(sources), most=_NAMED_MAX)
-        return f"its backups are of cluster {names}, and this resource is of {wanted.beginning.cluster}", another
+        return (
+            f"its backups belong to cluster {names}, but this resource belongs to {wanted.beginning.cluster}",
+            another,
+        )
     if not sources and counts is not None and _CLUSTER in differing(counts.fields, wanted.shared):
-        return f"{counts} says that it is of another cluster than {wanted.beginning.cluster}", another
+        return f"{counts} declares another cluster than {wanted.beginning.cluster}", another
     return None
 
 
@@ -88,7 +94,7 @@ def decide_standing(
     differs = differing(mine, counts.fields) if counts is not None else ()
     others = {member: parts for member in present if (parts := differing(mine, member.fields))}
     lets_go = not any({*parts} & {MAXIMUM_RETENTION, MINIMUM_RESTORABLE} for parts in others.values())
-    hold_note = "" if lets_go else "no old data goes until all declare the same expiry"
+    hold_note = "" if lets_go else "no old data is deleted until all declare the same expiry"
     problem = note = ""
     if differs and counts is not None:
         problem = "; ".join(filter(None, (_problem(desired, counts, differs), hold_note)))
@@ -106,18 +112,18 @@ def _problem(wanted: DesiredBackup, counts: BackupMember, differs: Sequence[str]
     since, parts = format_time(counts.at_ms), ", ".join(differs)
     if counts.id == statement_of(wanted).id:
         return (
-            f"what was said for this resource counts, since {since}, and it declares otherwise: {parts}. Its cluster "
-            f"was brought back as it was before, or somebody else spoke for it ({counts}). Change one of these parts, "
-            "and what it declares counts again"
+            f"an earlier statement of this resource is in force since {since}, and the resource now declares other "
+            f"values: {parts}. Its cluster was restored to an older state, or somebody else wrote in its name "
+            f"({counts}). Change one of these parts to make the declared values count again"
         )
     gone = f"offsite operator members {wanted.identity} --gone {counts.id}"
     return (
-        f"what {counts} declared counts, since {since}, and this resource declares otherwise: {parts}. Declare the "
-        f"same in both; what is changed last counts. If that one is gone for good, say so: {gone}"
+        f"the values of {counts} are in force since {since}, and this resource declares other values: {parts}. "
+        f"Declare the same values in both; the last change counts. If that resource is gone permanently, run: {gone}"
     )
 
 
 def _note(differing: Mapping[BackupMember, Sequence[str]]) -> str:
     who = named(list(map(str, differing)), most=_NAMED_MAX)
     parts = sorted({part for differs in differing.values() for part in differs})
-    return f"what this resource declares counts; {who} declared otherwise: {', '.join(parts)}"
+    return f"the values of this resource are in force; {who} declared other values: {', '.join(parts)}"

@@ -287,16 +287,14 @@ def _watch(desired: DesiredRestore, observed: ObservedRestore) -> RestoreStep | 
 
 def _failure_of(job: ObservedJob) -> Failure | None:
     if job.state is JobState.FAILED and job.failure is None:
-        return Failure(
-            id="", message="its command failed, and did not say why", hint=f"see: offsite jobs show {job.id}"
-        )
+        return Failure(id="", message="its command failed without a reason", hint=f"see: offsite jobs show {job.id}")
     return job.failure
 
 
 def _worn_out(history: RestoreHistory) -> AttemptEnd:
     job = history.end.job if history.end else ""
-    said = f"its process vanished {history.attempt} times"
-    failure = Failure(id="", message=said, hint="look at the memory of the machine, then declare a new restore")
+    said = f"its process disappeared {history.attempt} times"
+    failure = Failure(id="", message=said, hint="check the memory of the machine, then declare a new restore")
     return AttemptEnd(outcome=AttemptOutcome.FAILED, job=job, failure=failure)
 
 
@@ -331,25 +329,25 @@ def _conditions(
 
 def _wrong_state(desired: DesiredRestore, observed: ObservedRestore, phase: RestorePhase) -> str:
     if desired.state is RestoreState.STOPPED:
-        return "" if phase.is_final else f"it is {phase}, and is to be stopped"
+        return "" if phase.is_final else f"it is {phase}, but should be stopped"
     if phase is RestorePhase.COMPLETED:
-        return "its job is not found: that it was done is not proven" if observed.witness is None else ""
+        return "its job is missing: there is no proof that the restore was done" if observed.witness is None else ""
     if phase is RestorePhase.WAITING and observed.tag is TagAvailability.TAKEN:
         return (
-            f"it waits for {observed.waits_for or 'another restore'}, of the tag {desired.tag} into {desired.cluster}"
+            f"it waits for {observed.waits_for or 'another restore'} with the tag {desired.tag} into {desired.cluster}"
         )
     if phase is RestorePhase.WAITING:
-        return "its process vanished: it goes on soon"
+        return "its process disappeared: the restore continues soon"
     failure = observed.history.end.failure if observed.history.end else None
     said = f": {failure.message}" if failure else ""
-    return f"it is {phase}, and has not completed{said}"
+    return f"it is {phase}, not completed{said}"
 
 
 def restore_words(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
     """Return the command line of a restore. All attempts have the same command line, and the command continues a former
     attempt. Raises `BadResource`."""
     if not spec.topics:
-        raise BadResource(f"{who}: it names no topics", hint="leave topics away for all of the backup")
+        raise BadResource(f"{who}: it names no topics", hint="omit topics to restore all topics of the backup")
     _check_limits(spec, who)
     point = {"commit": spec.commit or None, "committed-at": None if spec.commit else _time(spec.timestamp, who)}
     words = option_words(
@@ -394,7 +392,7 @@ def _time(timestamp: str, who: str) -> str | None:
         said = error.message if isinstance(error, BadOption) else f"{timestamp[:40]!r} is not a time"
         raise BadResource(f"{who}: {said}", hint="write it as 2026-11-20T14:00:00Z") from error
     if len(times) > 1:
-        raise BadResource(f"{who}: {timestamp!r} is another time whenever it is read", hint="write a date and a time")
+        raise BadResource(f"{who}: {timestamp!r} is a relative time", hint="write an absolute date and time")
     return format_time(times.pop())
 
 
@@ -413,11 +411,11 @@ _PHASES = {
 }
 _FORGOTTEN = Failure(
     id="",
-    message="how it ended is not known: the records of its job were deleted",
-    hint="look at the topics in the cluster",
+    message="its result is unknown: the records of its job were deleted",
+    hint="check the topics in the cluster",
 )
 _UNPROVEN = Failure(
     id="",
-    message="not proven: its log says that it succeeded, and no job of it tells so",
+    message="not proven: its log says that it succeeded, but no job confirms this",
     hint="its records were deleted, or it never ran: compare with offsite verify --against",
 )

@@ -95,7 +95,7 @@ def resolve_schedule(schedule: Schedule) -> DesiredSchedule:
     spec = schedule.spec
     who = f"schedule {schedule.metadata.name}"
     if spec.action is Action.DRILL and not spec.topics:
-        raise BadResource(f"{who}: it names no topics", hint="leave topics away for all of the backup")
+        raise BadResource(f"{who}: it names no topics", hint="omit topics for all topics of the backup")
     option_words(who, {"topics": spec.topics})
     return DesiredSchedule(
         uid=schedule.metadata.uid,

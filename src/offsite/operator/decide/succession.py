@@ -125,7 +125,9 @@ class _Comparison:
                 continue
             if incarnation not in self.point.topics:
                 is_other = self.point.incarnation(incarnation.topic) is not None
-                yield f"holds another topic {incarnation.topic}" if is_other else f"lacks topic {incarnation.topic}"
+                yield (
+                    f"has another topic {incarnation.topic}" if is_other else f"does not have topic {incarnation.topic}"
+                )
                 continue
             for partition in sorted(
                 partition_id for partition_id in self.older.positions if partition_id.incarnation == incarnation
@@ -136,37 +138,40 @@ class _Comparison:
     def _lacks_of(self, partition: PartitionId, shape: TopicShape, spans: Spans) -> Iterator[str]:
         """Yield the missing data of a partition of which the older backup holds `spans`. The caller takes the first."""
         if partition not in self.point.positions:
-            yield f"lacks partition {partition}"
+            yield f"does not have partition {partition}"
             return
         successor_spans = held_spans(self.point, partition)
         if not successor_spans:
-            yield f"holds no record of {partition}"
+            yield f"has no records of {partition}"
             return
         if is_compacted_in(self.older, self.point, partition):
             yield from self._lacks_of_compacted(partition, spans)
             return
         covered = join_spans([*successor_spans, *self._let_go(partition)])
         if covered[0][0] > spans[-1][1]:
-            yield f"begins at {covered[0][0]} of {partition}, and what is older ends at {spans[-1][1]}"
+            yield f"begins at offset {covered[0][0]} of {partition}, but the older backup ends at {spans[-1][1]}"
         for start, end in spans:
             for low, high in uncovered(max(start, covered[0][0]), end, covered):
-                yield f"lacks offsets {low} to {high} of {partition}"
+                yield f"does not have offsets {low} to {high} of {partition}"
         yield from self._differs(partition, shape)
 
     def _lacks_of_compacted(self, partition: PartitionId, spans: Spans) -> Iterator[str]:
         """Superseded records may be missing. The log must not start later, end earlier or have holes."""
         if not partition.topic_id:
-            yield f"may hold another topic {partition.topic}: its source gives topics no ids"
+            yield f"may have another topic {partition.topic}: its source gives topics no ids"
         position, (start, end) = self.point.positions[partition], (spans[0][0], spans[-1][1])
         if position.log_start > start:
-            yield f"begins at {position.log_start} of {partition}, which is compacted, and what is older at {start}"
+            yield (
+                f"begins at offset {position.log_start} of compacted partition {partition}, but the older backup "
+                f"begins at {start}"
+            )
         if self.point.accounted_ends([partition])[partition] < end:
-            yield f"lacks offsets up to {end} of {partition}"
+            yield f"does not have offsets up to {end} of {partition}"
         holes = [hole for hole in self.point.holes if hole.partition_id == partition]
         if any(hole.start < end and start < hole.end for hole in holes):
             yield f"has a hole in {partition}"
         if partition in self.rewritten:
-            yield f"holds what a later leader wrote of {partition} below {end}: the log was cut back"
+            yield f"has records of a later leader of {partition} below offset {end}: the log was cut back"
 
     def _let_go(self, partition: PartitionId) -> Spans:
         """Return the spans that the retention of the successor deleted. Retention counts from offset 0, regardless of
@@ -179,26 +184,26 @@ class _Comparison:
         """Compare the last batch, to detect another log: offsets alone do not tell."""
         is_same = self.same_batch.get(partition)
         if is_same is False:
-            yield f"holds another record at the end of what is older of {partition}"
+            yield f"has another record at the end of the older backup of {partition}"
         if is_same is None and not shape.topic_id:
-            yield f"may hold another topic {partition.topic}: its source gives topics no ids"
+            yield f"may have another topic {partition.topic}: its source gives topics no ids"
 
 
 def _unfit(successor: Successor, minimum_ms: int) -> Iterator[str]:
     if not minimum_ms:
-        yield "may not take another's place: the resource has no minimumRestorable"
+        yield "may not replace another backup: the resource has no minimumRestorable"
     if successor.problem:
         yield successor.problem
         return
     if successor.point is None:
-        yield "has not copied everything once since it began"
+        yield "has not completed its first full copy"
         return
     if successor.left_behind:
-        yield f"lacks what could not be read: {successor.left_behind}"
+        yield f"does not have partitions that could not be read: {successor.left_behind}"
     if successor.missing:
-        yield f"lacks topics that are declared: {successor.missing}"
+        yield f"does not have declared topics: {successor.missing}"
     if not successor.point.positions:
-        yield "holds no topic"
+        yield "has no topics"
     if minimum_ms and (reach_ms := successor.until_ms - successor.since_ms) < minimum_ms:
         reach, minimum = format_duration(reach_ms / 1000), format_duration(minimum_ms / 1000)
         yield f"does not reach back far enough yet: {reach} of {minimum}"

@@ -60,7 +60,9 @@ class Timetable:
             raise BadResource(f"cron {self.cron!r} has not five fields", hint=_HINT)
         for field, (name, values) in zip(fields, FIELDS.items(), strict=True):
             if any(int(step) > values for step in _STEP.findall(field)):
-                raise BadResource(f"cron {self.cron!r}: a step in its {name} is beyond its {values} values", hint=_HINT)
+                raise BadResource(
+                    f"cron {self.cron!r}: a step in its {name} is larger than its {values} values", hint=_HINT
+                )
         begin = datetime.fromtimestamp(time_ms / 1000, tz=_zone(self.time_zone))
         try:
             return CronSim(self.cron, begin)
@@ -70,7 +72,7 @@ class Timetable:
             raise BadResource(f"cron {self.cron!r} cannot be read: {error}", hint=_HINT) from error
 
     def _never(self) -> BadResource:
-        return BadResource(f"cron {self.cron!r} never fires: its months have no such day", hint=_HINT)
+        return BadResource(f"cron {self.cron!r} never runs: its months have no such day", hint=_HINT)
 
 
 def _is_cron(text: str) -> bool:
@@ -92,7 +94,7 @@ def _zone(name: str) -> tzinfo:
         zone = None
     if zone is None:
         hint = _ZONE_HINT if _has_database() else "this machine has no time zone database: install tzdata, or write UTC"
-        raise BadResource(f"{name!r} is no time zone that is known here", hint=hint)
+        raise BadResource(f"{name!r} is not a known time zone", hint=hint)
     return zone
 
 

@@ -200,8 +200,8 @@ def foreign_identity(identity: str, account: Account) -> str:
     if not identity or identity in account.identities:
         return ""
     return (
-        f"account {account.name or '(none)'} does not list the identity {identity} for it: if it is to share that "
-        f"backup, write into the account in accounts.yaml identities: [{{name: {identity}}}], in Kubernetes with its "
+        f"account {account.name or '(none)'} does not list the identity {identity} for it. To share that backup, "
+        f"write into the account in accounts.yaml identities: [{{name: {identity}}}], in Kubernetes with its "
         "namespaces"
     )
 
@@ -215,7 +215,7 @@ def account_of(name: str, accounts: Sequence[Account], who: str) -> Account:
     named_account = next((account for account in accounts if account.name == name), None)
     if named_account is None:
         usable_names = ", ".join(account.name for account in accounts if not account.closed) or "none"
-        raise BadResource(f"{who} names the account {name!r}, which there is not", hint=f"known: {usable_names}")
+        raise BadResource(f"{who} names account {name!r}, which does not exist", hint=f"known: {usable_names}")
     return named_account
 
 
@@ -241,6 +241,6 @@ def foreign_query(url: str, field_name: str) -> str:
     if not query_of(url):
         return ""
     return (
-        f"{field_name}: what follows ? belongs to the account, for its secrets go there: write {with_query(url, '')}, "
-        "and the rest behind endpoint or opens of the account in accounts.yaml"
+        f"{field_name}: the part after ? belongs to the account, because the secrets of the account are sent there: "
+        f"write {with_query(url, '')}, and put the rest into endpoint or opens of the account in accounts.yaml"
     )

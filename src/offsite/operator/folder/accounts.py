@@ -146,20 +146,20 @@ class Accounts:
         if not place.account:
             of_others = any(_opens(account, place.repository) for account in self.listed if account.closed)
             if of_others or folder_of(place.repository) is None:
-                hint = f'write one into accounts.yaml: [{{name: main, opens: ["{place.repository}"]}}]'
-                raise BadResource(f"{place.repository} is not opened without an account", hint=hint)
+                hint = f'add an account to accounts.yaml: [{{name: main, opens: ["{place.repository}"]}}]'
+                raise BadResource(f"{place.repository} needs an account", hint=hint)
             return None
         match = next((account for account in self.listed if account.name == place.account), None)
         if match is None:
             usable_names = ", ".join(account.name for account in self.listed if not account.closed) or "none"
-            raise BadResource(f"there is no account {place.account!r} any more", hint=f"known: {usable_names}")
+            raise BadResource(f"account {place.account!r} no longer exists", hint=f"known: {usable_names}")
         if match.closed:
             raise AccountClosed(f"account {match.name} {match.closed}")
         if not _opens(match, place.repository):
             line = f"opens: {json.dumps([*match.opens, place.repository])}"
             raise BadResource(
                 f"account {match.name} does not open {place.repository}",
-                hint=f"if its secrets may go there, write into account {match.name} in accounts.yaml: {line}",
+                hint=f"if its secrets may be sent there, write into account {match.name} in accounts.yaml: {line}",
             )
         return match
 
@@ -175,7 +175,7 @@ def _real(url: str) -> str:
     try:
         return os.path.realpath(Path(folder).expanduser())
     except (RuntimeError, ValueError) as error:  # the user does not exist, or the path has a NUL
-        raise BadResource(f"{url!r} is no folder: {error}", hint="write the folder in full") from error
+        raise BadResource(f"{url!r} is not a folder: {error}", hint="write the folder in full") from error
 
 
 def _account(entry: AccountEntry, root: Path) -> Account:
@@ -219,4 +219,4 @@ def _warn_if_readable(path: Path) -> None:
         return  # the reader of the file reports the error
     if why and path not in _warned:
         _warned.add(path)
-        warned("readable_by_others", why=f"it may hold secrets, and {why} {path.name}", file=path)
+        warned("readable_by_others", why=f"it may contain secrets, and {why} {path.name}", file=path)

@@ -72,7 +72,7 @@ def admit(record: ResourceRecord | None, sight: ObservedDeclaration) -> Admissio
     if record is None:
         admission = Admission(record=_new(document.resource, document.source, sight))
     elif record.is_deleted:
-        return Admission(record=record, problem="it waits until the former one of this name is deleted")
+        return Admission(record=record, problem="it waits until the old resource of this name is deleted")
     else:
         admission = _changed(record, document.resource, document.source)
     return _settled(record, admission, sight)
@@ -83,7 +83,7 @@ def _settled(before: ResourceRecord | None, admission: Admission, sight: Observe
     is_change = admission.record is not None and (before is None or before.generation != admission.record.generation)
     if sight.settling is None or sight.settling.is_stable or not is_change:
         return admission
-    said = f"{sight.documents[0].source} was changed; what it says is acted on once it was the same for a moment"
+    said = f"{sight.documents[0].source} was changed; the change is used when the file has been stable for a moment"
     return Admission(record=before, waits={DECLARATION_SETTLING: said})
 
 
@@ -132,7 +132,7 @@ def _vanished(record: ResourceRecord | None, sight: ObservedDeclaration) -> Admi
 def _away(record: ResourceRecord, away: Stability, sight: ObservedDeclaration) -> str:
     """The message, with times in whole minutes so that not every round writes the status."""
     kind, name = record.key
-    goes = "is away" if not sight.is_source_there else f"declares {kind} {name} no more"
+    goes = "is missing" if not sight.is_source_there else f"no longer declares {kind} {name}"
     earliest_ms = -(-away.until_ms(sight.now_ms) // 60_000) * 60_000
     consequence = "it is deleted, with its backups," if record.finalizers else "it is deleted"
     return (

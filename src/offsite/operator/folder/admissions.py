@@ -128,4 +128,4 @@ def _unclear(declared: DeclaredDocuments, record: ResourceRecord) -> str:
         return ""
     if reason := declared.unclear.get(record.source):
         return reason
-    return f"{record.source} is gone, and {min(declared.unclear)}, which may declare it, cannot be read"
+    return f"{record.source} is missing, and {min(declared.unclear)}, which may declare the resource, cannot be read"

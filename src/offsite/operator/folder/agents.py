@@ -106,7 +106,7 @@ class LocalAgents:
         """Return the last message of the first process that exits repeatedly; empty: no such process."""
         for process in self.processes(uid):
             if process.failures and self._clock.now_ms() - process.started_ms < LIVED_MS + process.pause_ms:
-                said = last_words(self._log(uid, process.number)) or "it said nothing"
+                said = last_words(self._log(uid, process.number)) or "no output"
                 return f"process {process.number} ended {process.failures} times in a row: {said}"
         return ""
 
@@ -199,14 +199,14 @@ class LocalAgents:
         is_failure = not process.told_ms and now_ms - process.started_ms < LIVED_MS
         failures = process.failures + 1 if is_failure else 0
         if not process.told_ms:
-            warned("agent_ended", why="it was not told to", uid=uid, number=process.number, failures=failures)
+            warned("agent_ended", why="it was not asked to stop", uid=uid, number=process.number, failures=failures)
         return self._noted(uid, replace(process, ended_ms=now_ms, failures=failures))
 
     def _let_go(self, uid: str, process: AgentProcess) -> None:
         if process.ended_ms:
             self._path(uid, process.number).unlink(missing_ok=True)
         elif not process.told_ms:
-            self._tell(uid, process, why="it is not wanted any more")
+            self._tell(uid, process, why="it is no longer needed")
 
     def _begin_if_due(self, uid: str, number: int, before: AgentProcess | None, agent: AgentLaunch) -> None:
         now_ms = self._clock.now_ms()
@@ -229,7 +229,7 @@ class LocalAgents:
             self._noted(uid, fresh)
 
         begin(agent.launch, log=self._log(uid, number), note=note)
-        decided("agent_begun", why="it is wanted", uid=uid, number=number)
+        decided("agent_begun", why="it is needed", uid=uid, number=number)
 
     def _replace_one(self, uid: str, processes: Iterable[AgentProcess], agent: AgentLaunch, replicas: int) -> None:
         """Replace one process, only while all others run and are ready: the backup continues meanwhile."""
@@ -238,7 +238,7 @@ class LocalAgents:
         now_ms = self._clock.now_ms()
         is_settled = all(now_ms - process.started_ms >= READY_MS for process in living if process not in old)
         if old and len(living) == replicas and is_settled and not any(process.told_ms for process in living):
-            self._tell(uid, old[0], why="it runs for what is not declared any more")
+            self._tell(uid, old[0], why="its spec is no longer declared")
 
     def _tell(self, uid: str, process: AgentProcess, *, why: str) -> None:
         decided("agent_ends", why=why, uid=uid, number=process.number)
@@ -247,7 +247,7 @@ class LocalAgents:
 
     def _launch(self, uid: str, desired: DesiredAgents) -> AgentLaunch:
         if self.launches is None:
-            raise BadResource("accounts.yaml was not read yet", hint="see what is wrong with it in the status")
+            raise BadResource("accounts.yaml was not read yet", hint="see the problem in the status")
         return self.launches.agent(uid, desired)
 
     def _noted(self, uid: str, process: AgentProcess) -> AgentProcess:

@@ -112,7 +112,7 @@ class BackupKeeper:
                 return
         self.agents.configure(record.uid, None)
         if not self.agents.alive(record.uid) and not self.agents.unseen(record.uid):
-            decided("slot_given", why="it cannot be looked at, and no agent of it is left", uid=record.uid)
+            decided("slot_given", why="its state cannot be read, and none of its agents is left", uid=record.uid)
             executor.slots.give(record.uid)
 
     def _reconcile(self, record: ResourceRecord) -> Reconciled:
@@ -130,7 +130,7 @@ class BackupKeeper:
         places = self.places.distinct(executor.observer, record.ledger, (*record.places, desired.place))
         if desired.identity and len(places) > 1:
             raise BadResource(
-                f"a backup with an identity stays where it is, in {places[0].repository}",
+                f"a backup with an identity cannot move from {places[0].repository}",
                 hint="declare it there again; for another repository declare another Backup",
             )
         record = add_place(self.records, record, desired.place, among=places)
@@ -170,7 +170,7 @@ class BackupKeeper:
         self._unchanged.pop(record.uid, None)
         self.expiry_requests.pop(record.uid, None)
         if record.identity and (sharers := self._others(executor, launches, record)):
-            decided("backup_stays", why="others share it, as far as is known", uid=record.uid, others=sharers)
+            decided("backup_stays", why="others may share it", uid=record.uid, others=sharers)
             self._forget(executor, record)
             return None
         if FINALIZER not in record.finalizers:
@@ -183,7 +183,7 @@ class BackupKeeper:
         if not record.places and not self.agents.alive(record.uid):  # nothing was ever begun
             self._forget(executor, record)
             return None
-        message = "what runs is stopped first" if observed is None else "its agents end first"
+        message = "the running backup is stopped first" if observed is None else "its agents end first"
         if observed is not None and not self.agents.alive(record.uid):
             launch = self._launch(record, backup, is_deletion=True)
             self.expiry_requests[record.uid] = QueuedExpiry(launch=launch, is_deletion=True, namespace=self.namespace)
@@ -206,7 +206,7 @@ class BackupKeeper:
     def _leave(self, executor: BackupExecutor, backup: Backup, record: ResourceRecord) -> Reconciled | None:
         """Stop the live backup, and keep all backups. A lock of another operator, or a silent repository, is awaited
         for a limited time only: the agents end in any case."""
-        why, observed = "what runs is stopped first", None
+        why, observed = "the running backup is stopped first", None
         try:
             observed = self._stopped(executor, backup, record)
         except OffsiteError as error:
@@ -221,7 +221,7 @@ class BackupKeeper:
 
     def _tell_left(self, executor: BackupExecutor, record: ResourceRecord, why: str) -> None:
         """Explain a ledger that still says `running`."""
-        message = f"its resource is gone, and it was not stopped: {why}"
+        message = f"its resource is gone, but the backup was not stopped: {why}"
         condition = Condition(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
         for place in record.places:
             self.notes.write(executor.observer, record.ledger, place, make_note(record, [condition]))
@@ -230,7 +230,7 @@ class BackupKeeper:
         backup = record.resource()
         check(isinstance(backup, Backup), "a keeper of backups")
         if self.executor is None or self.launches is None:
-            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
+            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run reports the problem")
         return self.executor, self.launches, backup  # type: ignore[return-value]  # as was checked
 
     def _desired(
@@ -275,7 +275,7 @@ class BackupKeeper:
         job = self.jobs.job(uid)
         if job is None or job.is_deletion or job.failures < FAILING_FROM:
             return []
-        message = f"its last {job.failures} expiry jobs failed, so nothing of it may be let go: {job.failure}"
+        message = f"its last {job.failures} expiry jobs failed, so nothing of it is deleted: {job.failure}"
         return [Condition(type=EXPIRY_FAILING, message=message)]
 
     def _ask_for_expiry(
@@ -337,7 +337,7 @@ def _alone(executor: BackupExecutor, record: ResourceRecord, place: RepositoryPl
     store = executor.observer.open_store(place)
     history = read_history(store, record.ledger)
     if list_present(store, history):
-        raise ResourceConflict(f"others share the backup of {record.name} again", hint="look again")
+        raise ResourceConflict(f"others share the backup of {record.name} again", hint="try again")
     return history
 
 
@@ -368,7 +368,7 @@ def _older_kept(
     )
     reasons = [f"{line} ({line.repository})" for line in lines if line.backup in present]
     if reasons:
-        hint = "it goes when this is mended, or once a person lets it go: offsite operator release"
+        hint = "the backup is deleted when the cause is fixed, or when a person releases it: offsite operator release"
         yield Condition(type=OLDER_KEPT, message=f"{named(reasons, most=_NAMED_MAX)}; {hint}", is_note=True)
 
 

@@ -50,13 +50,13 @@ def read_declared(root: Path) -> DeclaredDocuments:
     """Read all declarations in the files of `root`. Raises `BadOption` if the folder does not exist, and the errors of
     files."""
     if not root.is_dir():
-        raise BadOption(f"there is no folder {root}", hint="make it, and put resources into it")
+        raise BadOption(f"there is no folder {root}", hint="create the folder, and put resources into it")
     with wrap_errors("list", str(root)):
         paths = sorted(path for path in root.iterdir() if _may_declare(path))
     documents, unclear = list[Document](), dict[str, str]()
     for path in paths:
         if (name := printable(path.name)) != path.name:  # a record holds the name, and is JSON
-            unclear[name] = "its name is no text: rename it"
+            unclear[name] = "its name is not valid text: rename the file"
             continue
         try:
             documents += list(read_file(path))
@@ -87,7 +87,7 @@ def read_text(path: Path) -> str:
     try:
         with open(path, "rb", opener=_at_once) as file:  # Path.open has no opener
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadResource(f"{path.name} is no file")
+                raise BadResource(f"{path.name} is not a file")
             data = file.read(TEXT_MAX_BYTES + 1)
     except OSError as error:
         raise BadResource(f"{path.name} cannot be read: {error.strerror}") from error

@@ -75,7 +75,7 @@ def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
     declared, records = read_declared(layout.root), ResourceRecords(layout=layout)
     planned = [_planned(layout, declared, records, resource) for resource in resources]
     if len({(applied.kind, applied.name) for applied in planned}) < len(planned):
-        raise BadResource(f"{source} declares a resource twice", hint="leave one of them")
+        raise BadResource(f"{source} declares a resource twice", hint="keep one of them")
     for applied, document in zip(planned, documents, strict=True):
         key = (applied.kind, applied.name)
         if applied.change is ChangeKind.UNCHANGED:
@@ -116,7 +116,9 @@ def remove(layout: FolderLayout, removal: ResourceRemoval, *, now_ms: int) -> No
     changed since."""
     key = (removal.kind, removal.name)
     if plan_removal(layout, key, removal.backups, keeps_backups=removal.keeps_backups).files != removal.files:
-        raise ResourceConflict(f"{removal.kind} {removal.name} is declared elsewhere since", hint="do it again")
+        raise ResourceConflict(
+            f"{removal.kind} {removal.name} is declared in another file now", hint="run the command again"
+        )
     for file in removal.files:
         path = layout.root / file
         with wrap_errors("remove", str(path)):
@@ -147,9 +149,7 @@ def _planned(
     before = record.resource() if record is not None else documents[0].resource if documents else None
     is_followed = record is not None and record.is_deleted  # by another resource
     if before is not None and not is_followed and (problem := forbidden_change(before, resource)):
-        raise ResourceImmutable(
-            f"{key[0]} {key[1]}: {problem}", hint="declare another resource, under a name of its own"
-        )
+        raise ResourceImmutable(f"{key[0]} {key[1]}: {problem}", hint="declare another resource with its own name")
     change = ChangeKind.CREATED
     if documents:
         is_same = documents[0].resource is not None and spec_of(documents[0].resource) == spec_of(resource)
@@ -176,7 +176,7 @@ def _put(layout: FolderLayout, applied: AppliedResource, data: bytes) -> None:
     if applied.change is ChangeKind.CHANGED:
         write_whole(_target(path, layout.root), data, mode=_MODE)
     elif not create_whole(path, data, mode=_MODE):
-        raise ResourceConflict(f"{applied.file} is there already", hint="see what it holds, and try again")
+        raise ResourceConflict(f"{applied.file} exists already", hint="check its contents, and try again")
 
 
 def _target(path: Path, root: Path) -> Path:
@@ -197,8 +197,8 @@ def _check_clear(declared: DeclaredDocuments, key: ResourceKey, file: str) -> No
     """Check that the declarations of a file are known before the file is written, or its resource deleted."""
     if why := declared.unclear.get(file):
         kind, name = key
-        hint = f"mend {file}, which may declare {kind} {name} and others, and try again"
-        raise BadResource(f"it is not known what {file} declares: {why}", hint=hint)
+        hint = f"fix {file}, which may declare {kind} {name} and other resources, then try again"
+        raise BadResource(f"the resources in {file} are unknown: {why}", hint=hint)
 
 
 def _check_alone(declared: DeclaredDocuments, file: str, key: ResourceKey) -> None:
@@ -206,4 +206,4 @@ def _check_alone(declared: DeclaredDocuments, file: str, key: ResourceKey) -> No
     other_documents = [document for document in declared.documents if document.source == file and document.key != key]
     if other_documents:
         named = " ".join(other_documents[0].key)
-        raise BadResource(f"{file} declares {named} as well", hint=f"change {key[0]} {key[1]} in {file} yourself")
+        raise BadResource(f"{file} also declares {named}", hint=f"change {key[0]} {key[1]} in {file} yourself")

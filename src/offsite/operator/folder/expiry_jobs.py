@@ -89,7 +89,7 @@ class ExpiryJobs:
                 ),
             )
             for uid in queue_step.kill:
-                why = f"nothing shows that it got on for {self._rules.job_max_s:.0f} s"
+                why = f"it showed no progress for {self._rules.job_max_s:.0f} s"
                 warned("expiry_killed", why=why, uid=uid)
                 kill(alive[uid].identity)
             for uid in queue_step.end:
@@ -183,7 +183,7 @@ class ExpiryJobs:
         now = self._as_it_is(job)
         if now == job:
             return job
-        decided("expiry_ended", why=now.said or "it said nothing", uid=job.uid, exit_code=now.exit_code)
+        decided("expiry_ended", why=now.said or "no output", uid=job.uid, exit_code=now.exit_code)
         return self._noted(now)
 
     def _as_it_is(self, job: ExpiryJob) -> ExpiryJob:
@@ -234,7 +234,7 @@ def _key(job: ExpiryJob) -> tuple[str, int]:
 
 def _failed(job: ExpiryJob, said: str) -> ExpiryJob:
     """A job that failed, or could not start."""
-    failure = said or f"it ended with {job.exit_code}, and said nothing"
+    failure = said or f"it ended with exit code {job.exit_code} and no output"
     return replace(job, said=said, failures=job.failures + 1, failure=failure)
 
 

@@ -80,7 +80,7 @@ def _lock(fd: int, path: Path) -> None:
                 raise
             if time.monotonic() > deadline_s:
                 raise StoreUnreachable(
-                    f"another process has held {path} for {LOCK_MAX_S:.0f} s", hint=f"see who does: fuser {path}"
+                    f"another process has held {path} for {LOCK_MAX_S:.0f} s", hint=f"see which process: fuser {path}"
                 ) from error
             time.sleep(LOCK_RETRY_S)
         else:

@@ -85,7 +85,7 @@ def add_place(
 
     now = records.change(record.kind, record.name, edit)
     if now is None or now.uid != record.uid or now.is_deleted:
-        raise ResourceConflict(f"{record.kind} {record.name} is being deleted", hint="look again")
+        raise ResourceConflict(f"{record.kind} {record.name} is being deleted", hint="try again")
     return now
 
 

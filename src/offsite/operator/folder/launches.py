@@ -85,8 +85,9 @@ class Launches:
         for name, value in foreign.items():
             if value and value != os.environ.get(name):
                 raise BadResource(
-                    f"spec.agents.template: {value!r} is not the operator's {name}: tasks hold secrets, and go there",
-                    hint="leave it away, or start the operator with it",
+                    f"spec.agents.template: {value!r} differs from the operator's {name}: tasks with secrets are sent "
+                    "there",
+                    hint="remove it, or start the operator with it",
                 )
 
     def expiry(

@@ -59,15 +59,14 @@ def check_own(layout: FolderLayout) -> None:
         return
     if note.path == here.path:
         raise FolderCopied(
-            f"{layout.own} is another directory than the one that was made there: it was brought back, or is a copy "
-            "that took its place",
-            hint=f"if the folder was brought back, and no copy of it is looked after elsewhere: "
-            f"offsite operator moved --dir {layout.root}; for resources of its own remove it: rm -r {layout.own}",
+            f"{layout.own} is another directory than before: it was restored from a backup, or it is a copy",
+            hint="if the folder was restored, and no operator uses a copy of it elsewhere: offsite operator moved "
+            f"--dir {layout.root}. To use it for its own resources, remove: rm -r {layout.own}",
         )
     raise FolderCopied(
-        f"{layout.own} is a copy: it was made in {note.path}, and its resources are looked after there",
-        hint=f"for resources of its own remove it: rm -r {layout.own}; if the folder was moved here: "
-        f"offsite operator moved --dir {layout.root}",
+        f"{layout.own} is a copy: the original is in {note.path}, and an operator manages its resources there",
+        hint=f"to use it for its own resources, remove: rm -r {layout.own}. If the folder was moved here: offsite "
+        f"operator moved --dir {layout.root}",
     )
 
 
@@ -76,11 +75,11 @@ def plan_move(layout: FolderLayout) -> Move:
     restored to its former path is a new directory: the move may be confirmed."""
     note = _note(layout)
     if note is None or note.is_at(_here(layout, note.id)):
-        raise BadOption(f"{layout.root} is no copy: there is nothing to confirm")
+        raise BadOption(f"{layout.root} is not a copy: there is nothing to confirm")
     if _is_looked_after(FolderLayout(root=Path(note.path)), note.id):
         raise BadOption(
             f"{layout.root} is a copy: the folder is still in {note.path}",
-            hint=f"for resources of its own remove {layout.own}",
+            hint=f"to use it for its own resources, remove {layout.own}",
         )
     return Move(folder=str(layout.root), before=note.path)
 

@@ -152,12 +152,12 @@ class FolderOperator:
     def _read_accounts(self) -> Accounts:
         accounts = read_accounts(self._layout)
         if not accounts and any(place.account for record in self.records.all() for place in record.places):
-            raise BadResource("it is gone, and there are backups of its accounts", hint="put it back")
+            raise BadResource("it is missing, but there are backups of its accounts", hint="put it back")
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         lasting = self._accounts_seen.look(ACCOUNTS, accounts, now_s=now_s, now_ms=now_ms)
         if self._accounts is None or accounts == self._accounts.listed or lasting.is_stable:
             return Accounts(listed=accounts, opened=self._accounts.opened if self._accounts is not None else {})
-        raise BadResource("it was changed", hint="what it says is acted on once it was the same for a moment")
+        raise BadResource("it was changed", hint="the change is used when the file has been stable for a moment")
 
     def _look_after(self, record: ResourceRecord, problems: Mapping[ResourceKey, Sequence[Condition]]) -> str:
         """Return why a resource differs from its spec; empty: it does not."""

@@ -80,7 +80,7 @@ class RestoreKeeper:
         restore = record.resource()
         check(isinstance(restore, Restore), "a keeper of restores")
         if self.executor is None:
-            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
+            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run reports the problem")
         return self.executor, restore  # type: ignore[return-value]  # as was checked
 
 

@@ -39,7 +39,7 @@ class ScheduleKeeper:
         schedule = record.resource()
         check(isinstance(schedule, Schedule), "a keeper of schedules")
         if self.executor is None:
-            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
+            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run reports the problem")
         desired = resolve_schedule(schedule)  # type: ignore[arg-type]  # as was checked
         backup = self._backup(schedule.spec.backup)  # type: ignore[attr-defined]
         target = find_target(self.executor.observer, desired, backup) if backup is not None else None

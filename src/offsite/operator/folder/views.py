@@ -24,7 +24,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 
 SILENT_S = 120
 """An operator records a look every half minute; a round over slow repositories takes longer."""
-NOT_LOOKED_AT = "not looked at yet: does an operator run?"
+NOT_LOOKED_AT = "not processed yet: is an operator running?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def parse_kind(text: str) -> str:
     """Return a kind as people write it: any case, singular or plural. Raises `BadOption`."""
     match = next((kind for kind in KINDS if text.lower() in {kind.lower(), f"{kind.lower()}s"}), None)
     if match is None:
-        raise BadOption(f"{text!r} is no kind of resource", hint=f"known are: {', '.join(KINDS)}")
+        raise BadOption(f"{text!r} is not a kind of resource", hint=f"known are: {', '.join(KINDS)}")
     return match
 
 

@@ -117,11 +117,11 @@ class PodAgents:
             labels = self.cluster.labels(named.core_path(f"{kind.lower()}s", name))
             if labels is None:
                 return (
-                    f"there is no {kind} {name} in namespace {named.namespace}: make it, with label {FOR_AGENTS}=true"
+                    f"there is no {kind} {name} in namespace {named.namespace}: create it with label {FOR_AGENTS}=true"
                 )
             if labels.get(FOR_AGENTS) != "true":
                 command = f"kubectl -n {named.namespace} label {kind.lower()} {name} {FOR_AGENTS}=true"
-                return f"{kind} {name} is not for agents; if it is to be: {command}"
+                return f"{kind} {name} is not for agents; to allow it: {command}"
         return ""
 
     def _own(self, uid: str) -> Body | None:
@@ -148,9 +148,12 @@ class PodAgents:
             self.cluster.delete(named.deployment_path, uid=deployment["metadata"]["uid"])
             if self.cluster.get(named.deployment_path) is None:
                 return
-            raise ResourceConflict(f"agents of a former backup {named.name} still end", hint="wait for them")
+            raise ResourceConflict(
+                f"agents of a former backup {named.name} are still stopping", hint="wait for their end"
+            )
         raise ResourceConflict(
-            f"there is a Deployment {named.name} that is not of this backup", hint="give the backup another name"
+            f"there is a Deployment {named.name} that does not belong to this backup",
+            hint="give the backup another name",
         )
 
 

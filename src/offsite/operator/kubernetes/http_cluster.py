@@ -64,7 +64,7 @@ class HttpKubernetesApi:
     def create(self, path: str, body: Body) -> None:
         status, _ = self._ask("POST", path, body)
         if status == HTTPStatus.NOT_FOUND:
-            raise KubernetesUnavailable(f"nothing can be made at {path}", hint="is its namespace being deleted?")
+            raise KubernetesUnavailable(f"nothing can be created at {path}", hint="is its namespace being deleted?")
 
     def patch(self, path: str, patch: Body) -> bool:
         status, _ = self._ask("PATCH", path, patch, kind="application/merge-patch+json")
@@ -105,7 +105,7 @@ def _refused(request: str, status: int, answer: object) -> OffsiteError:
     said = str(answer.get("message", "") if isinstance(answer, Mapping) else "")[:_MESSAGE_MAX]
     message = f"{request}: {status} {said}".rstrip()
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        hint = "a quota or policy of the cluster says it, or the role is not that of deploy/kubernetes/namespace.yaml"
+        hint = "a quota or policy of the cluster refuses it, or the role differs from deploy/kubernetes/namespace.yaml"
         return KubernetesDenied(message, hint=hint)
     if status == HTTPStatus.CONFLICT:
         return ResourceConflict(message)

@@ -102,7 +102,7 @@ def _look_after(registry: kopf.OperatorRegistry, home: KubernetesHome, resources
     )
     def let_go(body: kopf.Body, **_: object) -> None:
         if not home.may_go(body):
-            raise kopf.TemporaryError("something is left to do before it may go", delay=AGAIN_S)
+            raise kopf.TemporaryError("some work is left before it can be deleted", delay=AGAIN_S)
 
     @kopf.on.event(*resources, registry=registry)
     async def gone(event: kopf.RawEvent, **_: object) -> None:

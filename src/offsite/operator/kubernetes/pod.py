@@ -76,14 +76,14 @@ class PodLaunches(Launches):
         template = agents.template
         if images := template.images - {*self.images}:  # the image would run with the Secrets of its namespace
             raise BadResource(
-                f"spec.agents.template: image {min(images)!r} is none that agents may run: {', '.join(self.images)}",
-                hint="leave it away, or start the operator with --allow-image",
+                f"spec.agents.template: image {min(images)!r} is not allowed for agents: {', '.join(self.images)}",
+                hint="remove it, or start the operator with --allow-image",
             )
         if names := {*template.metadata.labels, *template.metadata.annotations} - {*self.metadata}:
             listed = ", ".join(self.metadata) or "none"
             raise BadResource(
-                f"spec.agents.template.metadata: {min(names)!r} is none that pods of agents may have: {listed}",
-                hint="leave it away, or start the operator with --allow-metadata",
+                f"spec.agents.template.metadata: {min(names)!r} is not allowed for pods of agents: {listed}",
+                hint="remove it, or start the operator with --allow-metadata",
             )
         self._check_service_account(template.spec.service_account_name, agents.place)
 
@@ -94,8 +94,8 @@ class PodLaunches(Launches):
             return
         where = f"account {account.name}" if account is not None else "an account with this endpoint"
         raise BadResource(
-            f"spec.agents.template.spec.serviceAccountName {name!r} is none that agents may have",
-            hint=f"leave it away, or write into {where} in accounts.yaml: serviceAccounts: [{name}]",
+            f"spec.agents.template.spec.serviceAccountName {name!r} is not allowed for agents",
+            hint=f"remove it, or write into {where} in accounts.yaml: serviceAccounts: [{name}]",
         )
 
     def properties(self, cluster: str) -> bytes:  # noqa: ARG002  # as the base class has it
@@ -162,8 +162,8 @@ class Pod:
         def check_time() -> None:
             if self._clock.monotonic_s() - began_s > LOOK_MAX_S:
                 raise StoreUnreachable(
-                    f"its repository answers too slowly: a look took more than {LOOK_MAX_S / 60:.0f} minutes",
-                    hint="others wait meanwhile; see what is wrong with its store, and with the network to it",
+                    f"its repository is too slow: one check took more than {LOOK_MAX_S / 60:.0f} minutes",
+                    hint="other resources wait meanwhile; check its store and the network",
                 )
 
         return check_time
@@ -184,7 +184,7 @@ class Pod:
         bound = bound or (looked_after if len(looked_after) == 1 else ())
         if namespace in bound or "*" in bound:
             return ""
-        return f"is not for namespace {namespace}; if it is to be, {line}"
+        return f"is not for namespace {namespace}; to allow it, {line}"
 
 
 def _opened(rules: HomeRules, accounts: Accounts) -> Store:

@@ -119,7 +119,7 @@ def _noted(name: str, text: str) -> RepositoryPlace:
             return _place(fields)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise BadResource(f"annotation {name} is none that an operator wrote", hint="take it away")
+    raise BadResource(f"annotation {name} was not written by an operator", hint="remove it")
 
 
 def _place(fields: Mapping[str, Any]) -> RepositoryPlace:

@@ -42,4 +42,6 @@ def _with_reason(condition: Condition, fields: Mapping[str, Any], body: Body) ->
         return condition
     named, problem = ResourceReference.of(body), (fields.get("agents") or {}).get("problem")
     look = f"kubectl -n {named.namespace} describe pods -l {UID}={named.uid}"
-    return replace(condition, message=f"{condition.message}{f': {problem}' if problem else ''}; to see why: {look}")
+    return replace(
+        condition, message=f"{condition.message}{f': {problem}' if problem else ''}; see the reason with: {look}"
+    )

@@ -146,17 +146,27 @@ class AgentTemplate(Strict):
         if names := settings.keys() - {*SPARK_NAMES}:
             file = "the operator's own file of settings (OFFSITE_SPARK_PROPERTIES)"
             return (
-                f"{where}.sparkConf may not set {_named(names)}: it is for {file}; a resource chooses sizes and numbers"
+                f"{where}.sparkConf may not set {_named(names)}: it belongs into {file}; a resource can set only "
+                "sizes and numbers"
             )
         if names := {name for name, value in settings.items() if not _SIZE.fullmatch(value)}:
-            return f"{where}.sparkConf: {_named(names)} takes a size, a number or a time; more is for the operator"
+            return (
+                f"{where}.sparkConf: {_named(names)} needs a size, a number or a time; only the operator can set "
+                "other values"
+            )
         if names := variables.keys() - {*VARIABLE_NAMES}:
-            rule = "what opens a repository belongs into accounts.yaml, the rest into the environment of the operator"
+            rule = (
+                "credentials of a repository belong into accounts.yaml, other variables into the environment of the "
+                "operator"
+            )
             return (
                 f"{where}: the environment may not set {_named(names)}: {rule}; allowed are {', '.join(VARIABLE_NAMES)}"
             )
         if names := {name for name, value in variables.items() if not _is_word(value)}:
-            return f"{where}: the variable {_named(names)} takes a word and no path; more is for the operator"
+            return (
+                f"{where}: the variable {_named(names)} needs a word, not a path; only the operator can set other "
+                "values"
+            )
         return ""
 
 
@@ -195,8 +205,8 @@ def expiry_contradiction(most: str, least: str) -> str:
     except BadOption:  # it is told where it is read
         return ""
     return (
-        f"spec.expiry: minimumRestorable ({least}) is longer than maximumRetention ({most}): what is older than "
-        f"{most} would be let go and kept; were they mixed up?"
+        f"spec.expiry: minimumRestorable ({least}) is longer than maximumRetention ({most}): data older than {most} "
+        "would have to be both deleted and kept. Are the two values swapped?"
     )
 
 

@@ -23,12 +23,14 @@ _MEANT_MAX_CHARS = 64
 def parse_resource(document: object, *, source: str) -> Resource:
     """Parse the resource in `document` (YAML or JSON, from `source`). `status` is ignored. Raises `BadResource`."""
     if not isinstance(document, Mapping):
-        raise BadResource(f"{source}: it holds no resource", hint="begin it with apiVersion, kind, metadata and spec")
+        raise BadResource(
+            f"{source}: it contains no resource", hint="begin it with apiVersion, kind, metadata and spec"
+        )
     kind = document.get("kind")
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise BadResource(
-            f"{source}: {show_value(kind)} is no kind of resource",
+            f"{source}: {show_value(kind)} is not a kind of resource",
             hint=suggest_name(kind if isinstance(kind, str) else "", tuple(KINDS)),
         )
     if document.get("apiVersion") != API_VERSION:
@@ -53,7 +55,7 @@ def _bad_resource(error: ValidationError, model: type[BaseModel], source: str) -
 
 
 def _said(kind: str, message: str) -> str:
-    messages = {"extra_forbidden": "there is no such field", "missing": "it is needed"}
+    messages = {"extra_forbidden": "there is no such field", "missing": "it is required"}
     return messages.get(kind, shorten(message.removeprefix("Value error, ")))
 
 

@@ -46,7 +46,7 @@ Part = TypeVar("Part", bound=BaseModel)
 
 def _key(name: str) -> str:
     if not re.fullmatch(KEY, name):
-        raise ValueError(f"{shorten(name)} is no name of a label or an annotation")
+        raise ValueError(f"{shorten(name)} is not a name of a label or an annotation")
     return name
 
 

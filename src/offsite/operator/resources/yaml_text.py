@@ -36,11 +36,13 @@ def load_documents(text: str, *, source: str) -> list[object]:
     try:
         documents = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except yaml.YAMLError as error:
-        raise BadResource(f"{source} is no YAML: {_said(error)}") from error
+        raise BadResource(f"{source} is not valid YAML: {_said(error)}") from error
     except (RecursionError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise BadResource(f"{source} is no YAML: it nests too deeply, or a value is not what it says") from error
+        raise BadResource(
+            f"{source} is not valid YAML: it nests too deeply, or a value does not match its tag"
+        ) from error
     if not documents:  # an editor leaves a file empty for a moment while saving
-        raise BadResource(f"{source} is empty", hint="remove the file if it is to declare nothing")
+        raise BadResource(f"{source} is empty", hint="remove the file if it should declare nothing")
     return documents
 
 
@@ -71,9 +73,9 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # untyped
         event = self.peek_event()
         self._nodes += 1
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            _refuse("anchors and aliases are not known here: write it out", event)
+            _refuse("anchors and aliases are not supported: write the value out", event)
         if event.tag not in _PLAIN_TAGS:
-            _refuse("tags are not known here: write the value without one", event)
+            _refuse("tags are not supported: write the value without a tag", event)
         if self._nodes > NODES_MAX:
             _refuse(f"there are more than {NODES_MAX} values", event)
         if self._depth >= DEPTH_MAX:
@@ -93,7 +95,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # untyped
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         for key, _ in node.value:
             if key.tag == _MERGE:
-                _refuse("merge keys (<<) are not known here: write it out", key)
+                _refuse("merge keys (<<) are not supported: write the fields out", key)
         super().flatten_mapping(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002

@@ -129,9 +129,9 @@ class Agent:
 
             def guard() -> None:
                 if is_lost():
-                    raise StopCopying("another agent has it in hand")
+                    raise StopCopying("another agent works on it")
                 if (now := self._newest()) != low:
-                    raise StopCopying(f"it is {now.phase if now else 'gone'}, or gets other settings")
+                    raise StopCopying(f"it is {now.phase if now else 'gone'}, or its settings change")
 
             with self._parts.open_follower(low, guard, self._heartbeat) as follower:
                 self._go_round(follower, guard, self._parts.interval_of(low))

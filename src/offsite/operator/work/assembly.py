@@ -97,7 +97,7 @@ def make_expiry_request(  # noqa: PLR0913  # as its process is told
 ) -> ExpiryRequest:
     """Make the request of an expiry job from the options of its process. Raises `BadOption`."""
     if not repositories:
-        raise BadOption("an expiry job needs a repository", hint="name each with --place")
+        raise BadOption("an expiry job needs a repository", hint="give each repository with --place")
     return ExpiryRequest(
         uid=uid,
         repositories=repositories,
@@ -114,7 +114,7 @@ def expiry_policy(maximum_retention: str | None, minimum_restorable: str | None)
     if not maximum_retention:
         return None
     if problem := expiry_contradiction(maximum_retention, minimum_restorable or ""):
-        raise BadOption(problem, hint="mend the resource; until then nothing is let go by it")
+        raise BadOption(problem, hint="fix the resource; until then it deletes nothing")
     return parse_policy(keep_age=maximum_retention, floor=minimum_restorable or None)
 
 

@@ -93,10 +93,10 @@ def _successor(
     name, backup = low.beginning.backup, repository.backup(low.beginning.backup)
     start_commit = _begun_behind(low, ledger)
     if start_commit is None:
-        why = "was begun several times in its place by an earlier version: nothing tells what it copied since"
+        why = "was started several times in its place by an earlier version: its contents since then are unknown"
         return Successor(name=name, problem=why)
     if not has_commit(backup, start_commit):
-        why = f"does not have commit {start_commit.commit}, behind which it began: a copy may lie in its place"
+        why = f"does not have commit {start_commit.commit}, after which it began: there may be a copy in its place"
         return Successor(name=name, problem=why)
     head = backup.sound_state()
     if head.unreadable:

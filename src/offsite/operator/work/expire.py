@@ -61,10 +61,10 @@ from offsite.stores.store import Store
 
 BY = "expiry"
 _NOT_OURS = (
-    "the ledger names it, and it is not of this resource: somebody else's entry, or the claim of its name, or its "
-    "backup.json, is gone or cannot be read"
+    "the ledger names the backup, but it does not belong to this resource: the entry is from somebody else, or the "
+    "claim of its name or its backup.json is missing or unreadable"
 )
-_BROUGHT_BACK = "somebody brought it back, or its removal broke off as it began: no job touches it any more"
+_BROUGHT_BACK = "somebody restored the backup, or its removal was interrupted at the start: jobs no longer touch it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def expire(request: ExpiryRequest, *, clock: Clock) -> ExpiryResult:
             put_kept_backups(store, layout, result.kept)
         if request.is_deletion and result.kept:
             reasons = "; ".join(map(str, result.kept))
-            raise ExpiryNotDone(f"not all may be deleted yet: {reasons}", hint="it is tried again")
+            raise ExpiryNotDone(f"not all may be deleted yet: {reasons}", hint="the operator tries again")
         for store in stores:
             sweep_removed(store, by=BY)
         return result
@@ -256,20 +256,20 @@ class _Case:
             else ()
         ):
             if named.last.commit and (state is None or not has_commit(older.repository.backup(older.name), named.last)):
-                yield f"commit {named.last.commit} of it is gone: a copy, or a part, may lie in its place"
+                yield f"its commit {named.last.commit} is missing: there may be a copy, or a part, in its place"
         if (state is None or not state.seq) and (key := _rest_of(older)):
-            yield f"its commits are gone, and {key} is there: a part of it may be away"
+            yield f"its commits are missing, but {key} exists: a part of the backup may be missing"
 
     def _why_unequal(self, state: BackupState) -> Iterator[str]:
         """Yield why the last backup does not replace the older one. The caller takes the first."""
         last, older, uid = self.last, self.older, self.request.uid
         if last is None:
-            yield "nothing tells which backup is the last one"
+            yield "it is unknown which backup is the last one"
             return
         if older.low.phase.is_live:
             yield "it is not stopped"
         if not is_older(_located(older), _located(last), tuple(map(_located, self.lows))):
-            yield f"no ledger tells whether it is older than {last.name}"
+            yield f"no ledger shows whether it is older than {last.name}"
         successor = read_successor(last.repository, uid, last.low, last.ledger.backups, older=state)
         if not (judged := judge_successor(successor, minimum_ms=self.request.minimum_ms)).may_go:
             yield str(judged)
@@ -283,7 +283,7 @@ class _Case:
         ):
             yield f"{last.name} is damaged: {problem}"
         if not _is_as_judged(uid, last):
-            yield f"something was decided about {last.name} meanwhile"
+            yield f"{last.name} changed in the ledger during the check"
 
 
 def _predecessors(low: _Low) -> tuple[Predecessor, ...]:
@@ -308,16 +308,16 @@ def _why_in_use(uid: str, low: _Low, clock: Clock) -> str:
                 return str(reader)
         return "" if released else _why_pinned(_as_it_lies(low), clock)
     except (Damaged, FormatTooNew) as error:
-        return f"whether it is pinned or read cannot be told: {error.message}"
+        return f"it is unknown whether it is pinned or read: {error.message}"
 
 
 def _why_pinned(backup: Backup, clock: Clock) -> str:
     if pin := next((pin for pin in pinned_points(backup) if pin.holds), None):
-        return f"commit {pin.commit} of it is pinned: {pin.reason}"
+        return f"its commit {pin.commit} is pinned: {pin.reason}"
     now_ms = backup.store.now_ms()
     for dispute in find_disputed(backup, in_force=RetentionInForce(), clock=clock):
         if taken_off := next((pin for pin in dispute.pins if pin_holds(pin, now_ms=now_ms)), None):
-            return f"commit {taken_off.seq} of it was pinned: {taken_off.reason}; {dispute}"
+            return f"its commit {taken_off.seq} was pinned: {taken_off.reason}; {dispute}"
     return ""
 
 
@@ -385,7 +385,7 @@ def _is_ours(store: Store, backup: str, uid: str) -> bool:
     try:
         return owner_of(store, backup) == uid and is_begun_by(store, backup, uid)
     except (DamagedObject, FormatTooNew) as error:
-        warned("left_alone", why=f"whose it is cannot be told: {error.message}", uid=uid, backup=backup)
+        warned("left_alone", why=f"its owner is unknown: {error.message}", uid=uid, backup=backup)
         return False
 
 
@@ -396,13 +396,15 @@ def _check_members(asked: ExpiryRequest, store: Store, history: DeclaredHistory)
     if not asked.is_deletion:
         others = [other for other in list_present(store, history) if differing(other.fields, asked.declared)]
         if others:
-            raise ExpiryNotDone(f"{others[0]} declares another expiry", hint="it goes on once all declare the same")
+            raise ExpiryNotDone(
+                f"{others[0]} declares another expiry", hint="expiry continues when all declare the same"
+            )
         return
     if not asked.member:
         return
     mine = find_member(history.members, member_id(asked.uid, asked.member))
     if mine is None or not mine.is_gone:
-        raise ExpiryNotDone(f"{asked.uid} is not let go by this resource", hint="look who shares it")
+        raise ExpiryNotDone(f"{asked.uid} is not deleted by this resource", hint="check who shares it")
     if others := list_present(store, history):
         raise ExpiryNotDone(f"{len(others)} others share {asked.uid}, as {others[0]}")
 
@@ -412,7 +414,9 @@ def _forget(request: ExpiryRequest, low: _Low) -> None:
     if low.low.phase is BackupPhase.STOPPED:
         _decide(request, low, DeclaredEntryKind.REMOVING)
     _decide(request, low, DeclaredEntryKind.REMOVED)
-    decided("expired", why="a later one goes on in its place", uid=request.uid, backup=low.name, number=low.low.number)
+    decided(
+        "expired", why="a later backup continues in its place", uid=request.uid, backup=low.name, number=low.low.number
+    )
 
 
 def _remove(request: ExpiryRequest, low: _Low, clock: Clock) -> str:
@@ -457,7 +461,7 @@ def _check_idle(uid: str, low: _Low) -> None:
     terms = LeaseTerms(store=low.store, lease=DeclaredLayout(uid=uid).agent)
     newest = DeclaredLedger(store=low.store, layout=DeclaredLayout(uid=uid)).read().backups[-1].number
     if low.low.number == newest and terms.holder(asking=ProcessIdentity.current()) is not None:
-        raise ExpiryNotDone(f"an agent still has {low.name} in hand", hint="it is tried again")
+        raise ExpiryNotDone(f"an agent still works on {low.name}", hint="the operator tries again")
 
 
 def _announced(uid: str, low: _Low) -> Callable[[int], None]:
@@ -484,7 +488,7 @@ def _decide(request: ExpiryRequest, low: _Low, kind: DeclaredEntryKind) -> None:
         _check_members(request, low.store, history)
         later = history.backups[low.low.number :]
         if not low.is_continued and any(newer.beginning.backup == low.name for newer in later):
-            raise ExpiryNotDone(f"another backup began in the place of {low.name}", hint="it is tried again")
+            raise ExpiryNotDone(f"another backup began in the place of {low.name}", hint="the operator tries again")
         return ProposedEntry(kind=kind, number=low.low.number)
 
     enter(low.store, request.uid, said, by=ProcessIdentity.current())

@@ -53,7 +53,7 @@ class ResumableRead:
         infos = self._look_up(listed)
         for segment in listed:
             if not segment.is_all_in(infos[segment.object_key]):
-                return f"{segment.object_key} is missing, or cut"
+                return f"{segment.object_key} is missing, or truncated"
         noted = self._read_notes()
         unread = [segment for segment in listed if (segment.key, *_figures(infos[segment.object_key])) not in noted]
         read_bytes = 0
@@ -67,7 +67,7 @@ class ResumableRead:
                 read_bytes = 0
         self._note()
         if unread:
-            decided("read", why="another backup is to go because of it", uid=self.uid, segments=len(unread))
+            decided("read", why="an older backup will be deleted because of it", uid=self.uid, segments=len(unread))
         return ""
 
     def forget(self) -> None:

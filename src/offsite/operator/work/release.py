@@ -114,10 +114,12 @@ def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> Releas
     """Enter the release of the backup as shown. Raises `BadOption` for an empty or too long reason, `PlanChanged` if
     the backup changed since, `RestoreRunning` while an operator holds the lock."""
     if not reason.strip() or len(reason) > REASON_MAX:
-        raise BadOption(f"the reason of a release has 1 to {REASON_MAX} characters, this one {len(reason)}")
+        raise BadOption(
+            f"the reason of a release must have 1 to {REASON_MAX} characters; this reason has {len(reason)}"
+        )
     now = plan_release(repository, plan.backup)
     if (now.uid, now.number, now.commit, now.hash) != (plan.uid, plan.number, plan.commit, plan.hash):
-        raise PlanChanged(f"{plan.backup} is not what was shown any more", hint="run the same command again")
+        raise PlanChanged(f"{plan.backup} has changed since it was shown", hint="run the same command again")
     last = LastCommit(commit=plan.commit, hash=plan.hash)
     said = ProposedEntry(kind=DeclaredEntryKind.RELEASED, number=plan.number, release=Release(last=last, reason=reason))
     after = enter(repository.store, plan.uid, lambda _: said, by=ProcessIdentity.current())
@@ -147,11 +149,11 @@ def _find(repository: Repository, backup: str) -> tuple[str, LowLevelBackup]:
     ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=uid)).read()
     low = next((candidate for candidate in reversed(ledger.remaining) if candidate.beginning.backup == backup), None)
     if low is None or low.phase is BackupPhase.REMOVING:
-        raise BackupNotFound(f"{backup} is removed already, or is being removed", hint="see: offsite operator describe")
+        raise BackupNotFound(f"{backup} is already removed, or is being removed", hint="see: offsite operator describe")
     if low.phase is not BackupPhase.STOPPED:
         raise ResourceConflict(
-            f"{backup} is {low.phase}: only what another backup took the place of is released",
-            hint="to be rid of all of a resource: offsite operator delete",
+            f"{backup} is {low.phase}: only a backup that was replaced by another one can be released",
+            hint="to delete a resource with all backups: offsite operator delete",
         )
     return uid, low
 

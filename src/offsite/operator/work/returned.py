@@ -83,15 +83,15 @@ def _may_be_swept(store: Store, uid: str, low: LowLevelBackup) -> bool:
     layout = BackupLayout(backup=low.beginning.backup)
     why = ""
     if store.head(layout.descriptor_key) is not None:
-        why = "there is a backup under the name of a removed one: somebody made it, or brought it back"
+        why = "there is a backup under the name of a removed one: somebody created or restored it"
     elif not is_removed(store, layout):
         return False
     elif store.head(layout.commit_key(FIRST_SEQ)) is not None:
-        why = "its history is there from its beginning on: somebody brought it back, and its backup.json is gone"
+        why = "its history exists from the first commit on: somebody restored it, and its backup.json is missing"
     elif not _is_owner(store, uid, layout.backup):
-        why = "the name is not of this resource"
+        why = "the name does not belong to this resource"
     elif _is_pinned(store, layout):
-        why = "a restore point of it is pinned"
+        why = "one of its restore points is pinned"
     if why:
         warned("left_alone", why=why, backup=layout.backup, uid=uid)
     return not why

@@ -119,8 +119,8 @@ class BackupExecutor:
             owner = desired.ledger
             if not may_claim(store, name, owner) or (claims and claim_name(store, name, owner) != owner):
                 raise ResourceConflict(
-                    f"the backup {name} in {store.url} is of another resource, whose uid is {owner_of(store, name)}",
-                    hint="choose another path, or a timestamp format that tells them apart",
+                    f"the backup {name} in {store.url} belongs to another resource with uid {owner_of(store, name)}",
+                    hint="choose another path, or a timestamp format that keeps the names different",
                 )
             self._check_place(store, desired.ledger, beginning)  # somebody may have made it before the name was claimed
         except OffsiteError:
@@ -157,20 +157,20 @@ class BackupExecutor:
         is_there = store.head(BackupLayout(backup=beginning.backup).descriptor_key) is not None
         if is_there and not (mine and is_begun_by(store, beginning.backup, uid)):
             raise ResourceConflict(
-                f"the backup {beginning.backup} in {store.url} was made by somebody else, and would be deleted with "
-                "this resource",
+                f"the backup {beginning.backup} in {store.url} was created by somebody else, and would be deleted "
+                "with this resource",
                 hint="choose another path, or a timestamp format",
             )
         if not is_name_free(store, BackupLayout(backup=beginning.backup)):
             raise ResourceConflict(
-                f"a backup {beginning.backup} in {store.url} was removed lately: what comes back of it would be taken "
-                "for the new one",
+                f"a backup {beginning.backup} in {store.url} was removed recently: late objects of the old backup "
+                "would be mixed into the new one",
                 hint="choose another path, or a timestamp format; the name is free 30 days after the removal",
             )
         if mine and mine[-1].cluster != beginning.cluster:
             raise ResourceConflict(
-                f"the backup {beginning.backup} in {store.url} is of another cluster",
-                hint="choose another path, or a timestamp format that tells them apart",
+                f"the backup {beginning.backup} in {store.url} belongs to another cluster",
+                hint="choose another path, or a timestamp format that keeps the names different",
             )
 
     def _turn(self, desired: DesiredBackup, step: ChangePhase) -> None:

@@ -70,7 +70,7 @@ def enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> De
                 raise
             if after is not None:
                 return after
-    raise ExpiryNotDone("others decide about it all the time", hint="it is tried again")
+    raise ExpiryNotDone("other operators change it all the time", hint="the operator tries again")
 
 
 def check_fence(terms: LeaseTerms, claim: LeaseClaim, history: DeclaredHistory) -> None:
@@ -81,7 +81,7 @@ def check_fence(terms: LeaseTerms, claim: LeaseClaim, history: DeclaredHistory) 
     terms.check(claim)
     entry = f"{DeclaredLayout(uid=history.uid).ledger_prefix}{history.seq:020d}.json"
     raise DamagedObject(
-        f"{entry} is by lock {history.fence}, which nobody has held: nothing can follow it",
-        hint="bring back what lay beside it in lock/; if nothing is gone there, no operator wrote it: delete that "
-        "object, and look who can write there",
+        f"{entry} is by lock {history.fence}, which never existed: no entry can follow it",
+        hint="restore the missing objects in lock/ beside it. If no object is missing, no operator wrote the entry: "
+        "delete it, and check who has write access",
     )

@@ -70,10 +70,10 @@ def _with_signs(
     sign dated in the future does not count."""
     word, now_ms = _word(store, layout, terms, observed.low.number), store.now_ms()
     signs = (
-        ("that it was begun or resumed last", observed.low.running_ms),
+        ("its last start or resume", observed.low.running_ms),
         ("its newest commit", observed.latest_ms),
         ("its newest commit", observed.partial_ms),
-        ("the word of its agent", word.well_ms),
+        ("the report of its agent", word.well_ms),
     )
     well_ms = max((at_ms for _, at_ms in signs if at_ms - now_ms <= MOST_APART_MS), default=0)
     ahead = {sign: at_ms for sign, at_ms in signs if at_ms - now_ms > MOST_APART_MS}

@@ -61,7 +61,7 @@ def enter_news(hands: BackupExecutor, desired: DesiredBackup) -> DeclaredHistory
     def make_statement(now: DeclaredHistory) -> ProposedEntry | None:
         statement = news(now)
         if statement is not None and not hands.in_force(desired, statement.kind):
-            raise ResourceConflict(f"{desired.name} was changed, or deleted, meanwhile", hint="look again")
+            raise ResourceConflict(f"{desired.name} was changed or deleted in the meantime", hint="try again")
         return statement
 
     history = read_history(store, desired.ledger)
@@ -130,7 +130,9 @@ def dismiss(store: Store, identity: str, member: str, *, reason: str, refuse: bo
         memory.note_refused(before.dismissed)
         return before
     if not reason.strip() or len(reason) > REASON_MAX:
-        raise BadOption(f"the reason has 1 to {REASON_MAX} characters, this one {len(reason)}", hint="give --reason")
+        raise BadOption(
+            f"the reason must have 1 to {REASON_MAX} characters; this reason has {len(reason)}", hint="give --reason"
+        )
 
     def make_statement(now: DeclaredHistory) -> ProposedEntry:
         return ProposedEntry(
@@ -153,7 +155,7 @@ def _dismissible(history: DeclaredHistory, member: str) -> BackupMember:
     ]
     if len(candidates) != 1 or not member:
         raise BadOption(
-            f"{member or 'nothing'} names {len(candidates)} of the resources that share the backup {history.uid}",
+            f"{member or 'nothing'} matches {len(candidates)} of the resources that share the backup {history.uid}",
             hint="see: offsite operator members",
         )
     return candidates[0]
@@ -164,5 +166,11 @@ def _enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> D
     Where the word of a resource changes, what counts has another number, and what was decided by the one before is
     refused."""
     after = enter(store, ledger, say, by=by)
-    decided("declared", why="a resource that shares it spoke", ledger=ledger, word=after.generation, fence=after.fence)
+    decided(
+        "declared",
+        why="a resource that shares it declared values",
+        ledger=ledger,
+        word=after.generation,
+        fence=after.fence,
+    )
     return after

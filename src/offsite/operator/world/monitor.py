@@ -49,18 +49,18 @@ class OperatorSeries:
 OPERATOR_SERIES = (
     OperatorSeries(
         name="offsite_operator_resources",
-        help="Resources that are declared, as of the last round.",
+        help="Declared resources, as of the last round.",
         read=lambda rounds: rounds.resources,
     ),
     OperatorSeries(
         name="offsite_operator_unreconciled_resources",
-        help="Those of them that were not as declared: their conditions say why. A restore that failed stays one until "
-        "it is deleted.",
+        help="Declared resources that were not as declared: their conditions give the reason. A failed restore counts "
+        "until it is deleted.",
         read=lambda rounds: rounds.waiting,
     ),
     OperatorSeries(
         name="offsite_operator_failing_expiries",
-        help="Those of them whose expiry jobs fail again and again: their condition ExpiryFailing says why.",
+        help="Declared resources whose expiry jobs fail repeatedly: their condition ExpiryFailing gives the reason.",
         read=lambda rounds: rounds.failing,
     ),
 )

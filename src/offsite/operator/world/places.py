@@ -48,7 +48,7 @@ class RepositoryAliases:
         except OffsiteError:
             return False
         if is_same:
-            decided("same_place", why="what is written through one is read through the other", uid=uid, instead=place)
+            decided("same_place", why="both addresses lead to the same objects", uid=uid, instead=place)
         else:
             self._apart.add((place, other))
         return is_same
@@ -62,7 +62,9 @@ class RepositoryAliases:
 def prove_writable(store: Store, layout: DeclaredLayout) -> None:
     """Raises `StoreDenied` if a written object cannot be read again, and the errors of the store."""
     if not _is_one(store, store, layout):
-        raise StoreDenied(f"what is put into {store.url} cannot be read again", hint="see the rights of its account")
+        raise StoreDenied(
+            f"an object written to {store.url} cannot be read again", hint="check the permissions of its account"
+        )
 
 
 def find_current_account(observer: Observer, uid: str, places: Iterable[RepositoryPlace], *, ledger: str = "") -> str:

@@ -62,7 +62,7 @@ def begin(
         process = _spawned([*script, *launch.argv], launch, log)
     except OSError as error:
         raise JobNotBegun(
-            f"no process could be begun: {error.strerror}", hint="look at the memory and processes of this machine"
+            f"no process could be started: {error.strerror}", hint="check memory and process limits of this machine"
         ) from error
     with _lock:
         _children.append(process)

@@ -187,7 +187,7 @@ class RestoreExecutor:
     def _begin(self, desired: DesiredRestore, observed: ObservedRestore, fence: int) -> None:
         store, history = self.observer.open_store(desired.place), observed.history
         if history.ended_ms - store.now_ms() > AHEAD_S * 1000:
-            warned("not_yet", why="its log dates an end in the future: taken for past", uid=history.uid)
+            warned("not_yet", why="its log has an end in the future: the end counts as past", uid=history.uid)
         if not history.is_under_way:
             with self.jobs.processes.room():  # a decided attempt that waits for hours would look like a running one
                 started = self._append(store, history, fence, history.attempt + 1, None)
@@ -250,7 +250,7 @@ class RestoreExecutor:
         except OffsiteError as error:
             is_over = is_unreachable(error) and self._is_gone(desired, holder, declared_uids)
             where = f"repository {holder.place.repository} cannot be opened"
-            cause = where if is_unreachable(error) else "end is not known"
+            cause = where if is_unreachable(error) else "end is unknown"
             waits_for += f", whose {cause} ({error.id}: {error.message})"
         if not is_over:
             return TagAvailability.TAKEN, waits_for
@@ -305,8 +305,8 @@ def _check_fence(store: Store, layout: DeclaredLayout, history: RestoreHistory) 
     restores would wait."""
     if _is_barred(store, layout, history):
         raise DamagedObject(
-            f"entry {history.seq} of restore {history.uid} is by lock {history.fence}, which nobody held yet",
-            hint="it was not written by an operator: declare the restore anew, under another name",
+            f"entry {history.seq} of restore {history.uid} is by lock {history.fence}, which does not exist yet",
+            hint="no operator wrote the entry: declare the restore again under another name",
         )
 
 
@@ -346,7 +346,7 @@ def _wrong_source(store: Store, desired: DesiredRestore) -> str:
     clusters = {low.beginning.cluster for low in lows}
     if not clusters or desired.source_cluster in clusters:
         return ""
-    return f"the backup {desired.backup} is of {', '.join(sorted(clusters))}, not of {desired.source_cluster}"
+    return f"the backup {desired.backup} belongs to {', '.join(sorted(clusters))}, not to {desired.source_cluster}"
 
 
 _STOPPED = {JobState.LOST, JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED, JobState.CANCELLED}

@@ -45,14 +45,14 @@ def describe_run(recorded: RecordedDecision, job_of: JobOf, *, deadline_ms: int,
         case DecisionKind.FIRED:
             return _fired(recorded, job_of, deadline_ms=deadline_ms, now_ms=now_ms)
         case DecisionKind.SKIPPED:
-            why = decision.reason or "the run before was not over"
+            why = decision.reason or "the previous run had not ended"
             return ScheduleRun(time_ms=decision.time_ms, state="skipped", message=f"{why}{left_out_note}")
         case DecisionKind.RESUMED:
             times = "1 time" if decision.left_out == 1 else f"{decision.left_out} times"
-            said = f"{times} left out: due since it was suspended, until an operator saw that it is not any more"
+            said = f"{times} left out: they were due between the suspension and the first check after the resume"
             return ScheduleRun(time_ms=decision.time_ms, state="skipped", message=said)
         case _:
-            said = f"it could not begin within its deadline{left_out_note}"
+            said = f"it could not start before its deadline{left_out_note}"
             return ScheduleRun(time_ms=decision.time_ms, state="missed", message=said)
 
 
@@ -85,7 +85,7 @@ def _fired(recorded: RecordedDecision, job_of: JobOf, *, deadline_ms: int, now_m
         return ScheduleRun(time_ms=time_ms, state="unknown" if is_late else "waiting", message=left_out_note)
     if job.state is JobState.CANCELLED and not job.arguments:  # withdrawn
         is_forgotten = job.asked_at_ms - time_ms > deadline_ms + FORGOTTEN_MS
-        said = "" if is_forgotten else "it could not begin within its deadline"
+        said = "" if is_forgotten else "it could not start before its deadline"
         return ScheduleRun(time_ms=time_ms, state="unknown" if is_forgotten else "missed", message=said)
     return ScheduleRun(time_ms=time_ms, state=job.state.value, job=job.id, message=_said(job) or left_out_note)
 

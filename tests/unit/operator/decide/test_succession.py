@@ -84,13 +84,13 @@ def lacks(older: BackupState, point: BackupState, *, is_same: bool | None = True
         (state((0, 40)), state((0, 40)), ""),
         (state((0, 40)), state((30, 90)), ""),
         (state((0, 40)), state((40, 90)), ""),
-        (state((0, 40)), state((41, 90)), "begins at 41 of orders/0, and what is older ends at 40"),
-        (state((0, 40)), state((0, 20), (30, 90)), "lacks offsets 20 to 30 of orders/0"),
+        (state((0, 40)), state((41, 90)), "begins at offset 41 of orders/0, but the older backup ends at 40"),
+        (state((0, 40)), state((0, 20), (30, 90)), "does not have offsets 20 to 30 of orders/0"),
         (state((0, 10), (30, 40)), state((0, 10), (30, 90)), ""),
-        (state((0, 40)), state((0, 90), end=30), "lacks offsets 30 to 40 of orders/0"),
+        (state((0, 40)), state((0, 90), end=30), "does not have offsets 30 to 40 of orders/0"),
         (state((0, 40)), state(end=90), "holds no record of orders/0"),
         (state(end=40), state(end=40), ""),
-        (state((0, 40)), state((0, 40), shape=replace(SHAPE, topic_id="made anew")), "holds another topic orders"),
+        (state((0, 40)), state((0, 40), shape=replace(SHAPE, topic_id="made anew")), "has another topic orders"),
         (state((0, 40)), state((0, 40), shape=replace(SHAPE, topic="users")), "lacks topic orders"),
         (state((0, 40), shape=replace(SHAPE, deleted_ms=1)), state((0, 40), shape=replace(SHAPE, topic="users")), ""),
     ],
@@ -106,10 +106,10 @@ COMPACTED = replace(SHAPE, configs=(("cleanup.policy", "compact"),))
     ("point", "why"),
     [
         (state((0, 5), (80, 90), shape=COMPACTED), ""),
-        (state((0, 5), end=30, shape=COMPACTED), "lacks offsets up to 40 of orders/0"),
+        (state((0, 5), end=30, shape=COMPACTED), "does not have offsets up to 40 of orders/0"),
         (
             state((50, 90), shape=COMPACTED, log_start=50),
-            "begins at 50 of orders/0, which is compacted, and what is older at 0",
+            "begins at offset 50 of compacted partition orders/0, but the older backup begins at 0",
         ),
         (
             state((30, 90), shape=COMPACTED, holes=(RecordedHole(partition_id=KNOWN, start=10, end=30, reason="x"),)),
@@ -126,13 +126,13 @@ def test_a_compacted_topic_may_lack_what_was_superseded_and_nothing_else(point: 
 def test_the_last_batch_of_the_older_one_must_be_there() -> None:
     assert must_have_batch(state((0, 40)), state((30, 90)), KNOWN)
     assert not must_have_batch(state((0, 40)), state((40, 90)), KNOWN), "the source had let go of it"
-    why = "holds another record at the end of what is older of orders/0"
+    why = "has another record at the end of the older backup of orders/0"
     assert lacks(state((0, 40)), state((30, 90)), is_same=False) == why
 
 
 def test_without_topic_ids_only_a_batch_shows_that_it_is_the_same_topic() -> None:
     nameless = replace(SHAPE, topic_id="")
-    why = "may hold another topic orders: its source gives topics no ids"
+    why = "may have another topic orders: its source gives topics no ids"
     older, point = state((0, 40), shape=nameless), state((0, 90), shape=nameless)
     assert lacks(older, point) == ""
     assert lacks(older, point, is_same=None) == why
@@ -143,8 +143,8 @@ def test_without_topic_ids_only_a_batch_shows_that_it_is_the_same_topic() -> Non
 def test_what_the_successor_held_and_let_go_by_its_own_retention_is_no_gap() -> None:
     point = state((70, 90), expired={KNOWN: ((0, 70),)})
     assert lacks(state((0, 40)), point, began=0) == ""
-    assert lacks(state((0, 40)), point, began=50) == "begins at 50 of orders/0, and what is older ends at 40"
-    assert lacks(state((0, 40)), point) == "begins at 70 of orders/0, and what is older ends at 40"
+    assert lacks(state((0, 40)), point, began=50) == "begins at offset 50 of orders/0, but the older backup ends at 40"
+    assert lacks(state((0, 40)), point) == "begins at offset 70 of orders/0, but the older backup ends at 40"
 
 
 def test_held_is_what_segments_have_below_the_position() -> None:
@@ -159,10 +159,14 @@ GOOD = Successor(name="new", point=state((0, 40)), since_ms=1000, until_ms=61_00
     [
         (GOOD, 60_000, ""),
         (GOOD, 60_001, "does not reach back far enough yet: 1 min 00 s of 1 min 00 s"),
-        (GOOD, 0, "may not take another's place: the resource has no minimumRestorable"),
-        (replace(GOOD, point=None), 1, "has not copied everything once since it began"),
-        (replace(GOOD, left_behind="orders/0 (OFF-1503)"), 1, "lacks what could not be read: orders/0 (OFF-1503)"),
-        (replace(GOOD, missing="order"), 1, "lacks topics that are declared: order"),
+        (GOOD, 0, "may not replace another backup: the resource has no minimumRestorable"),
+        (replace(GOOD, point=None), 1, "has not completed its first full copy"),
+        (
+            replace(GOOD, left_behind="orders/0 (OFF-1503)"),
+            1,
+            "does not have partitions that could not be read:  orders/0 (OFF-1503)",
+        ),
+        (replace(GOOD, missing="order"), 1, "does not have declared topics:  order"),
         (replace(GOOD, problem="cannot be read: x"), 1, "cannot be read: x"),
     ],
 )

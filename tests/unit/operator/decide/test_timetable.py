@@ -43,9 +43,9 @@ REFUSED = {
     "0 3 * * # x y": "five fields",
     "0 3 1W * *": "Bad day-of-month",
     "0 3 ? * *": "Bad day-of-month",
-    "*/70 * * * *": "beyond its 60 values",
-    "0 */25 * * *": "beyond its 24 values",
-    "0 3 */32 * *": "beyond its 31 values",
+    "*/70 * * * *": "larger than its 60 values",
+    "0 */25 * * *": "larger than its 24 values",
+    "0 3 */32 * *": "larger than its 31 values",
     "0 3 * * MON#6": "Bad day-of-week",
 }
 ONLY_PARSED = {

@@ -94,5 +94,5 @@ def test_a_repository_that_there_is_not_is_never_begun(tmp_path: Path) -> None:
 
 
 def test_an_account_that_is_gone_opens_nothing() -> None:
-    with pytest.raises(BadResource, match="no account 'main' any more"):
+    with pytest.raises(BadResource, match="account 'main' no longer exists"):
         Accounts(listed=()).open_store(RepositoryPlace(account="main", repository="/backups"))

@@ -82,7 +82,7 @@ def test_a_destination_that_is_somebody_else_s_stops_nothing_and_keeps_no_slot(h
     looked(home, operator)
 
     assert phases(home, uid) == [BackupPhase.RUNNING]
-    assert "was made by somebody else" in home.conditions("shop")["MisconfiguredBackup"]
+    assert "was created by somebody else" in home.conditions("shop")["MisconfiguredBackup"]
     (home.root / "clusters" / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
     home.put("fair.yaml", resource("fair", **SHOP))
     looked(home, operator)
@@ -177,7 +177,7 @@ def test_expiry_jobs_that_fail_again_and_again_are_told(home: Home) -> None:
     wait_until(lambda: failures() >= 2, "another one")
     looked(home, operator, times=2)
     said = "error[OFF-1602]: the store may not be written; hint: see its policy"
-    assert f"expiry jobs failed, so nothing of it may be let go: {said}" in home.conditions("shop")["ExpiryFailing"]
+    assert f"expiry jobs failed, so nothing of it is deleted: {said}" in home.conditions("shop")["ExpiryFailing"]
     found = describe(home.layout, kind="Backup", name="shop", clock=home.clock)
     assert said in found.line.message
     shown = HomeMonitor(home=operator, clock=home.clock).metrics("").text.decode()

@@ -207,7 +207,7 @@ def test_failures_in_a_row_are_counted_until_one_ends_well(home: Home) -> None:
 
 def test_one_that_cannot_be_begun_has_failed_as_well(home: Home) -> None:
     def launch() -> ProcessLaunch:
-        raise BadResource("there is no account 'main' any more", hint="known: none")
+        raise BadResource("account 'main' no longer exists", hint="known: none")
 
     jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
     for failures in (1, 2):
@@ -215,7 +215,7 @@ def test_one_that_cannot_be_begun_has_failed_as_well(home: Home) -> None:
         job = jobs.job(ONE)
         assert job is not None
         assert (job.failures, job.ended_ms > 0) == (failures, True)
-        assert job.failure == "error[OFF-0218]: there is no account 'main' any more; hint: known: none"
+        assert job.failure == "error[OFF-0218]: account 'main' no longer exists; hint: known: none"
         home.pass_s(61)
 
 

@@ -154,7 +154,9 @@ def test_a_file_that_was_renamed_and_cannot_be_read_takes_nothing_away(home: Hom
     (home.root / "shops.yaml").write_text(whole[: len(whole) // 2] + "\n  - {")
     looked(home, operator, times=8)
     assert (home.record(operator, "shop").uid, home.record(operator, "shop").is_deleted) == (uid, False)
-    assert "shops.yaml, which may declare it, cannot be read" in home.conditions("shop")["MisconfiguredBackup"]
+    assert (
+        "shops.yaml, which may declare the resource, cannot be read" in home.conditions("shop")["MisconfiguredBackup"]
+    )
     (home.root / "shops.yaml").write_text(whole)
     looked(home, operator)
     assert home.status("shop")["status"]["reconciled"]
@@ -367,7 +369,7 @@ def test_a_resource_made_anew_waits_for_the_end_of_the_former_one_and_adopts_not
     looked(home, operator, times=2, apart_s=11.0)
     home.put("shop.yaml", resource(agents={"replicas": 1}))
     looked(home, operator, times=3)
-    assert "waits until the former one" in home.conditions("shop")["MisconfiguredBackup"]
+    assert "waits until the old resource" in home.conditions("shop")["MisconfiguredBackup"]
     hangs.unlink()
 
     def is_another() -> bool:
@@ -424,7 +426,7 @@ def test_at_most_so_many_are_in_their_initial_copy(home: Home) -> None:
     begun = {name: len(home.lows(home.record(operator, name).uid)) for name in ("shop", "fair")}
     assert sorted(begun.values()) == [0, 1]
     waiting = next(name for name, count in begun.items() if not count)
-    assert "waits for the initial copy of others" in home.conditions(waiting)["IncorrectBackupState"]
+    assert "waits for the initial copy of other backups" in home.conditions(waiting)["IncorrectBackupState"]
 
 
 def test_a_damaged_record_ends_no_agent_and_begins_no_other_backup(home: Home) -> None:
@@ -535,7 +537,7 @@ def test_a_backup_that_somebody_else_made_is_neither_taken_over_nor_deleted(home
     operator = home.operator(queue=QUICK)
     home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"timestampFormat": ""}))
     looked(home, operator)
-    assert "was made by somebody else" in home.conditions("shop")["MisconfiguredBackup"]
+    assert "was created by somebody else" in home.conditions("shop")["MisconfiguredBackup"]
     assert home.lows(home.record(operator, "shop").uid) == ()
 
 
@@ -544,7 +546,7 @@ def test_nothing_begins_under_the_name_of_a_backup_that_was_removed_lately(home:
     operator = home.operator(queue=QUICK)
     home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"timestampFormat": ""}))
     looked(home, operator)
-    assert "was removed lately" in home.conditions("shop")["MisconfiguredBackup"]
+    assert "was removed recently" in home.conditions("shop")["MisconfiguredBackup"]
     assert home.lows(home.record(operator, "shop").uid) == ()
 
 

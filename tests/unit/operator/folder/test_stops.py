@@ -95,7 +95,7 @@ def test_without_agents_the_initial_copy_rests_and_gives_its_slot(home: Home) ->
     home.put("shop.yaml", resource(agents={"replicas": 0}))
     looked_until(home, operator, lambda: slot_of(home, uid) is SlotAvailability.FREE, "the slot")
     assert home.lows(uid)[-1].phase is BackupPhase.PAUSED
-    assert "asks for no agents" in home.conditions("shop")["IncorrectBackupState"]
+    assert "has no agents" in home.conditions("shop")["IncorrectBackupState"]
     home.put("shop.yaml", resource(agents={"replicas": 1}))
     looked_until(home, operator, lambda: home.lows(uid)[-1].phase is BackupPhase.RUNNING, "it goes on")
     assert len(home.lows(uid)) == 1
@@ -148,5 +148,5 @@ def test_a_lock_that_another_one_holds_delays_who_leaves_its_backups_and_keeps_i
     assert home.lows(uid)[0].phase is (BackupPhase.STOPPED if ends else BackupPhase.RUNNING)
     told = get_note(store, layout)
     assert told is not None
-    assert ends or "it was not stopped" in dict(told.conditions)["IncorrectBackupState"]
+    assert ends or "the backup was not stopped" in dict(told.conditions)["IncorrectBackupState"]
     looked_until(home, operator, lambda: operator.agents.alive(uid) == 0, "the end of its agents")

@@ -80,7 +80,7 @@ def test_an_endpoint_that_a_resource_names_hears_nothing(home: Home, kind: str) 
 
     assert arrived == []
     told = {each["type"]: each["message"] for each in home.status("shop", kind.lower())["status"]["conditions"]}
-    assert "what follows ? belongs to the account" in told[f"Misconfigured{kind}"]
+    assert "the part after ? belongs to the account" in told[f"Misconfigured{kind}"]
 
 
 def test_the_endpoint_of_an_account_goes_with_what_it_opens(home: Home) -> None:
@@ -222,7 +222,7 @@ def test_a_file_whose_name_is_no_text_is_told_and_keeps_no_other_for_ever(home: 
         return operator.records.find("Backup", "shop") is None
 
     wait_until(is_gone, "the end of the record")
-    assert {each.name: each.why for each in told}["evil\\udcff.yaml"] == "its name is no text: rename it"
+    assert {each.name: each.why for each in told}["evil\\udcff.yaml"] == "its name is not valid text: rename the file"
 
 
 def test_a_link_that_cannot_be_followed_is_told_and_stops_nobody_else(home: Home) -> None:

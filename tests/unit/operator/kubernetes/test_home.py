@@ -86,7 +86,7 @@ def test_until_pods_are_ready_its_status_says_so_with_the_reason_of_kubernetes(w
     world.cluster.objects[DEPLOYMENT]["status"] = {"conditions": [quota]}
     home.round()
 
-    look = f"; to see why: kubectl -n shops describe pods -l offsite.dev/backup-uid={uid}"
+    look = f"; see the reason with: kubectl -n shops describe pods -l offsite.dev/backup-uid={uid}"
     assert world.conditions()["DeploymentRollingOut"] == f"0 of 1 agents run: exceeded quota{look}"
 
 
@@ -242,7 +242,7 @@ def test_a_deployment_of_somebody_else_is_left_alone_and_told(world: World) -> N
     home, _ = world.home(), world.make()
     home.round()
 
-    assert "is not of this backup" in world.conditions()["MisconfiguredBackup"]
+    assert "does not belong to this backup" in world.conditions()["MisconfiguredBackup"]
     assert world.deployment()["spec"] == {"replicas": 7}
 
 
@@ -324,7 +324,7 @@ def test_the_slot_of_a_resource_that_nobody_saw_go_is_given_back(world: World) -
     world.look(home)
     world.make("other")
     world.look(home)
-    assert "it waits for the initial copy of others" in world.conditions("other")["IncorrectBackupState"]
+    assert "it waits for the initial copy of other backups" in world.conditions("other")["IncorrectBackupState"]
 
     del world.cluster.objects[SHOP]
     world.look(home)

@@ -262,7 +262,7 @@ def test_an_image_is_listed_wherever_it_is_named(world: World) -> None:
     home = world.home(images=("mirror/offsite:1",))
     world.make(agents={"template": {"image": IMAGE, **container(image="evil/image")}})
     world.look(home)
-    assert "'evil/image' is none that agents may run" in world.conditions()["MisconfiguredBackup"]
+    assert "'evil/image' is not allowed for agents" in world.conditions()["MisconfiguredBackup"]
     assert world.cluster.get(DEPLOYMENT) is None
 
     world.change(agents={"template": container(image="mirror/offsite:1")})
@@ -275,7 +275,7 @@ def test_labels_and_annotations_are_those_that_the_operator_lists(world: World) 
     world.make(agents={"template": {"metadata": names}})
     world.look(world.home(metadata=("team",)))
     told = world.conditions()["MisconfiguredBackup"]
-    assert "'sidecar.istio.io/userVolume' is none that pods of agents may have: team" in told
+    assert "'sidecar.istio.io/userVolume' is not allowed for pods of agents: team" in told
     assert "--allow-metadata" in told
     assert world.cluster.get(DEPLOYMENT) is None
 
@@ -295,7 +295,7 @@ def test_a_service_account_is_one_that_the_account_lists(world: World) -> None:
     world.make(agents={"template": {"spec": {"serviceAccountName": "shop-backup"}}})
     world.look(world.home())
     told = world.conditions()["MisconfiguredBackup"]
-    assert "serviceAccountName 'shop-backup' is none that agents may have" in told
+    assert "serviceAccountName 'shop-backup' is not allowed for agents" in told
     assert "write into account backups in accounts.yaml: serviceAccounts: [shop-backup]" in told
     assert world.cluster.get(DEPLOYMENT) is None
 
@@ -398,12 +398,12 @@ def test_pods_that_never_run_keep_nobody_else_from_a_first_copy(world: World, mo
     go_round()
     assert [each.phase for each in world.lows(uid)] == [BackupPhase.PAUSED]
     assert [each.phase for each in world.lows(other)] == [BackupPhase.RUNNING]
-    assert world.conditions()["IncorrectBackupState"].endswith("it waits for the initial copy of others")
+    assert world.conditions()["IncorrectBackupState"].endswith("it waits for the initial copy of other backups")
     assert "describe pods" in world.conditions()["DeploymentRollingOut"]
 
     world.copy(other)
     go_round()
-    assert world.conditions()["IncorrectBackupState"].endswith("none of its agents runs")
+    assert world.conditions()["IncorrectBackupState"].endswith("none of its agents is running")
     world.look(home)
     assert [each.phase for each in world.lows(uid)] == [BackupPhase.RUNNING]
 

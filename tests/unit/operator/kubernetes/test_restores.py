@@ -182,7 +182,7 @@ def test_where_it_runs_is_known_though_its_account_cannot_be_told_from_the_spec(
     (world.root / "accounts.yaml").write_text(accounts.replace("name: backups", "name: renamed"))
     body = world.delete(*BACK)
     assert not home.let_go(body)
-    assert "there is no account 'backups' any more" in world.conditions(*BACK)["MisconfiguredRestore"]
+    assert "account 'backups' no longer exists" in world.conditions(*BACK)["MisconfiguredRestore"]
 
     (world.root / "accounts.yaml").write_text(accounts)
     assert not home.let_go(body)

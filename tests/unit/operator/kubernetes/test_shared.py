@@ -123,7 +123,7 @@ def test_one_goes_on_when_the_other_one_is_never_heard_of_again(worlds: tuple[Wo
     worlds[1].change(state="running")
     worlds[1].look(home)
     assert phases(worlds[1]) == [BackupPhase.RUNNING]
-    assert "no old data goes" not in str(worlds[1].conditions())
+    assert "no old data is deleted" not in str(worlds[1].conditions())
 
 
 def test_what_is_changed_last_counts_and_the_other_one_stands_by_and_says_so(worlds: tuple[World, World]) -> None:
@@ -136,7 +136,7 @@ def test_what_is_changed_last_counts_and_the_other_one_stands_by_and_says_so(wor
     assert "state, topics" in told
     assert "shops/shop" in told
     assert not worlds[1].status()["reconciled"]
-    assert "what this resource declares counts" in worlds[0].conditions()["DeclaredOtherwise"]
+    assert "the values of this resource are in force" in worlds[0].conditions()["DeclaredOtherwise"]
     assert worlds[0].status()["reconciled"], "it is a note"
     before = kinds(worlds[0])
     rounds(worlds, homes, times=6)
@@ -192,7 +192,7 @@ def test_old_data_goes_only_where_all_declare_the_same_expiry(worlds: tuple[Worl
     rounds(worlds, homes)
     assert not any("--maximum-retention 1d" in job for job in worlds[0].begun())
     for world in worlds:
-        assert "no old data goes until all declare the same expiry" in world.conditions()["DeclaredOtherwise"]
+        assert "no old data is deleted until all declare the same expiry" in world.conditions()["DeclaredOtherwise"]
 
     worlds[1].change(expiry={"maximumRetention": "1d"})
     for _ in range(3):
@@ -303,7 +303,7 @@ def test_an_identity_that_is_listed_and_was_never_joined_gives_no_right_to_delet
     two.make(identity=uid)
     two.look(theirs)
 
-    assert "shares its backup with nobody" in str(two.conditions())
+    assert "owns the backup and does not share it" in str(two.conditions())
     two.let_go(theirs, two.delete())
     one.look(home)
     assert [low.phase for low in one.lows(uid)] == [BackupPhase.RUNNING]
@@ -315,7 +315,7 @@ def test_another_repository_is_refused_and_what_runs_goes_on(worlds: tuple[World
     worlds[0].change(destination={"account": "elsewhere"})
     rounds(worlds, homes)
 
-    assert "stays where it is" in worlds[0].conditions()["MisconfiguredBackup"]
+    assert "with an identity cannot move" in worlds[0].conditions()["MisconfiguredBackup"]
     assert phases(worlds[0]) == [BackupPhase.RUNNING]
     worlds[0].change(destination={"account": "backups"})
     rounds(worlds, homes)
@@ -332,7 +332,10 @@ def test_another_source_has_no_part_in_it_while_something_of_it_is_left(worlds: 
     (two.root / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
     two.make(identity=IDENTITY, cluster="fair")
     rounds(worlds, homes)
-    assert "its backups are of cluster shop, and this resource is of fair" in two.conditions()["IncorrectBackupState"]
+    assert (
+        "its backups belong to cluster shop, but this resource belongs to fair"
+        in two.conditions()["IncorrectBackupState"]
+    )
     assert two.cluster.get(DEPLOYMENT) is None
 
     body = one.delete()
@@ -421,7 +424,7 @@ def test_a_stranger_who_speaks_in_the_name_of_a_resource_silences_it_until_it_is
     word = MemberStatement(id=mine.id, generation=MAX_OFFSET, fields=(("state", "made up"), ("tag", "made up")))
     strange(worlds[0], DeclaredEntryKind.DECLARED, member=word, by="who")
     rounds(worlds, homes)
-    assert "somebody else spoke for it" in worlds[0].conditions()["DeclaredOtherwise"]
+    assert "somebody else wrote in its name" in worlds[0].conditions()["DeclaredOtherwise"]
     worlds[0].change(tag="mine")
     rounds(worlds, homes)
     assert history(worlds[0]).live.beginning.tag == "mine"  # type: ignore[union-attr]
@@ -439,7 +442,7 @@ def test_a_cluster_that_is_brought_back_as_it_was_is_heard_when_something_is_cha
     body["spec"], body["metadata"]["generation"] = before["spec"], before["metadata"]["generation"]
     rounds(worlds, homes)
     assert history(worlds[0]).live.beginning.tag == "c", "nobody has changed anything"  # type: ignore[union-attr]
-    assert "brought back as it was before" in worlds[0].conditions()["DeclaredOtherwise"]
+    assert "restored to an older state" in worlds[0].conditions()["DeclaredOtherwise"]
 
     worlds[0].change(tag="d")
     rounds(worlds, homes)
@@ -473,7 +476,7 @@ def test_one_that_is_deleted_while_its_operator_sleeps_does_not_join(
 
 
 def test_who_let_go_and_is_there_again_is_told_how_to_go_on(worlds: tuple[World, World]) -> None:
-    """Its cluster was brought back as it was before its deletion."""
+    """Its cluster was restored to an older state its deletion."""
     one, _ = worlds
     homes = both(worlds)
     before = copy.deepcopy(one.body())
@@ -481,7 +484,7 @@ def test_who_let_go_and_is_there_again_is_told_how_to_go_on(worlds: tuple[World,
     one.cluster.objects[SHOP] = before
     rounds(worlds, homes)
     told = one.conditions()["IncorrectBackupState"]
-    assert "declare it anew under another name, and once that shares the backup delete this one" in told
+    assert "declare a new resource under another name; when the new resource shares the backup, delete this one" in told
     one.let_go(homes[0], one.delete())
     assert phases(one) == [BackupPhase.RUNNING]
 
@@ -491,9 +494,9 @@ def test_a_state_by_a_lock_that_nobody_held_is_told(worlds: tuple[World, World])
     homes = both(worlds)
     strange(worlds[0], DeclaredEntryKind.PAUSED, generation=0, fence=MAX_OFFSET)
     rounds(worlds, homes)
-    assert "which nobody has held" in worlds[0].conditions()["MisconfiguredBackup"]
+    assert "which never existed" in worlds[0].conditions()["MisconfiguredBackup"]
     worlds[1].change(state="stopped")
     rounds(worlds, homes)
     told = worlds[1].conditions()["IncorrectBackupState"]
-    assert "which nobody has held: nothing can follow it" in told
+    assert "which never existed: no entry can follow it" in told
     assert "a bug" not in told

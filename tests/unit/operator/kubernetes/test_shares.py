@@ -143,7 +143,7 @@ def test_a_store_that_answers_slowly_for_ever_ends_a_look(world: World, monkeypa
     began_s = world.clock.monotonic_s()
     home.keep(world.body())
     assert world.clock.monotonic_s() - began_s <= LOOK_MAX_S + 30
-    assert "answers too slowly" in world.conditions()["IncorrectBackupState"]
+    assert "is too slow" in world.conditions()["IncorrectBackupState"]
 
 
 def test_an_operator_waits_for_no_answer_of_a_store_as_a_copy_does() -> None:

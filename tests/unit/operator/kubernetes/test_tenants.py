@@ -192,7 +192,7 @@ def test_what_was_accepted_once_and_is_refused_now_goes_on_and_can_be_deleted(wo
     home, uid = world.running()
     world.change(destination={"endpoint": "s3://bucket/kafka?endpoint=http://127.0.0.1:1"})
     world.look(home)
-    assert "what follows ? belongs to the account" in world.conditions()["MisconfiguredBackup"]
+    assert "the part after ? belongs to the account" in world.conditions()["MisconfiguredBackup"]
     assert [low.phase for low in world.lows(uid)] == [BackupPhase.RUNNING]
 
     world.let_go(home, world.delete())
@@ -211,7 +211,7 @@ def test_an_image_that_the_operator_does_not_list_runs_nowhere(world: World, ima
     assert world.cluster.get(DEPLOYMENT) is None
     assert world.lows(uid) == ()
     told = world.conditions()["MisconfiguredBackup"]
-    assert "agents may run" in told
+    assert "not allowed for agents" in told
     assert IMAGE in told
     assert "mirror/offsite:1" in told
 
@@ -365,7 +365,7 @@ def test_a_tag_that_another_namespace_holds_neither_hinders_nor_is_told(world: W
     world.look(home)
     assert world.status("back", "Restore")["phase"] == "Running"
     told = world.conditions("second", "Restore")["IncorrectRestoreState"]
-    assert told == "it waits for restore back, of the tag default into shop", "its own namespace counts"
+    assert told == "it waits for restore back with the tag default into shop", "its own namespace counts"
 
 
 def test_restores_of_one_namespace_make_another_one_wait_for_one_of_them_only(world: World) -> None:
@@ -414,7 +414,7 @@ def test_who_copies_for_the_first_time_for_ever_keeps_nobody_else_s_namespace_fr
     uid = world.make()
     world.look(home)
     assert len(world.lows(uid)) == 1
-    waits = "no backup runs: it waits for the initial copy of others"
+    waits = "no backup runs: it waits for the initial copy of other backups"
     assert waits == world.conditions("second", namespace="others")["IncorrectBackupState"]
 
     body = world.delete("endless", namespace="others")

@@ -49,11 +49,11 @@ def test_what_kubernetes_keeps_and_what_the_operator_told_is_passed_over() -> No
         (document(destination={"path": "../x"}), "spec.destination.path", ""),
         (document(agents={"replicas": -1}), "spec.agents.replicas", ""),
         (document(topics=[]) | {"spcc": {}}, "spcc: there is no such field", "spec"),
-        (document("Bakup"), "'Bakup' is no kind", "Backup"),
+        (document("Bakup"), "'Bakup' is not a kind", "Backup"),
         (document() | {"apiVersion": "offsite.dev/v1"}, "apiVersion", "offsite.dev/v1alpha1"),
         (document() | {"metadata": {}}, "metadata.name: it is needed", ""),
         (document() | {"metadata": {"name": "A/../b"}}, "metadata.name", ""),
-        ([], "it holds no resource", "apiVersion"),
+        ([], "it contains no resource", "apiVersion"),
         (document("Restore", cluster="a"), "spec.backupUrl: it is needed", ""),
         (document("Restore", backupUrl="s3://b/p", cluster="a"), "spec.backupUrl", ""),
         (

@@ -44,11 +44,11 @@ def stopped_and_followed(folder: Path, *, is_named: bool) -> Place:
 @pytest.mark.parametrize(
     ("away", "is_named", "told"),
     [
-        (("commits",), True, "commit 3 of it is gone"),
-        (("commits",), False, "its commits are gone, and backups/old/topics/"),
-        (("backup.json", "commits"), True, "commit 3 of it is gone"),
-        (("backup.json", "commits"), False, "its commits are gone, and backups/old/topics/"),
-        (("backup.json", "commits", "topics"), True, "commit 3 of it is gone"),
+        (("commits",), True, "its commit 3 is missing"),
+        (("commits",), False, "its commits are missing, but backups/old/topics/"),
+        (("backup.json", "commits"), True, "its commit 3 is missing"),
+        (("backup.json", "commits"), False, "its commits are missing, but backups/old/topics/"),
+        (("backup.json", "commits", "topics"), True, "its commit 3 is missing"),
     ],
 )
 def test_a_backup_whose_commits_are_away_is_not_taken_for_empty(
@@ -112,7 +112,7 @@ def test_what_a_ledger_names_is_not_of_the_resource(tmp_path: Path, *, is_deleti
     if is_deletion:
         assert done.removed == ("old", "new")
     else:
-        assert "nightly: the ledger names it, and it is not of this resource" in str(done.kept[0])
+        assert "nightly: the ledger names the backup, but it does not belong to this resource" in str(done.kept[0])
     assert len(place.repository.backup("nightly").state().history) == 2
 
 

@@ -92,7 +92,7 @@ def test_older_backups_go_once_the_last_one_is_whole(site: Site) -> None:
     site.begun("a")
     site.begun("b")
     site.begun("c", commits=0, live=True)
-    why = "c has not copied everything once since it began"
+    why = "c has not completed its first full copy"
     assert site.kept() == (f"a: {why}", f"b: {why}")
     run_once(site.repository.backup("c"))
     run_once(site.repository.backup("c"))
@@ -112,7 +112,7 @@ def test_older_backups_stay_until_the_last_one_reaches_back_far_enough(site: Sit
 def test_without_a_minimum_nothing_whole_goes_by_itself(site: Site) -> None:
     site.begun("a")
     site.begun("b", commits=2, live=True)
-    why = "b may not take another's place: the resource has no minimumRestorable"
+    why = "b may not replace another backup: the resource has no minimumRestorable"
     assert site.kept(minimum_ms=0) == (f"a: {why}",)
     assert site.is_there("a")
 
@@ -175,7 +175,7 @@ def test_a_ledger_alone_removes_no_backup(site: Site) -> None:
     assert begin_removal(site.repository.store, BackupLayout(backup="a"), is_read=lambda: False)
     site.begun("b", commits=0, live=True)
     for _ in range(2):
-        assert site.kept() == ("a: b has not copied everything once since it began",)
+        assert site.kept() == ("a: b has not completed its first full copy",)
     assert len(site.repository.backup("a").sound_state().history) == 2
 
 
@@ -198,7 +198,7 @@ def test_a_backup_that_was_stopped_in_front_of_its_first_commit_takes_no_place(s
     site.begun("b", commits=0)
     seal_backup(site.repository.backup("b"))
     assert not RepositoryFacts().read(RepositoryPlace(account="", repository=""), site.repository.store, "b").is_whole
-    assert site.kept()[0] == "a: b has not copied everything once since it began"
+    assert site.kept()[0] == "a: b has not completed its first full copy"
     assert site.is_there("a")
 
 
@@ -228,7 +228,7 @@ def test_what_is_live_is_the_last_one_whatever_clocks_say(site: Site, tmp_path: 
         is_deletion=False,
     )
     (kept,) = expire(asked, clock=SystemClock()).kept
-    assert str(kept) == "old: no ledger tells whether it is older than new"
+    assert str(kept) == "old: no ledger shows whether it is older than new"
     assert (site.phases(), site.is_there("new"), other.is_there("old")) == ([BackupPhase.RUNNING], True, True)
 
 
@@ -247,7 +247,7 @@ def test_a_backup_that_holds_nothing_takes_no_place(site: Site) -> None:
     for _ in range(2):
         backup.commit(CommitChanges(), base=backup.state(), writer="w")
     (kept,) = site.kept()
-    assert kept.startswith("a: b holds no topic")
+    assert kept.startswith("a: b has no topics")
     assert site.is_there("a")
 
 
@@ -368,7 +368,7 @@ def test_what_lies_at_the_name_without_a_mark_is_left_alone(site: Site) -> None:
 def test_no_backup_is_made_by_hand_under_the_name_of_one_that_was_removed_lately(site: Site) -> None:
     site.begun("shop")
     site.expire(delete=True)
-    with pytest.raises(BackupExists, match="was removed lately"):
+    with pytest.raises(BackupExists, match="was removed recently"):
         site.repository.create_backup("shop", cluster_id="cluster", selection=SELECTION)
 
 

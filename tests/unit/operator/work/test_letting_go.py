@@ -159,7 +159,7 @@ def test_a_backup_that_went_there_and_back_is_judged_by_what_it_copied_since(one
     other.copy("shop", {ORDERS: ((0, 90), (0, 90))})
     other.stop("shop")
     one.begin("shop", (one, "shop"), (other, "shop"))
-    assert why(run(one, other)) == "shop: shop has not copied everything once since it began"
+    assert why(run(one, other)) == "shop: shop has not completed its first full copy"
     assert other.is_there("shop")
 
 
@@ -188,7 +188,7 @@ def test_a_stale_copy_of_a_repository_takes_no_place(one: Place, tmp_path: Path)
     moved_on = CommitChanges(segments=(segment,), positions=(Position(partition_id=partition, log_start=0, end=90),))
     backup.commit(moved_on, base=backup.state(), writer="w")
     one.declared.decide(DeclaredEntryKind.STOPPED)
-    assert why(run(one, copy)) == "shop: no ledger tells whether it is older than shop"
+    assert why(run(one, copy)) == "shop: no ledger shows whether it is older than shop"
     assert one.is_there("shop")
 
 
@@ -197,7 +197,7 @@ def test_what_began_behind_something_else_than_what_lies_there_takes_no_place(mo
     other.stop("new")
     older = Predecessor(backup="old", word=one.word_of("old"))
     other.declared.start("new", origin=Origin(last=LastCommit(commit=9, hash="x" * 64), predecessors=(older,)))
-    assert "does not have commit 9, behind which it began" in why(run(one, other))
+    assert "does not have commit 9, after which it began" in why(run(one, other))
 
 
 # B 2 ------------------------------------------------------------------------------------------------------------------
@@ -211,9 +211,9 @@ def test_what_began_behind_something_else_than_what_lies_there_takes_no_place(mo
         ({ORDERS: ((0, 60), (60, 60)), USERS: ((0, 60),)}, "new holds no record of orders/1"),
         (
             {ORDERS: ((0, 60), (50, 60)), USERS: ((0, 60),)},
-            "new begins at 50 of orders/1, and what is older ends at 40",
+            "new begins at offset 50 of orders/1, but the older backup ends at 40",
         ),
-        ({ORDERS: ((0, 60), (0, 30)), USERS: ((0, 60),)}, "new lacks offsets 30 to 40 of orders/1"),
+        ({ORDERS: ((0, 60), (0, 30)), USERS: ((0, 60),)}, "new does not have offsets 30 to 40 of orders/1"),
     ],
 )
 def test_what_lacks_something_takes_no_place_and_it_is_named(
@@ -234,7 +234,7 @@ def test_a_topic_that_is_declared_and_missing_is_named(one: Place) -> None:
     one.stop("old")
     one.begin("new", (one, "old"), topics=("orders", "order"))
     one.copy("new", {ORDERS: ((0, 40), (0, 40))})
-    assert why(run(one)) == "old: new lacks topics that are declared: order"
+    assert why(run(one)) == "old: new does not have declared topics: order"
 
 
 def test_what_cannot_be_read_takes_no_place(moved: tuple[Place, Place]) -> None:
@@ -262,7 +262,7 @@ def test_clocks_tell_nothing_of_which_is_the_last(one: Place, other: Place) -> N
     one.stop("old")
     done = run(one, other)
     assert sorted(map(str, done.kept)) == [
-        f"{name}: nothing tells which backup is the last one" for name in ("new", "old")
+        f"{name}: it is unknown which backup is the last one" for name in ("new", "old")
     ]
 
 
@@ -395,7 +395,7 @@ def test_what_was_brought_back_while_it_was_removed_is_left_alone(
     if not has_rest:
         shutil.rmtree(place)
     shutil.copytree(tmp_path / "mine", place, dirs_exist_ok=True)
-    assert "somebody brought it back" in why(run(one, other))
+    assert "somebody restored the backup" in why(run(one, other))
     assert run(one, other).kept == ()
     assert one.is_there("old")
     assert len(one.repository.backup("old").sound_state().history) == 3
@@ -553,10 +553,10 @@ def apart(one: Place, other: Place) -> tuple[Place, Place]:
 
 
 def test_what_a_forged_commit_let_go_is_compared_all_the_same(apart: tuple[Place, Place]) -> None:
-    assert "begins at 50 of orders/0" in why(run(*apart))
+    assert "begins at offset 50 of orders/0" in why(run(*apart))
     let_all_go(apart[0].repository.backup("old"))
     told = why(run(*apart))
-    assert "begins at 50 of orders/0" in told
+    assert "begins at offset 50 of orders/0" in told
     assert "deleted a part of the backup, and this machine does not accept the deletion" in told
 
 

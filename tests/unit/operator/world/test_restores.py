@@ -257,7 +257,9 @@ def test_a_restore_that_was_done_is_told_to_be_unproven_once_its_jobs_were_delet
     course.world.forget()
     status = course.look()
     assert status.phase is RestorePhase.COMPLETED
-    assert [each.message for each in status.conditions] == ["its job is not found: that it was done is not proven"]
+    assert [each.message for each in status.conditions] == [
+        "its job is missing: there is no proof that the restore was done"
+    ]
     assert len(course.world.begun[UID]) == 1
 
 
@@ -335,7 +337,7 @@ def test_nothing_begins_when_what_is_declared_is_in_force_no_more() -> None:
     assert course.look().phase is RestorePhase.RUNNING
 
 
-GONE_REPOSITORY = BadResource("there is no account 'main' any more", hint="")
+GONE_REPOSITORY = BadResource("account 'main' no longer exists", hint="")
 
 
 def test_a_restore_that_cannot_begin_takes_no_tag_from_others() -> None:
@@ -350,7 +352,7 @@ def test_who_waits_for_a_tag_is_told_for_whom_and_that_its_repository_cannot_be_
     course = Course()
     course.look()
     other = new_restore(OTHER, repository=PLACES[1].repository)
-    assert f"it waits for restore {UID[:4]}, of the tag" in course.look(other).conditions[0].message
+    assert f"it waits for restore {UID[:4]} with the tag" in course.look(other).conditions[0].message
     course.world.closed[PLACES[0]] = GONE_REPOSITORY
     status = course.look(other)
     assert status.phase is RestorePhase.WAITING
@@ -394,7 +396,7 @@ def test_an_entry_by_a_lock_that_nobody_held_is_told_as_damage() -> None:
     course.world.now_ms += 10**6
     status = course.look()
     assert not course.world.begun[UID]
-    assert "which nobody held yet" in status.conditions[0].message
+    assert "which does not exist yet" in status.conditions[0].message
     hands = course.world.hands(course.world.operators[0], faults=False)
     assert hands.is_barred(course.world.wanted(course.restore))
 
@@ -412,4 +414,4 @@ def test_a_success_that_no_job_tells_of_is_not_proven() -> None:
     assert status.failure is not None
     assert "not proven" in status.failure.message
     (told,) = status.conditions
-    assert told.message == "its job is not found: that it was done is not proven"
+    assert told.message == "its job is missing: there is no proof that the restore was done"

@@ -192,7 +192,7 @@ def test_a_schedule_goes_on_when_the_account_of_its_last_run_is_no_more(is_begun
         timeline.append(due, TARGET, behind=newest.seq)
     look(world, after_ms=5 * MINUTE)
     world.processes.clear()
-    world.closed[TARGET.place] = BadResource("there is no account 'main' any more", hint="known: new")
+    world.closed[TARGET.place] = BadResource("account 'main' no longer exists", hint="known: new")
     world.target, before = MOVED, len(world.begun)
     status = look(world, after_ms=2 * MINUTE)
     assert (status.problem, [each.state for each in status.runs]) == ("", ["unknown"])

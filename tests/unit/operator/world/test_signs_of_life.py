@@ -93,7 +93,7 @@ def test_a_resume_that_is_dated_in_the_future_shows_nothing_and_is_told(course: 
     course.store._now_ms -= 48 * HOUR_MS
     course.say(1, course.store.now_ms() - HOUR_MS)
     assert course.quiet_h == 1
-    assert "begun or resumed last is dated" in course.live.ahead
+    assert "its last start or resume is dated" in course.live.ahead
 
 
 def test_a_clock_that_is_a_little_ahead_is_believed(course: Course) -> None:
