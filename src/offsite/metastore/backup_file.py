@@ -46,9 +46,7 @@ def load(path: Path) -> ReadBackup:
     """The content of a backup file and its sidecar. Changes nothing. Raises `BadOption` without a file,
     `BackupFileDamaged` if the sidecar has no valid beginning, and errors of reading a file."""
     if not path.is_file():
-        raise BadOption(
-            f"there is no file {path}", hint="offsite metastore status --location FOLDER lists what there is"
-        )
+        raise BadOption(f"there is no file {path}", hint="offsite metastore status --location FOLDER lists the files")
     with wrap_errors("read", str(path)):
         data = path.read_bytes()
         sidecar = sidecar_of(path).read_bytes() if sidecar_of(path).exists() else None
@@ -56,7 +54,7 @@ def load(path: Path) -> ReadBackup:
         return read_backup(data, sidecar)
     except BadEntry as error:
         hint = "move the sidecar away to use the file without it, or use a newer version of offsite"
-        raise BackupFileDamaged(f"{sidecar_of(path)} is no sidecar of ours: {error}", hint=hint) from error
+        raise BackupFileDamaged(f"{sidecar_of(path)} is not a sidecar of offsite: {error}", hint=hint) from error
 
 
 def load_lines(path: Path) -> ReadBackup:
@@ -171,7 +169,9 @@ class BackupFile:
         text = b"".join(line + _BREAK for line in (first, *map(encode_entry, entries)))
         with wrap_errors("write", str(sidecar)):
             if read_backup(self.path.read_bytes(), text).problems:
-                raise BackupFileDamaged(f"{self.path} does not hold what the topic does", hint="look at it with verify")
+                raise BackupFileDamaged(
+                    f"{self.path} differs from the topic", hint="check it with offsite metastore verify"
+                )
             new = _free_name(sidecar, ".new")
             _make(new, text)
             _make(_free_name(sidecar, ".was"), sidecar.read_bytes())
@@ -241,8 +241,8 @@ class _Appended:
             is_ours = False
         if not is_ours or ours.st_size != self.size_bytes:
             raise BackupFileChanged(
-                f"{self._path} was changed by somebody else since it was opened",
-                hint="does ksqlDB itself back up into this folder? Give each writer a folder of its own",
+                f"{self._path} was changed by another process since it was opened",
+                hint="if ksqlDB itself backs up into this folder, give each writer its own folder",
             )
 
 

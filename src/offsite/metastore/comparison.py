@@ -39,7 +39,7 @@ class CommandDifference:
 
     def __str__(self) -> str:
         place = f"line {self.line}" if self.line else f"command {self.number}, which has no line,"
-        return f"{place} of the file is not command {self.number} of the topic (offset {self.offset})"
+        return f"{place} of the file differs from command {self.number} of the topic (offset {self.offset})"
 
 
 class CommandComparison:

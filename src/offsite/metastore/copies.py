@@ -21,5 +21,5 @@ def keep_copy(folder: Path, header: Header, records: Sequence[Record]) -> Path:
         file.append(records)
     read = load(file.path)
     if read.problems or [command.record for command in read.commands] != list(records):
-        raise BackupFileDamaged(f"{file.path} does not hold what was written into it", hint="is the disk sound?")
+        raise BackupFileDamaged(f"{file.path} differs from the written data", hint="check the disk")
     return file.path

@@ -23,7 +23,10 @@ def make_folder(folder: Path) -> None:
     with wrap_errors("make", str(folder)):
         folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise BadOption(f"{folder} may not be read and written", hint="give the user that runs offsite a folder")
+        raise BadOption(
+            f"{folder} may not be read and written",
+            hint="give the user that runs offsite read and write access to the folder",
+        )
 
 
 def exposure_warning(path: Path) -> str:
@@ -52,7 +55,8 @@ def locked(folder: Path, topic: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BackupFileInUse(
-                f"another process backs {topic} up into {folder}", hint="one is enough; stop it first, or use a folder"
+                f"another process backs {topic} up into {folder}",
+                hint="one process is enough; stop the other process first, or use another folder",
             ) from error
         yield
     finally:

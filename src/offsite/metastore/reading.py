@@ -162,7 +162,7 @@ class _Reader:
         self.chain = entry.chain
         where = self._line if entry.has_line else 0
         if not is_whole:
-            self.problems.append(FileProblem(where, f"command {number} is not what was written"))
+            self.problems.append(FileProblem(where, f"command {number} differs from the written command"))
         try:
             return entry.with_line(text).record
         except BadEntry as error:

@@ -53,7 +53,7 @@ class Header:
         """Raises `BadEntry`."""
         document = _object(data)
         if (form := document.count("format")) != FORMAT:
-            raise BadEntry(f"it is of format {form}, and this version of offsite reads {FORMAT}")
+            raise BadEntry(f"it has format {form}, but this version of offsite reads format {FORMAT}")
         return cls(
             topic=document.topic(),
             cluster_id=document.text("cluster_id"),
@@ -141,7 +141,7 @@ def _record(document: JsonObject, text: bytes | None) -> Record:
     else:
         parsed = None if text is None else parse_line(text)
         if parsed is None:
-            raise BadEntry("it has no key of its own, and its line is none")
+            raise BadEntry("it has no key, and its line has none either")
         key, value = parsed
     offset, time_ms, time_type = (
         document.count("offset"),

@@ -133,4 +133,4 @@ def parse_choice(kind: type[ChoiceT], text: str) -> ChoiceT:
     try:
         return kind(text)
     except ValueError as error:
-        raise BadOption(f"{text!r} is none of {', '.join(kind)}", hint="write one of these") from error
+        raise BadOption(f"{text!r} is not one of {', '.join(kind)}", hint="use one of these values") from error

@@ -31,5 +31,5 @@ def parse_head(text: str) -> Head:
     """Parse a head as commands print it, such as `12:0123abcd…`. Raises `BadOption`."""
     match = _HEAD.fullmatch(text.strip().lower())
     if match is None:
-        raise BadOption(f"{text!r} is no head", hint="write it as status tells it: 12:0123456789abcdef")
+        raise BadOption(f"{text!r} is not a head", hint="write it as offsite status prints it: 12:0123456789abcdef")
     return Head(commit=int(match[1]), hash=match[2])

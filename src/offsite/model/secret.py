@@ -69,15 +69,15 @@ class Secret:
                 return Secret, (self._text,)
             case SecretHandling.READ_THERE:
                 raise SecretStays(
-                    "a task would carry a password, key or token of Kafka that comes from no file of --kafka-config",
-                    hint="give it in a file that every executor has at the same path: --kafka-config FILE",
+                    "a task would carry a Kafka password, key or token that is not in a file of --kafka-config",
+                    hint="put it into a file that every executor has at the same path: --kafka-config FILE",
                 )
             case SecretHandling.STAYS:
                 raise SecretStays(
-                    "a task would carry a password, key or token of Kafka over a network that Spark does not encrypt",
-                    hint="switch on spark.authenticate and spark.network.crypto.enabled, here and on the cluster; or"
-                    " let executors read it from the file of --kafka-config, at the same path there: --secrets"
-                    " on-executors; or send it readable: --secrets in-clear",
+                    "a task would send a Kafka password, key or token over a network that Spark does not encrypt",
+                    hint="enable spark.authenticate and spark.network.crypto.enabled, here and on the cluster; or let "
+                    "executors read the secret from the file of --kafka-config at the same path: --secrets "
+                    "on-executors; or send it unencrypted: --secrets in-clear",
                 )
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ def parse_size(text: str, option: str) -> int:
     """Parse `10GiB`, `1.5 TB` or `500MB` into bytes. Raises `BadOption` with the name `option`."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise BadOption(f"{option}: {text[:100]!r} is no size", hint=f"write it as {option} 10GiB")
+        raise BadOption(f"{option}: {text[:100]!r} is not a size", hint=f"write it as {option} 10GiB")
     return int(_bytes_of(match))
 
 
@@ -38,12 +38,12 @@ def parse_rate(text: str, option: str) -> int:
     match = _SIZE.fullmatch(text.strip().removesuffix("/s"))
     rate = _bytes_of(match) if match else 0
     if rate < LEAST_RATE:
-        problem = "is no size" if match is None else f"is below the least, {LEAST_RATE // 1000}kB a second"
+        problem = "is not a size" if match is None else f"is below the minimum, {LEAST_RATE // 1000}kB a second"
         raise BadOption(f"{option}: {text[:100]!r} {problem}", hint=f"give bytes per second, as in {option} 50MB")
     if rate > MOST_RATE:
         raise BadOption(
-            f"{option}: {text[:100]!r} is above the most, 1000TB a second",
-            hint=f"give less, as in {option} 50MB, or leave it out",
+            f"{option}: {text[:100]!r} is above the maximum, 1000TB a second",
+            hint=f"give a lower value, as in {option} 50MB, or omit the option",
         )
     return int(rate)
 

@@ -30,23 +30,26 @@ class ExecutorOutage:
     def mark_absent(self) -> None:
         """Note a cluster without executors. Raises `SparkFailed` when the state has lasted too long."""
         if self._wait is None:
-            self._wait = Wait(lambda: "the Spark cluster has given no executor", since_s=self._clock.monotonic_s())
+            self._wait = Wait(lambda: "the Spark cluster has provided no executor", since_s=self._clock.monotonic_s())
             self._wait.__enter__()
         for_s = self._for_s()
         if for_s >= self._patience_s:
             raise SparkFailed(
-                f"the cluster has given no executor for {format_duration(for_s)}",
-                hint="are its workers alive, with the cores and the memory that executors ask for? Run the same command"
-                " again, it goes on where it was. Wait longer with --spark-conf spark.offsite.executors.wait=1h",
+                f"the Spark cluster has provided no executor for {format_duration(for_s)}",
+                hint="check that its workers are alive and have enough cores and memory for executors. Run the same "
+                "command again: it continues where it stopped. To wait longer: --spark-conf "
+                "spark.offsite.executors.wait=1h",
             )
         if for_s >= TELL_AFTER_S and not self._is_told:
             self._is_told = True
-            warned("no_executor", why="the cluster has given none; tasks wait", for_s=round(for_s))
+            warned("no_executor", why="the cluster has provided no executor; tasks wait", for_s=round(for_s))
 
     def note(self) -> str:
         """Return the state in words, while it lasts."""
         for_s = self._for_s()
-        return f"the cluster has given no executor for {format_duration(for_s)}" if for_s >= TELL_AFTER_S else ""
+        return (
+            f"the Spark cluster has provided no executor for {format_duration(for_s)}" if for_s >= TELL_AFTER_S else ""
+        )
 
     def _for_s(self) -> float:
         return 0.0 if self._wait is None else self._clock.monotonic_s() - self._wait.since_s

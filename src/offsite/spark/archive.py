@@ -36,7 +36,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # spark.files splits at
 _FILES = "spark.files"
 _SHA256 = re.compile(r"sha256=[0-9a-f]{64}")
 _CHECKED_PYTHON = Path(__file__).parent / "local" / "checked-python.sh"
-_PACK_AGAIN = "make it again with this offsite: offsite spark pack"
+_PACK_AGAIN = "pack it again with this offsite: offsite spark pack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def archive_settings(archive: str) -> ArchiveSettings:
     archive, _, fragment = archive.partition("#")
     url = urlsplit(archive)
     if fragment and url.scheme in {"", "file", "local"}:
-        raise BadOption(f"{archive} has a part behind #, which only a URL has", hint="leave it out")
+        raise BadOption(f"{archive} has a part after #, which is allowed only in a URL", hint="remove that part")
     if url.scheme in {"", "file"}:
         file = Path(url2pathname(url.path) if url.scheme else archive).absolute()
         _check(file, read_manifest(file), own_manifest())
@@ -106,8 +106,8 @@ def archive_settings(archive: str) -> ArchiveSettings:
     shipped = _shipped(archive, url.path.rpartition("/")[2])
     if not _SHA256.fullmatch(fragment):
         raise BadOption(
-            f"the Spark archive at {archive} would be run by executors whatever it is by then",
-            hint="add the SHA-256 that offsite spark pack has told, as #sha256=HEX",
+            f"executors would run the Spark archive at {archive} without a check of its contents",
+            hint="add the SHA-256 that offsite spark pack printed, as #sha256=HEX",
         )
     named = executor_variables(
         {"OFFSITE_ARCHIVE": shipped.python, "OFFSITE_ARCHIVE_SHA256": fragment.removeprefix("sha256=")}
@@ -124,10 +124,12 @@ def read_manifest(file: Path) -> ExecutorArchiveManifest:
     except OSError as error:
         raise BadSparkArchive(
             f"the Spark archive {file} cannot be read: {error.strerror or error}",
-            hint="name the file that offsite spark pack wrote",
+            hint="give the file that offsite spark pack wrote",
         ) from error
     except Exception as error:  # any exception of zipfile, its decompressors and json
-        raise BadSparkArchive(f"{file} is no archive for executors", hint="make one: offsite spark pack") from error
+        raise BadSparkArchive(
+            f"{file} is not an archive for executors", hint="create one: offsite spark pack"
+        ) from error
 
 
 def _check(file: Path, manifest: ExecutorArchiveManifest, expected: ExecutorArchiveManifest) -> None:
@@ -137,19 +139,20 @@ def _check(file: Path, manifest: ExecutorArchiveManifest, expected: ExecutorArch
         )
     if manifest.offsite != expected.offsite:
         raise BadSparkArchive(
-            f"{file} is an archive of offsite {manifest.offsite}, and this one is {expected.offsite}", hint=_PACK_AGAIN
+            f"{file} is an archive of offsite {manifest.offsite}, but this is offsite {expected.offsite}",
+            hint=_PACK_AGAIN,
         )
     if manifest.python != expected.python:
         raise BadSparkArchive(
-            f"{file} is an archive for Python {manifest.python}, and this one is {expected.python}",
-            hint="executors need the Python of the driver: run both with one, or pack again",
+            f"{file} is an archive for Python {manifest.python}, but this is Python {expected.python}",
+            hint="executors need the same Python version as the driver: use one version for both, or pack again",
         )
 
 
 def _shipped(url: str, name: str) -> ArchiveSettings:
     if not _SAFE_NAME.fullmatch(name) or "#" in url or "," in url:
         raise BadOption(
-            f"the Spark archive {url} cannot be given to executors under its name",
+            f"the Spark archive {url} cannot be sent to executors under this name",
             hint="give the file a name of letters, digits, dots, dashes and underscores",
         )
     return ArchiveSettings(settings={_FILES: url} | executor_environment(), python=f"./{name}")

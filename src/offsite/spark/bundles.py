@@ -48,7 +48,7 @@ def run_bundles(
         probes = [random.choice(numbers) for numbers in untried if numbers]  # noqa: S311  # not cryptography
         again = [*(n for numbers in shared for n in sorted(numbers) if _may_pass(outcomes[n])), *probes]
         if again:
-            decided("tasks_again", why="they failed beside others, and are tried alone", tasks=len(again))
+            decided("tasks_again", why="they failed together with other tasks, and are tried alone", tasks=len(again))
             outcomes |= run.all([bundle_of([number]) for number in again])
         # 3. Continue with the untried tasks of bundles with an answered task.
         answered = {number for number in again if isinstance(outcomes[number], Done)}

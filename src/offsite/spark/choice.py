@@ -74,7 +74,7 @@ def _check_lines(settings: Mapping[str, str]) -> None:
     """Check names and values. No message holds a value, because a value may be a secret."""
     for name, value in settings.items():
         if not _NAME.fullmatch(name):
-            raise BadOption(f"{name[:200]!r} is no setting of Spark", hint="their names have no blanks and no =")
+            raise BadOption(f"{name[:200]!r} is not a Spark setting", hint="names of settings have no blanks and no =")
         if "\n" in value or "\0" in value:
             raise BadOption(f"the value of {name[:200]} is not one line of text", hint="write it without line breaks")
 
@@ -88,11 +88,12 @@ def _of_file(path: Path | None) -> Iterator[tuple[str, str]]:
         raise BadOption(f"cannot read {path}: {error}", hint="check --spark-properties") from error
     settings = parse_properties(text)
     if why and split_secrets({setting.name: setting.value for setting in settings})[1]:
-        warned("readable_by_others", why=f"it holds a secret, and {why}", file=path)
+        warned("readable_by_others", why=f"it contains a secret, and {why}", file=path)
     for setting in settings:
         if not setting.name.startswith(_PREFIX):
             raise BadOption(
-                f"{path}:{setting.line}: {setting.name!r} is no setting of Spark", hint="their names begin with spark."
+                f"{path}:{setting.line}: {setting.name!r} is not a Spark setting",
+                hint="names of Spark settings begin with spark.",
             )
         yield setting.name, setting.value.strip()
 
@@ -101,7 +102,7 @@ def _of_pair(pair: str) -> tuple[str, str]:
     name, equals, value = pair.partition("=")
     if not equals or not name.strip().startswith(_PREFIX):
         raise BadOption(
-            f"--spark-conf {name[:200]!r} is no setting of Spark",
+            f"--spark-conf {name[:200]!r} is not a Spark setting",
             hint="write it as --spark-conf spark.executor.memory=2g",
         )
     return name.strip(), value.strip()

@@ -136,9 +136,11 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._outcomes.give_up(index, failure)
         if self._on_outcome is not None:
             self._on_outcome(index, Failed(error=failure, trace=""))
-        failed("task_failed", task=index, error=failure.id, why=f"it ended its worker every time: {failure.message}")
+        failed(
+            "task_failed", task=index, error=failure.id, why=f"the task ended its worker every time: {failure.message}"
+        )
         if open_tasks := self._outcomes.open_tasks():
-            decided("job_repeated", tasks=len(open_tasks), why=f"Spark gave them up together with task {index}")
+            decided("job_repeated", tasks=len(open_tasks), why=f"Spark gave up the task together with task {index}")
         self._show()
 
     def _is_over(self) -> bool:
@@ -162,22 +164,23 @@ def _tell(envelope: Envelope[ResultT]) -> None:
         why = trace.rpartition("\n")[2]
         failed("task_failed", task=envelope.index, attempts=envelope.number, error=error.id, why=why, trace=trace)
     elif envelope.number > 1:
-        why = "an attempt before it failed or lost its worker"
+        why = "an earlier attempt failed or lost its worker"
         decided("task_repeated", task=envelope.index, attempts=envelope.number, why=why)
 
 
 def _failure(error: Exception) -> SparkFailed:
     if _STOPPED.search(str(error)):
         return SparkFailed(
-            "Spark has ended by itself in the middle of a job",
-            hint="executors that fail again and again end an application, and so does who kills it: look into the logs"
-            " of its executors and its master; then run again, it goes on from there",
+            "Spark ended in the middle of a job",
+            hint="an application ends when executors fail repeatedly, or when somebody kills it: check the logs of "
+            "its executors and its master, then run again: the command continues from there",
         )
     if lost := _LOST_EXECUTOR.search(str(error)):
         return SparkFailed(
             f"the executor that ran this task was lost at each of {MAX_ATTEMPTS} attempts: {lost[1].strip()}",
-            hint="exit code 137 means that it was killed: give it more memory (spark.executor.memoryOverhead), or find"
-            " who kills it; then run again, it goes on from there",
+            hint="exit code 137 means that the executor was killed: give it more memory "
+            "(spark.executor.memoryOverhead), or find out who kills it; then run again: the command continues "
+            "from there",
         )
     return SparkFailed(f"the Spark job failed: {_reason(error)}", hint="run again with --verbose")
 

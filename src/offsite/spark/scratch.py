@@ -34,8 +34,8 @@ class Scratch:
             except OSError as error:
                 place = f" {error.filename}" if error.filename else ""
                 raise BadOption(
-                    f"no temporary folder can be made{place}: {error.strerror}",
-                    hint="set TMPDIR to a folder with room that this user may write",
+                    f"no temporary folder can be created{place}: {error.strerror}",
+                    hint="set TMPDIR to a writable folder with free space",
                 ) from error
             atexit.register(self._remove_at_exit, os.getpid())
         return self._folder

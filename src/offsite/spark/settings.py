@@ -35,10 +35,10 @@ FIRM_SETTINGS = {
 """Settings that nobody may change: see `_WHY`."""
 
 _WHY = {
-    "spark.speculation": "of two attempts at one partition of a restore the later one shuts the earlier one out",
-    "spark.task.maxFailures": "the last attempt at a task brings its error home, so offsite must know which it is",
-    "spark.python.worker.reuse": "a worker keeps its connections to brokers from task to task",
-    _DAEMON: "it is what lets workers delete what they were writing when they are ended",
+    "spark.speculation": "of two attempts at one partition of a restore, the later one stops the earlier one",
+    "spark.task.maxFailures": "the last attempt at a task returns the error, so offsite must know the last attempt",
+    "spark.python.worker.reuse": "workers keep their broker connections between tasks",
+    _DAEMON: "workers need it to delete unfinished files when they are stopped",
 }
 
 

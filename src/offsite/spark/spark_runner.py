@@ -99,9 +99,9 @@ class SparkRunner:
         self.await_start()
         if self._begun().accepts_strangers:
             raise OpenSpark(
-                "this Spark asks nobody for a secret: whoever reaches its ports could write into the target",
-                hint="switch on spark.authenticate, here and on the cluster; or say that nobody else reaches them:"
-                f" --spark-conf {STRANGERS}=allowed",
+                "this Spark runs without authentication: anybody who reaches its ports could write into the target",
+                hint="enable spark.authenticate, here and on the cluster; or declare that nobody else reaches its "
+                f"ports: --spark-conf {STRANGERS}=allowed",
             )
 
     def run(

@@ -221,7 +221,7 @@ def wrap_foreign(error: Exception) -> SparkFailed:
     """Wrap an exception of another library into an error of offsite."""
     return SparkFailed(
         f"a worker failed with {safe_line(error)}",
-        hint="run again with --verbose to see the worker's traceback",
+        hint="run again with --verbose to see the traceback of the worker",
     )
 
 

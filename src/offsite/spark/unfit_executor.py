@@ -14,7 +14,7 @@ from collections.abc import Callable
 from offsite.model.errors import ExecutorDiffers, OffsiteError, SparkFailed
 from offsite.model.version import __version__
 
-_PACK = "ship this one: offsite spark pack, then --spark-archive with the file"
+_PACK = "send this offsite to executors: run offsite spark pack, then use --spark-archive with the file"
 _OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 _SAME_PYTHON = f"executors need a Python {_OWN}, on PATH or named by spark.executorEnv.PEX_PYTHON"
 
@@ -38,12 +38,12 @@ def unfit_executor(message: str) -> OffsiteError | None:
 def _other_offsite(host: str, actual: str, expected: str) -> OffsiteError:
     return ExecutorDiffers(
         f"the executor on {host} has offsite {actual}, and this one is {expected}",
-        hint="give executors this one: offsite spark pack, --spark-archive; or install it on each of them",
+        hint="send this version to executors: offsite spark pack, --spark-archive; or install it on each executor",
     )
 
 
 def _no_offsite(_: re.Match[str]) -> OffsiteError:
-    return SparkFailed("an executor has no offsite that its Python can import", hint=_PACK)
+    return SparkFailed("an executor has no offsite in its Python", hint=_PACK)
 
 
 def _no_python(_: re.Match[str]) -> OffsiteError:
@@ -58,7 +58,7 @@ def _no_fit(match: re.Match[str]) -> OffsiteError:
     """The error for PEX's list of inspected interpreters."""
     if match["version"] == _OWN:
         return ExecutorDiffers(
-            f"the archive has no libraries for the machine of an executor, of which {match['python']} is the Python",
+            f"the archive has no libraries for the Python {match['python']} of an executor's machine",
             hint="run offsite spark pack on a machine like the executors",
         )
     return _differs(f"{match['version']} ({match['python']})")
@@ -69,7 +69,7 @@ def _other_python(match: re.Match[str]) -> OffsiteError:
 
 
 def _differs(python: str) -> OffsiteError:
-    return ExecutorDiffers(f"an executor has Python {python}, and this one is {_OWN}", hint=_SAME_PYTHON)
+    return ExecutorDiffers(f"an executor has Python {python}, but this is Python {_OWN}", hint=_SAME_PYTHON)
 
 
 _EXAMINED = re.compile(

@@ -72,7 +72,7 @@ class OffsiteDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark gives it by name
         if unusable := sorted(self._options.option_names & set(STREAM_OPTIONS)):
-            raise BadOption(f"option {unusable[0]} is for streams", hint="name what to read with commit or asOf")
+            raise BadOption(f"option {unusable[0]} is for streams", hint="choose what to read with commit or asOf")
         backup = _open_backup(self._options)
         loaded = self._loaded or _load(self._options, backup, backup.sound_state())
         return (PushdownReader if self._options.pushdown else TableReader)(self._options, backup, *loaded)

@@ -47,7 +47,10 @@ def latest_offsets(tasks: Sequence[ScanTask], store: Store) -> array[int]:
     order, with rows that narrow nothing. Raises the errors of `scan_batches`, and `DamagedObject` for offsets that no
     broker reaches."""
     if far := [scan.segment for task in tasks for scan in task.segments if scan.segment.end > MAX_END]:
-        raise DamagedObject(f"{far[0].key} reaches to offset {far[0].end}", hint="read it without the latest of keys")
+        raise DamagedObject(
+            f"{far[0].key} reaches offset {far[0].end}",
+            hint="read the table without the option for the latest record of each key",
+        )
     records = sum(scan.segment.records for task in tasks for scan in task.segments)
     buckets = max(1, -(-records // BUCKET_RECORDS))
     with _SpilledParcels() as waiting:

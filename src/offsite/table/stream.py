@@ -51,7 +51,7 @@ class TableStream(DataSourceStreamReader):
 
     def __init__(self, options: TableOptions, backup: Backup) -> None:
         if unusable := sorted(options.option_names & set(BATCH_OPTIONS)):
-            raise BadOption(f"option {unusable[0]} is not for streams", hint="say where to begin with startingCommit")
+            raise BadOption(f"option {unusable[0]} is not for streams", hint="set the start with startingCommit")
         self._options, self._here = options, WithoutSecrets(backup)
         self._newest: int | None = None
         self._head: BackupState | None = None
@@ -79,7 +79,7 @@ class TableStream(DataSourceStreamReader):
         commits = list(self._backup.log.read(after=start[_COMMIT], upto=end[_COMMIT]))
         if len(commits) != end[_COMMIT] - start[_COMMIT]:  # fewer commits would lose rows for good
             missing = start[_COMMIT] + len(commits) + 1
-            raise damaged_commit(f"{self._backup.layout.commit_key(missing)} was seen before and is missing")
+            raise damaged_commit(f"{self._backup.layout.commit_key(missing)} was seen before and is missing now")
         selection = self._selection(is_first=start[_COMMIT] == 0)
         tasks = plan_micro_batch(self._state, commits, selection, head=self._newest_state())
         self._state = fold(self._state, commits)

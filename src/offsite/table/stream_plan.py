@@ -155,8 +155,11 @@ def _check_held(growth: _Growth, let_go: Iterable[Span]) -> None:
         if any(segment.start < high and low < segment.end for segment in growth.listed):
             raise NoSuchRestorePoint(
                 f"the stream has not read {growth.partition} [{max(low, growth.start)}, {min(high, growth.end)}), and "
-                "retention has let it go",
-                hint="go on without it: option failOnDataLoss=false; or begin anew with another checkpoint",
+                "retention has deleted this range",
+                hint=(
+                    "continue without these records: option failOnDataLoss=false; or start again with another "
+                    "checkpoint"
+                ),
             )
 
 

@@ -166,7 +166,7 @@ def test_executor_pods_that_find_no_room_are_told_of_and_go_with_the_driver(
         wait_until(lambda: len(kubernetes.pods()) > 1, "pods that Spark makes", limit_s=LIMIT_S)
         assert {pod["status"]["phase"] for name, pod in kubernetes.pods().items() if name != "alone"} == {"Pending"}
         wait_until(lambda: pods.phase("alone") == "Failed", "the end of the driver", limit_s=LIMIT_S)
-        assert "the cluster has given no executor" in pods.log("alone")
+        assert "the Spark cluster has provided no executor" in pods.log("alone")
         assert list(kubernetes.pods()) == ["alone"]
         kubernetes.client.delete(f"{pods.path}/alone")
 

@@ -66,11 +66,11 @@ def test_the_exit_code_and_the_error_of_a_command_are_told(script: Path, tmp_pat
 def test_a_program_that_spark_submit_has_not_started_is_told_so(tmp_path: Path) -> None:
     offsite("init", tmp_path / "r")
     done = offsite("doctor", "--repo", tmp_path / "r", "--spark-master", "submitted", "-o", "json")
-    assert "spark-submit has started" in done.stdout
+    assert "spark-submit did not start this program" in done.stdout
 
 
 def test_settings_come_too_late_for_a_spark_that_runs_already(tmp_path: Path) -> None:
     offsite("init", tmp_path / "r")
     late = ("--spark-master", "submitted", "--spark-conf", "spark.executor.memory=2g")
     done = offsite("doctor", "--repo", tmp_path / "r", *late, "-o", "json")
-    assert "its settings are those of spark-submit" in done.stdout
+    assert "its settings come from spark-submit" in done.stdout

@@ -113,7 +113,7 @@ def test_another_history_begins_another_file(node: Node) -> None:
     node.ksql.make_topic()
     node.ksql.write([create_stream(1), create_stream(7)])
     told = node.back_up(exit_code=3)
-    assert "line 2 of the file is not command 2 of the topic" in told["diverged"]
+    assert "line 2 of the file differs from command 2 of the topic" in told["diverged"]
     assert Path(told["file"]) != old
     assert old.read_bytes() == whole
     assert Path(told["file"]).read_bytes() == b"".join(b"%s:%s\n" % create_stream(number) for number in (1, 7))

@@ -117,7 +117,7 @@ def test_what_workers_decide_and_why_attempts_failed_reaches_the_log(
         'hole task=0 topic=orders partition=3 why="attempt 1"',
         'attempt_failed task=0 attempt=1 why="KafkaUnreachable: attempt 1"',
         'hole task=0 topic=orders partition=3 why="attempt 2"',
-        'task_repeated task=0 attempts=2 why="an attempt before it failed or lost its worker"',
+        'task_repeated task=0 attempts=2 why="an earlier attempt failed or lost its worker"',
     ]
     assert "decide_and_be_unreachable_at_first" in (caplog.records[1].exc_text or "")
 

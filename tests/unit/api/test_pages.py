@@ -130,7 +130,7 @@ def test_what_is_wrong_with_a_metastore_is_told(client: TestClient, metastores: 
     file.write_bytes(file.read_bytes().replace(b"S2", b"S9"))
     text = shown(client, "/metastores")
     assert "1 of 1 need attention" in text
-    assert "line 2: command 2 is not what was written" in text
+    assert "line 2: command 2 differs from the written command" in text
 
 
 def test_a_coordinator_without_a_metastore_says_how_to_show_one(client: TestClient, coordinator: FakedClusters) -> None:

@@ -36,7 +36,7 @@ CONTRADICTIONS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("options", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 def test_options_that_name_two_points_are_refused(options: dict[str, object]) -> None:
-    with pytest.raises(BadOption, match="both say where to stop"):
+    with pytest.raises(BadOption, match="both set the end"):
         requested(**options)
 
 
@@ -71,7 +71,7 @@ def test_a_size_that_makes_no_sense_is_refused(size: str) -> None:
 
 
 def test_where_no_batches_are_made_their_size_is_refused_with_what_to_do() -> None:
-    with pytest.raises(BadOption, match="go out as they were at the source") as refusal:
+    with pytest.raises(BadOption, match="stay as they were at the source") as refusal:
         requested(batch_bytes="64kB")
     assert "--write-limit" in refusal.value.hint
 

@@ -25,7 +25,7 @@ MARK = b"\xef\xbb\xbf"
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"a=1\nb=stra\xdfe\n", r"line 2: byte 7 \(0xdf\) is no UTF-8: save it as UTF-8"),
+        (b"a=1\nb=stra\xdfe\n", r"line 2: byte 7 \(0xdf\) is not UTF-8: save the file as UTF-8"),
         (MARK + b"\xe4", r"line 1: byte 1 \(0xe4\)"),
         (b"a\r\nb\r\n\xfc", r"line 3: byte 1 \(0xfc\)"),
         ("a=1".encode("utf-16"), "it is UTF-16"),

@@ -98,7 +98,7 @@ def test_an_executor_s_file_switches_off_neither_encryption_nor_login(file: Path
 
 def test_a_secret_that_came_from_no_file_cannot_be_read_on_executors() -> None:
     sasl = SaslConfig(mechanism="PLAIN", username="u", password=Secret("hunter2"))
-    with handle_secrets(SecretHandling.READ_THERE), pytest.raises(SecretStays, match="comes from no file"):
+    with handle_secrets(SecretHandling.READ_THERE), pytest.raises(SecretStays, match="is not in a file"):
         pickle.dumps(KafkaConfig(bootstrap=parse_bootstrap("here:1"), sasl=sasl))
 
 

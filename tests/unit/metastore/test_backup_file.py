@@ -188,7 +188,7 @@ def test_each_damaged_byte_names_its_line_and_hides_no_other(made: Path) -> None
 def test_a_damaged_line_is_the_only_one_that_is_told(made: Path) -> None:
     damaged = made.read_bytes().replace(b"S1", b"S9")
     (problem,) = read_backup(damaged, sidecar_of(made).read_bytes()).problems
-    assert problem == FileProblem(1, "command 1 is not what was written")
+    assert problem == FileProblem(1, "command 1 differs from the written command")
 
 
 def test_a_sidecar_of_a_newer_format_is_refused(made: Path) -> None:

@@ -26,7 +26,7 @@ def test_commands_are_compared_in_order_whatever_their_offsets_and_times() -> No
 def test_the_first_difference_is_named_by_line_and_offset() -> None:
     comparison = CommandComparison(stored(1, 2, 3))
     assert [comparison.take(each) for each in (command(1), command(9))] == [CommandMatch.KNOWN, CommandMatch.DIFFERENT]
-    assert str(comparison.difference) == "line 2 of the file is not command 2 of the topic (offset 18)"
+    assert str(comparison.difference) == "line 2 of the file differs from command 2 of the topic (offset 18)"
 
 
 def test_what_the_topic_has_not_shown_is_counted() -> None:

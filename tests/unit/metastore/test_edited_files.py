@@ -45,7 +45,7 @@ def test_with_a_sidecar_the_same_commands_are_whole(tmp_path: Path, edited: str)
     assert [each.record for each in load(file.path).commands] == [command(1), command(2)]
     assert load(file.path).problems == []
     file.path.write_bytes(EDITED[edited].replace(b"{", b"{ ", 1))
-    assert [each.what for each in load(file.path).problems][:1] == ["command 1 is not what was written"]
+    assert [each.what for each in load(file.path).problems][:1] == ["command 1 differs from the written command"]
 
 
 @pytest.mark.parametrize("cut", range(2, len(LINES) // 2))

@@ -41,7 +41,7 @@ REFUSED = "Error: Could not create the Java Virtual Machine.\nError: A fatal exc
         (f"{BEGAN}Initial heap size set to a larger value\n", "Initial heap size set to a larger value"),
         ("#\n# There is insufficient memory.\n# An error report is:\n", "# There is insufficient memory."),
         ("no java\n", "no java"),
-        ("", "exit code 1, without a word"),
+        ("", "exit code 1, without output"),
     ],
 )
 def test_the_line_with_the_cause_is_told(written: str, words: str) -> None:

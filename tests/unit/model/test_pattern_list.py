@@ -83,7 +83,7 @@ def test_several_in_one_element_are_refused_and_never_guessed(pattern: str) -> N
     with pytest.raises(BadOption, match="no topic has") as caught:
         parse_selection([pattern])
 
-    assert caught.value.hint == "each pattern is an element of its own"
+    assert caught.value.hint == "give each pattern as a separate element"
 
 
 def test_several_choices_in_one_element_are_refused() -> None:

@@ -66,5 +66,5 @@ def test_times_that_kafka_cannot_have_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["9" * 5000 + "s", "99999999999999d"])
 def test_nothing_waits_for_ever(text: str) -> None:
-    with pytest.raises(BadOption, match="longer than anything can wait"):
+    with pytest.raises(BadOption, match="is too long"):
         parse_duration_s(text)

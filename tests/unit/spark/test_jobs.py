@@ -63,15 +63,15 @@ def test_the_traceback_of_a_failed_task_is_in_the_log(caplog: pytest.LogCaptureF
 
 def test_a_task_that_was_repeated_is_a_line_even_when_no_note_came(caplog: pytest.LogCaptureFixture) -> None:
     run(PlayedJob([envelope(0, double, number=2), envelope(1, double)]), tasks=2)
-    assert caplog.messages == ['task_repeated task=0 attempts=2 why="an attempt before it failed or lost its worker"']
+    assert caplog.messages == ['task_repeated task=0 attempts=2 why="an earlier attempt failed or lost its worker"']
 
 
 def test_a_task_that_ends_each_worker_is_named_and_so_is_the_job_that_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     run(PlayedJob([], RuntimeError(POISONED)), PlayedJob([envelope(1, double)]), tasks=2)
     failed, repeated = caplog.messages
     assert failed.startswith("task_failed task=0 error=OFF-")
-    assert "it ended its worker every time" in failed
-    assert repeated == 'job_repeated tasks=1 why="Spark gave them up together with task 0"'
+    assert "the task ended its worker every time" in failed
+    assert repeated == 'job_repeated tasks=1 why="Spark gave up the task together with task 0"'
 
 
 def test_an_executor_that_can_run_nothing_ends_the_job_instead_of_task_after_task() -> None:
@@ -88,7 +88,7 @@ def test_an_executor_that_can_run_nothing_ends_the_job_instead_of_task_after_tas
     ],
 )
 def test_executors_without_offsite_are_told_as_such(said: str) -> None:
-    with pytest.raises(SparkFailed, match="has no offsite that its Python can import"):
+    with pytest.raises(SparkFailed, match="has no offsite in its Python"):
         run(PlayedJob([], RuntimeError(said)), tasks=1)
 
 
@@ -124,7 +124,7 @@ def test_a_task_whose_executors_were_killed_says_so() -> None:
     ],
 )
 def test_a_spark_that_has_ended_by_itself_is_named(said: str) -> None:
-    with pytest.raises(SparkFailed, match="ended by itself"):
+    with pytest.raises(SparkFailed, match="Spark ended in the middle"):
         run(PlayedJob([], RuntimeError(said)), tasks=1)
 
 

@@ -186,7 +186,7 @@ def started(folder: Path) -> LocalJvm:
     [
         ("echo Unrecognized VM option >&2; exit 1", "Unrecognized VM option"),
         ("kill -9 $$", "it was killed by SIGKILL"),
-        ("exit 3", "exit code 3, without a word"),
+        ("exit 3", "exit code 3, without output"),
     ],
 )
 def test_a_jvm_that_ends_as_it_starts_is_told_by_its_cause(
@@ -196,7 +196,7 @@ def test_a_jvm_that_ends_as_it_starts_is_told_by_its_cause(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache") if recorded else os.devnull)
     jvm = started(tmp_path)
     try:
-        with pytest.raises(SparkFailed, match=f"ended as it started: {words}$"):
+        with pytest.raises(SparkFailed, match=f"ended during its start: {words}$"):
             jvm.gateway()
     finally:
         jvm.close()

@@ -86,7 +86,7 @@ def test_a_cluster_without_executors_is_told_and_then_an_error(caplog: pytest.Lo
     assert alone.note() == ""
     clock.now_s = TELL_AFTER_S
     alone.mark_absent()
-    assert alone.note() == "the cluster has given no executor for 10.0 s"
+    assert alone.note() == "the Spark cluster has provided no executor for 10.0 s"
     assert sum("no_executor" in line for line in caplog.messages) == 1
     waiting = longest_wait()
     assert waiting is not None
@@ -107,5 +107,5 @@ def test_what_comes_from_an_executor_ends_the_waiting() -> None:
     alone.mark_absent()
     clock.now_s = 100
     alone.mark_absent()
-    assert alone.note() == "the cluster has given no executor for 50.0 s"
+    assert alone.note() == "the Spark cluster has provided no executor for 50.0 s"
     alone.mark_present()

@@ -23,7 +23,7 @@ OTHER_NAMED = f"{HEAD}  Failed to find a compatible PEX_PYTHON=/opt/bin/python3.
     [
         (OTHER_ON_PATH.format("3.99"), ExecutorDiffers, "an executor has Python 3.99 (/opt/bin/python3)"),
         (OTHER_NAMED.format("3.99"), ExecutorDiffers, "an executor has Python 3.99 (/opt/bin/python3)"),
-        (OTHER_ON_PATH.format(OWN), ExecutorDiffers, "no libraries for the machine of an executor"),
+        (OTHER_ON_PATH.format(OWN), ExecutorDiffers, "no libraries for the Python"),
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.99 than that in driver: 3.11, PySpark",
             ExecutorDiffers,
@@ -49,7 +49,7 @@ OTHER_NAMED = f"{HEAD}  Failed to find a compatible PEX_PYTHON=/opt/bin/python3.
             ExecutorDiffers,
             "the executor on w7 has offsite 0.2, and this one is 0.1.0",
         ),
-        ("/usr/bin/python3: No module named offsite.spark", SparkFailed, "no offsite that its Python can import"),
+        ("/usr/bin/python3: No module named offsite.spark", SparkFailed, "no offsite in its Python"),
     ],
 )
 def test_what_is_wrong_with_an_executor_is_named(said: str, kind: type[OffsiteError], told: str) -> None:

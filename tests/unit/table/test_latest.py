@@ -101,5 +101,5 @@ def test_offsets_that_no_broker_reaches_are_refused(backup: Backup) -> None:
     segments = tuple(segments_of(backup, data, start, log.end, 1))
     changes = CommitChanges(segments=segments, positions=(position,), topics=(compacted_shape(),))
     backup.commit(changes, base=backup.state(), writer="w")
-    with pytest.raises(DamagedObject, match="reaches to offset"):
+    with pytest.raises(DamagedObject, match="reaches offset"):
         list(cat_records(plan(backup)))  # type: ignore[arg-type]

@@ -275,7 +275,7 @@ def test_rows_that_were_let_go_before_they_were_read_end_the_stream_unless_it_ma
     for base in (0, 10, 20):
         commit_batches(backup, {ORDERS: [batch_of(base, 10)]})
     let_go(backup, 0, 20)
-    with pytest.raises(NoSuchRestorePoint, match=r"orders/0 \[10, 20\), and retention has let it go"):
+    with pytest.raises(NoSuchRestorePoint, match=r"orders/0 \[10, 20\), and retention has deleted this range"):
         micro_batch(stream(backup), 1, 4)
     assert offsets(micro_batch(stream(backup, failOnDataLoss="false"), 1, 4)) == list(range(20, 30))
     assert offsets(micro_batch(stream(backup), 2, 4)) == list(range(20, 30))

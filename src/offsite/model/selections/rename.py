@@ -89,8 +89,8 @@ class Renames:
         for topic in sorted(topics):
             if (other := sources.setdefault(self.target_name(topic), topic)) != topic:
                 raise BadOption(
-                    f"two topics would be restored under one name: {other} and {topic}",
-                    hint="give each its own --rename",
+                    f"two topics would be restored under the same name: {other} and {topic}",
+                    hint="give each topic its own --rename",
                 )
         return {topic: name for name, topic in sources.items()}
 
@@ -113,7 +113,7 @@ def parse_renames(values: Iterable[str]) -> Renames:
     for text in filter(None, map(str.strip, values)):
         source, separator, target = text.rpartition("=")
         if not separator or source in rules:
-            raise BadOption(f"{text!r} is not a rename, or the second one of that name", hint=_HINT)
+            raise BadOption(f"{text!r} is not a rename, or is the second rename with that name", hint=_HINT)
         rules[source] = Rename(source=source, target=target)
         rules[source].check()
     return Renames(rules=tuple(rules.values()))

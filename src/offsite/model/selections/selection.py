@@ -23,7 +23,7 @@ _GLOB_CHARACTERS = frozenset("*?[")
 ALL, NONE = "all", "none"
 SCRATCH_PREFIX = "offsite-drill-"
 """Prefix of every topic made by a drill: the id of the attempt and the name of the topic follow."""
-_NO_TOPIC_HINT = "a glob has *, ? and [...]; write two patterns, or regex:^orders-(eu|us)$"
+_NO_TOPIC_HINT = "globs support *, ? and [...]; write two patterns, or regex:^orders-(eu|us)$"
 _UNREADABLE = (re.error, RecursionError, OverflowError)
 _DRILL_COPY = re.compile(rf"{SCRATCH_PREFIX}[0-9a-f]{{8}}-.")
 
@@ -103,11 +103,13 @@ def _read(values: Iterable[str]) -> Iterable[str]:
 
 def _check(pattern: str) -> None:
     if has_several(pattern):
-        raise BadOption(f"{pattern!r} has a comma, and no topic has", hint="each pattern is an element of its own")
+        raise BadOption(
+            f"{pattern!r} has a comma, but topic names have no commas", hint="give each pattern as a separate element"
+        )
     if is_literal(pattern):
         check_topic_name(pattern)
     elif not is_possible(pattern):
-        raise BadOption(f"{pattern!r} means no topic: none has such a name", hint=_NO_TOPIC_HINT)
+        raise BadOption(f"{pattern!r} matches no possible topic name", hint=_NO_TOPIC_HINT)
     check_not_empty(pattern)
     try:
         _compile(pattern)
@@ -119,7 +121,7 @@ def check_not_empty(pattern: str) -> None:
     """Check for the remains of `regex:$PATTERN` with an empty variable, which would mean everything. Raises
     `BadOption`."""
     if pattern == REGEX_PREFIX:
-        raise BadOption(f"{pattern!r} is an empty regular expression", hint="write * for all")
+        raise BadOption(f"{pattern!r} is an empty regular expression", hint="use * for all")
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

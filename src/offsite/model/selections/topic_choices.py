@@ -47,7 +47,7 @@ class PartitionSelection:
         partition."""
         highest = max((numbers[-1] for numbers in self.chosen.get(topic, ())), default=-1)
         if highest >= partitions:
-            raise BadOption(f"--partitions names {topic}:{highest}, the topic has {partitions}", hint=_HINT)
+            raise BadOption(f"--partitions names {topic}:{highest}, but the topic has {partitions}", hint=_HINT)
 
     def __str__(self) -> str:
         return ",".join(f"{topic}:{','.join(map(_text, self.chosen[topic]))}" for topic in sorted(self.chosen))
@@ -125,12 +125,16 @@ def parse_partition_counts(
         topic = check_topic_name(name) if separator and name != _ALL else _ALL
         count = whole_number(number, most=_MAX_PARTITIONS)
         if topic in counts or not count:
-            raise BadOption(f"{part[:100]!r} is no partition count, or the second one", hint=_COUNTS_HINT)
+            raise BadOption(f"{part[:100]!r} is not a partition count, or is the second one", hint=_COUNTS_HINT)
         counts[topic] = count
     if batch_bytes is not None and not counts:
         raise BadOption(
-            "--batch-bytes is for topics that are repartitioned: all other batches go out as they were at the source",
-            hint="leave it out; to go slower give --write-limit, to change the number of partitions --repartition",
+            "--batch-bytes is only for topics that are repartitioned: all other batches stay as they were at the "
+            "source",
+            hint=(
+                "omit --batch-bytes; to write slower use --write-limit, to change the number of partitions use "
+                "--repartition"
+            ),
         )
     return PartitionCounts(counts=counts, keyless_in_turn=keyless_in_turn, batch_bytes=batch_bytes)
 
@@ -141,7 +145,9 @@ def parse_incarnations(values: Iterable[str]) -> Mapping[str, str]:
     for text in filter(None, map(str.strip, values)):
         topic, _, name = text.partition("=")
         if not _is_choice(name) or topic in chosen:
-            raise BadOption(f"{text!r} names no incarnation, or the second one of that topic", hint=_INCARNATION_HINT)
+            raise BadOption(
+                f"{text!r} does not name an incarnation, or is the second one for that topic", hint=_INCARNATION_HINT
+            )
         chosen[check_topic_name(topic)] = name
     return chosen
 

@@ -44,12 +44,12 @@ class BadJson(ValueError):
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _finite(text: str) -> float:
     if not isfinite(number := float(text)):
-        raise ValueError(f"{text[:20]} is no number that can be written again")
+        raise ValueError(f"{text[:20]} is not a valid number")
     return number
 
 

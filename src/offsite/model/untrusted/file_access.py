@@ -26,5 +26,5 @@ def exposure(status: os.stat_result) -> str:
     """Return the warning for a file with a secret, with the remedy; empty where only the present user, root and the
     file's group have access."""
     if is_of_another(status):
-        return "another user owns it: own it, and chmod 600"
-    return "every user of this machine can read or change it: chmod 600" if status.st_mode & stat.S_IRWXO else ""
+        return "another user owns it: change the owner to this user, and run chmod 600"
+    return "every user of this machine can read or change it: run chmod 600" if status.st_mode & stat.S_IRWXO else ""

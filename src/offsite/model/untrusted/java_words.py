@@ -30,8 +30,8 @@ _TELLING = re.compile(r"(?:Error|Unrecognized|Invalid|Could not|Conflicting|# Th
 
 _HINTS = (
     ("too many open files", "raise the limit of open files: ulimit -n 1024, or LimitNOFILE= of a unit"),
-    ("UnknownHostException", "give that name an address: in /etc/hosts, or at the name server"),
-    ("no space left", "free space there, or set TMPDIR to a folder with room"),
+    ("UnknownHostException", "add an address for that name in /etc/hosts or in DNS"),
+    ("no space left", "free space there, or set TMPDIR to a folder with free space"),
     ("operation not permitted|failed to map segment", "set TMPDIR to a folder that is not mounted with noexec"),
     (
         "insufficient memory|not enough space|allocat|out ?of ?memory|could not reserve|killed|native thread",
@@ -39,11 +39,11 @@ _HINTS = (
     ),
     (
         "network is unreachable|assign requested",
-        "Spark talks to itself at 127.0.0.1: bring that up (ip link set lo up)",
+        "Spark talks to itself at 127.0.0.1: enable the loopback interface (ip link set lo up)",
     ),
-    ("invalid UID|null input: name", "give this user a line in /etc/passwd, or run as one that has one"),
+    ("invalid UID|null input: name", "add this user to /etc/passwd, or run as a user with an entry there"),
 )
-JAVA_HOME_HINT = "JAVA_HOME is the folder in which bin/java is: correct it, or unset it to take the java on PATH"
+JAVA_HOME_HINT = "JAVA_HOME must be the folder that contains bin/java: correct it, or unset it to use the java on PATH"
 DEFAULT_HINT = "check that java -version works and memory is free, then run again"
 
 
@@ -55,7 +55,7 @@ def find_cause(written: str, *, exit_code: int | None = None) -> str:
     words = innermost_exception(written) or "".join(telling[:1] or lines[-1:])
     if exit_code is not None and (name := _signal(exit_code)):
         return f"it was killed by {name}"
-    return words[:WORDS_MAX] or f"exit code {exit_code}, without a word"
+    return words[:WORDS_MAX] or f"exit code {exit_code}, without output"
 
 
 def innermost_exception(trace: str) -> str:
@@ -86,7 +86,7 @@ def hint_for(words: str, environment: Mapping[str, str], *, open_files: int) -> 
     hints = [hint for pattern, hint in _HINTS if re.search(pattern, words, re.IGNORECASE)]
     option_variables = [name for name in _OPTIONS_VARIABLES if environment.get(name)]
     if option_variables and not hints:
-        hints = [f"every Java takes the options in {', '.join(option_variables)}: correct them, or take them away"]
+        hints = [f"every Java process uses the options in {', '.join(option_variables)}: correct or remove them"]
     return "".join(hints[:1]) or DEFAULT_HINT
 
 

@@ -30,7 +30,7 @@ def check_backup_name(name: str) -> str:
     """Return `name` if possible for a backup: letters, digits, `.`, `_`, `-`, first a letter or digit, at most 128."""
     if not is_backup_name(name):
         raise BadName(
-            f"{name!r} cannot name a backup",
+            f"{name!r} is not a valid backup name",
             hint="use letters, digits, '.', '_' and '-', beginning with a letter or digit, without '..'",
         )
     return name

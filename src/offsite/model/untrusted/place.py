@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from offsite.model.errors import BadRepositoryUrl
 
 URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
-LOCAL_HINT = "give a file or folder of this machine; what lies elsewhere has to be mounted here first"
+LOCAL_HINT = "give a file or folder of this machine; mount remote folders first"
 FILE, MEMORY = "file", "memory"
 _SCHEMES = frozenset({"s3", "gs", "az", MEMORY})
 
@@ -50,25 +50,25 @@ def parse_place(text: str) -> StoragePlace:
     """Parse the place in `text`. Raises `BadRepositoryUrl`."""
     if text != text.strip() or _CONTROL.search(text[:1] + text[-1:]):  # from a settings file, or a form
         raise BadRepositoryUrl(
-            "the name of a place neither begins nor ends with a blank or a control character",
-            hint="look where it is set: quotes and line ends may be part of it there",
+            "the name of a place must not begin or end with a blank or a control character",
+            hint="check the place where it is set: quotes or line ends may be part of the value",
         )
     if not is_address(text):
         return StoragePlace(scheme=FILE, path=_checked_folder(text))
     if _CONTROL.search(text):
-        raise BadRepositoryUrl("a URL holds no control character, such as the end of a line", hint=URL_HINT)
+        raise BadRepositoryUrl("a URL must not contain control characters, such as a line end", hint=URL_HINT)
     try:
         parts = urlsplit(text)
     except ValueError as error:
-        raise BadRepositoryUrl(f"this is no URL: {error}", hint=URL_HINT) from error
+        raise BadRepositoryUrl(f"this is not a URL: {error}", hint=URL_HINT) from error
     if not parts.scheme:  # a quote, a variable or a blank in front
         return StoragePlace(scheme=FILE, path=_checked_folder(text))
     if "@" in parts.netloc:
-        raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
+        raise BadRepositoryUrl("credentials are not allowed in a URL", hint="set them in the environment")
     if "#" in text:
         raise BadRepositoryUrl(
-            "the URL of a place has no part behind #: what is written there would be dropped",
-            hint="leave # out, or name the prefix differently; ?endpoint=… follows the prefix",
+            "the URL of a place must not have a part after #: that part would be lost",
+            hint="remove #, or use another prefix; ?endpoint=… comes after the prefix",
         )
     if parts.scheme == FILE:
         return _file(parts.netloc, parts.path, has_query="?" in text)
@@ -91,7 +91,7 @@ def parse_local(text: str) -> str:
     except BadRepositoryUrl as error:
         raise BadRepositoryUrl(error.message, hint=LOCAL_HINT) from error
     if place.scheme != FILE:
-        raise BadRepositoryUrl(f"{place.url} is no file or folder of this machine", hint=LOCAL_HINT)
+        raise BadRepositoryUrl(f"{place.url} is not a file or folder of this machine", hint=LOCAL_HINT)
     return place.path
 
 
@@ -102,11 +102,13 @@ def is_address(text: str) -> bool:
 
 def _file(host: str, path: str, *, has_query: bool) -> StoragePlace:
     if has_query:
-        raise BadRepositoryUrl("the URL of a folder has no part behind ?", hint="write the folder without file:")
+        raise BadRepositoryUrl(
+            "the URL of a folder must not have a part after ?", hint="write the folder without file:"
+        )
     if host not in {"", "localhost"} or not path.startswith("/"):
         raise BadRepositoryUrl(
-            "the URL of a folder begins with file:/// and names it from the root on",
-            hint="write the folder without file:, or mount that of another machine here",
+            "the URL of a folder must begin with file:/// and contain the path from the root",
+            hint="write the folder without file:, or mount the folder of another machine here",
         )
     return StoragePlace(scheme=FILE, path=_checked_folder(unquote(path, errors="surrogateescape")))
 
@@ -115,19 +117,21 @@ def _checked_folder(text: str) -> str:
     if not text:
         raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
     if "\0" in text:
-        raise BadRepositoryUrl("a folder's name holds no character 0", hint=URL_HINT)
+        raise BadRepositoryUrl("the name of a folder must not contain character 0", hint=URL_HINT)
     first, *_ = text.split("/")
     if slip := _SLIP.search(first):
         raise BadRepositoryUrl(
-            f"{text!r} is no URL that is known, and {slip[0]!r} in it is in no folder by intent",
-            hint=f"{URL_HINT}; ./NAME is a folder of any name",
+            f"{text!r} is not a supported URL, and {slip[0]!r} looks like a mistake in a folder name",
+            hint=f"{URL_HINT}; use ./NAME for a folder with any name",
         )
     return text
 
 
 def _checked_host(netloc: str) -> str:
     if ":" in netloc:
-        raise BadRepositoryUrl("a bucket has no port", hint="write where it is reached behind it: ?endpoint=https://…")
+        raise BadRepositoryUrl(
+            "a bucket must not have a port", hint="add the address of the server after the bucket: ?endpoint=https://…"
+        )
     return netloc
 
 
@@ -135,10 +139,10 @@ def _checked_prefix(path: str) -> str:
     prefix = path.strip("/") if not path.startswith("//") else path
     names = [unquote(name) for name in prefix.split("/")] if prefix else []
     if path != path.strip():
-        raise BadRepositoryUrl("a prefix in a bucket does not end with a blank", hint="write the blank as %20")
+        raise BadRepositoryUrl("a prefix in a bucket must not end with a blank", hint="write the blank as %20")
     if any(name in _NOT_PLAIN or "/" in name for name in names):
         raise BadRepositoryUrl(
-            "a prefix in a bucket has no empty part (//), and none that is . or .. or holds a slash",
+            "a prefix in a bucket must not have an empty part (//), a part . or .., or a part with a slash",
             hint="write it as s3://bucket/one/two",
         )
     return prefix
@@ -147,13 +151,13 @@ def _checked_prefix(path: str) -> str:
 def _settings(query: str) -> tuple[tuple[str, str], ...]:
     settings = tuple(parse_qsl(query, keep_blank_values=True))
     if len(dict(settings)) < len(settings):
-        raise BadRepositoryUrl("a URL says one thing twice behind ?", hint="leave one of them out")
+        raise BadRepositoryUrl("a URL has the same parameter twice after ?", hint="remove one of them")
     for name, value in settings:
         if name == _ENDPOINT and value:
             _check_endpoint(value)
         elif _NOT_IN_WORD.search(value):
             raise BadRepositoryUrl(
-                f"what {name!r} is set to behind ? holds a blank, ? or ;", hint="divide what follows ? by &"
+                f"the value of {name!r} after ? contains a blank, ? or ;", hint="separate the parameters after ? with &"
             )
     return settings
 
@@ -165,8 +169,9 @@ def _check_endpoint(text: str) -> None:
     except ValueError:
         is_plain = False
     if "@" in text:
-        raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
+        raise BadRepositoryUrl("credentials are not allowed in a URL", hint="set them in the environment")
     if not is_plain or _NOT_IN_WORD.search(text):
         raise BadRepositoryUrl(
-            "the endpoint is no address of a server", hint="write it as ?endpoint=https://host:port, further words by &"
+            "the endpoint is not the address of a server",
+            hint="write it as ?endpoint=https://host:port, with further parameters after &",
         )

@@ -13,7 +13,7 @@ class NotUtf8(ValueError):
 def decode_text(data: bytes) -> str:
     """Decode the text, without the mark; line breaks stay. Raises `NotUtf8`."""
     if data.startswith(_UTF_16):
-        raise NotUtf8("it is UTF-16: save it as UTF-8")
+        raise NotUtf8("it is UTF-16: save the file as UTF-8")
     data = data.removeprefix(_MARK)
     try:
         return data.decode("utf-8")
@@ -21,4 +21,4 @@ def decode_text(data: bytes) -> str:
         before = data[: error.start]
         line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
         byte = data[error.start]
-        raise NotUtf8(f"line {line}: byte {column} (0x{byte:02x}) is no UTF-8: save it as UTF-8") from error
+        raise NotUtf8(f"line {line}: byte {column} (0x{byte:02x}) is not UTF-8: save the file as UTF-8") from error

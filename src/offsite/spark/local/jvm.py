@@ -47,7 +47,7 @@ def java_binary() -> Path:
     path = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     if path is None:
         raise JavaMissing(
-            "Spark needs Java, and there is none" + (f" in JAVA_HOME={home}" if home else ""),
+            "Spark needs Java, but no Java was found" + (f" in JAVA_HOME={home}" if home else ""),
             hint=JAVA_HOME_HINT if home else INSTALL_HINT,
         )
     return Path(path).resolve()
@@ -142,7 +142,7 @@ class LocalJvm:
         deadline_s = self._clock.monotonic_s() + START_LIMIT_S
         while not self._connection.exists():
             if self._abandoned:
-                raise SparkFailed("the start of Spark was given up", hint="run again")
+                raise SparkFailed("the start of Spark was aborted", hint="run again")
             if self._process.poll() is not None:
                 self._restart_without_archive()
             if self._clock.monotonic_s() > deadline_s:
@@ -200,7 +200,7 @@ class LocalJvm:
             if "UnsupportedClassVersionError" in written:
                 raise JavaMissing(f"{self._java[0]} is too old for Spark", hint=INSTALL_HINT)
             words = find_cause(written, exit_code=self._process.returncode)
-            raise SparkFailed(f"Spark's JVM ended as it started: {words}", hint=hint_here(words))
+            raise SparkFailed(f"Spark's JVM ended during its start: {words}", hint=hint_here(words))
         self.close()
         self._archive = self._archive.discarded()
         self._process = self._spawn()

@@ -52,10 +52,10 @@ class RateConnection:
             except OSError as error:
                 self.close()
                 reason = error
-                decided("retry", attempt=attempt, why=f"the driver shares out no rate: {error}")
+                decided("retry", attempt=attempt, why=f"the driver assigns no rate: {error}")
         raise SparkFailed(
-            f"the driver does not share out the rate limits at {self._address.host}:{self._address.port}: {reason}",
-            hint="can workers connect to the driver's machine on any port? Has the driver ended?",
+            f"the driver does not provide the rate limits at {self._address.host}:{self._address.port}: {reason}",
+            hint="check that workers can connect to the driver's machine on any port, and that the driver is running",
         ) from reason
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class RateConnection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.sendall(address.token + executor_key())
         if not compare_digest(_received(sock, TOKEN_BYTES), address.welcome):
-            raise ConnectionRefusedError("somebody else answers there")
+            raise ConnectionRefusedError("another service answers there")
         return sock
 
 

@@ -28,8 +28,8 @@ class BorrowedSession(ContextSession):
         self._python = lent.pythonExec
         if (lent.getConf().get("spark.speculation") or "").strip().lower() == "true":
             raise BadOption(
-                "the Spark session has spark.speculation on: two attempts at one partition would shut each other out",
-                hint="start it with spark.speculation=false",
+                "the Spark session has spark.speculation on: two attempts at one partition would stop each other",
+                hint="start the session with spark.speculation=false",
             )
         if runs_in_one_jvm(str(lent.master)) and "PYSPARK_PYTHON" not in os.environ:
             lent.pythonExec = sys.executable  # pyspark would take any python3 of the PATH, without offsite

@@ -25,7 +25,8 @@ def submitted_context() -> SparkContext:
     started by `spark-submit`."""
     if _GATEWAY not in os.environ:
         raise BadOption(
-            f"--spark-master {SUBMITTED} is for a program that spark-submit has started, and this one it has not",
+            f"--spark-master {SUBMITTED} is for a program started by spark-submit, but spark-submit did not start "
+            "this program",
             hint="write its script with: offsite spark job; then: spark-submit offsite-job.py backup run",
         )
     from pyspark import SparkConf, SparkContext
@@ -41,6 +42,6 @@ def check_submitted(choice: SparkChoice) -> None:
     """Raise `BadOption` for settings too late for a running Spark."""
     if choice.conf or choice.archive:
         raise BadOption(
-            "spark-submit has started this Spark already: its settings are those of spark-submit",
-            hint="set them where this Spark was started, by the options that spark-submit has for them",
+            "spark-submit already started this Spark: its settings come from spark-submit",
+            hint="set them with the options of spark-submit, where this Spark was started",
         )

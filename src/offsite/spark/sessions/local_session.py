@@ -48,7 +48,7 @@ class LocalSession(ContextSession):
         try:
             return self._build_quickly(folder, settings)
         except pyspark_internals.InternalsMissing as error:
-            warned("plain_start", why=f"the quick start of Spark needs what this pyspark has not: {error}")
+            warned("plain_start", why=f"the quick start of Spark does not work with this pyspark: {error}")
         self._kill()
         self._submitted = SubmittedSpark(folder / "spark.log")
         return self._submitted.start(plain_settings(settings), python=sys.executable)

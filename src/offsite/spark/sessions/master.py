@@ -57,14 +57,14 @@ def check_reachable(master: str) -> None:
     addresses = [_address(part, master) for part in master.removeprefix("spark://").split(",")]
     if not any(_answers(address) for address in addresses):
         raise SparkFailed(
-            f"no Spark master answers at {master}", hint="check --spark-master, or leave it out to run here"
+            f"no Spark master answers at {master}", hint="check --spark-master, or omit it to run Spark here"
         )
 
 
 def _address(part: str, master: str) -> tuple[str, int]:
     host, _, port = part.rpartition(":")
     if not host or (number := whole_number(port, most=_MAX_PORT)) is None:
-        raise BadOption(f"{master[:300]!r} is not a Spark master URL", hint="it looks like spark://host:7077")
+        raise BadOption(f"{master[:300]!r} is not a Spark master URL", hint="write it as spark://host:7077")
     return host.strip("[]"), number
 
 

@@ -89,7 +89,10 @@ class ContextSession(ABC):
             is_open = accepts_strangers(settings, in_one_jvm=in_one_jvm)
             self.accepts_strangers = is_open and not in_one_jvm and settings.get(STRANGERS) != "allowed"
             if is_open:
-                warned("spark_open", why="Spark asks nobody for a secret: whoever reaches its ports runs code there")
+                warned(
+                    "spark_open",
+                    why="Spark runs without authentication: anybody who reaches its ports can run code there",
+                )
         except OffsiteError as error:
             self._error = error
         except Exception as error:  # noqa: BLE001  # raised to the caller by `ready`

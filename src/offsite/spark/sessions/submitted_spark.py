@@ -42,7 +42,7 @@ class SubmittedSpark:
         conf.setAll(list(settings.items()))
         self._gateway = self._launched(shown)
         if self._is_abandoned:
-            raise SparkFailed("the start of Spark was given up", hint="run again")
+            raise SparkFailed("the start of Spark was aborted", hint="run again")
         context = SparkContext(conf=conf, gateway=self._gateway)
         self._gateway = self._gateway or getattr(context, "_gateway", None)
         context.pythonExec = python

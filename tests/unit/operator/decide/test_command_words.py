@@ -176,12 +176,12 @@ def test_a_restore_without_limits_has_the_command_line_that_it_had_before_there_
 @pytest.mark.parametrize(
     ("spec", "said", "hint"),
     [
-        ({"writeLimit": "1kB"}, "spec.writeLimit: '1kB' is below the least, 10kB a second", "writeLimit 50MB"),
-        ({"writeLimit": "2000TB"}, "spec.writeLimit: '2000TB' is above the most", "leave it out"),
+        ({"writeLimit": "1kB"}, "spec.writeLimit: '1kB' is below the minimum, 10kB a second", "writeLimit 50MB"),
+        ({"writeLimit": "2000TB"}, "spec.writeLimit: '2000TB' is above the maximum", "leave it out"),
         ({"repartition": ["12"], "batchBytes": "15kB"}, "spec.batchBytes: '15kB' is not between 16kB and 1MB", "64kB"),
         ({"repartition": ["12"], "batchBytes": "2MB"}, "spec.batchBytes: '2MB' is not between", "64kB"),
-        ({"repartition": ["orders=0"]}, "spec.repartition: 'orders=0' is no partition count", "orders=12"),
-        ({"repartition": ["orders=3", "orders=4"]}, "spec.repartition: 'orders=4' is no partition count, or", "12"),
+        ({"repartition": ["orders=0"]}, "spec.repartition: 'orders=0' is not a partition count", "orders=12"),
+        ({"repartition": ["orders=3", "orders=4"]}, "spec.repartition: 'orders=4' is not a partition count, or", "12"),
         ({"repartition": ["or ders=3"]}, "spec.repartition: ", "12 for all"),
     ],
 )

@@ -235,7 +235,7 @@ def schedule(**spec: object) -> dict[str, object]:
         (restore(rename=["a*=b"]), "same number"),
         (restore(groups="regex:("), "cannot be read"),
         (restore(timestamp="2h-ago", sourceCluster="shop"), "is a relative time"),
-        (restore(writeLimit="1kB"), r"Restore back: .*spec\.writeLimit: '1kB' is below the least, 10kB a second"),
+        (restore(writeLimit="1kB"), r"Restore back: .*spec\.writeLimit: '1kB' is below the minimum, 10kB a second"),
         (restore(repartition=["12"], batchBytes="15kB"), r"spec\.batchBytes: '15kB' is not between 16kB and 1MB"),
     ],
 )

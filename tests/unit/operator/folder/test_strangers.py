@@ -159,7 +159,7 @@ def test_an_account_opens_what_is_below_its_endpoint_by_whole_components(
     if is_opened:
         assert accounts.account(RepositoryPlace(account="main", repository=url)) is not None
     else:
-        with pytest.raises(BadResource, match=r"main does not open|a prefix in a bucket|neither begins nor ends"):
+        with pytest.raises(BadResource, match=r"main does not open|a prefix in a bucket|must not begin or end"):
             accounts.account(RepositoryPlace(account="main", repository=url))
 
 

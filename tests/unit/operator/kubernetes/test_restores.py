@@ -69,7 +69,7 @@ def test_its_limits_reach_its_command_and_one_that_the_command_would_refuse_is_t
     declare(world, repartition=["orders=12"], batchBytes="64kB", writeLimit="1kB")
     home = world.home()
     world.look(home, times=2)
-    assert "spec.writeLimit: '1kB' is below the least" in world.conditions(*BACK)["MisconfiguredRestore"]
+    assert "spec.writeLimit: '1kB' is below the minimum" in world.conditions(*BACK)["MisconfiguredRestore"]
     assert not world.jobs.begun
     world.cluster.patch(ResourceReference.of(world.body(*BACK)).path, {"spec": {"writeLimit": "20MB"}})
     world.look(home, times=2)

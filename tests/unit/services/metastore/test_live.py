@@ -255,7 +255,7 @@ def test_a_sidecar_that_is_none_does_not_end_the_backup(place: Place) -> None:
     assert (place.live.catch_up().verdict, place.live.view.missing) == (MetastoreVerdict.EMPTIED, 2)
     place.source.records = kept
     seen = place.live.catch_up()
-    assert "no sidecar of ours" in seen.diverged
+    assert "not a sidecar of offsite" in seen.diverged
     assert sidecar_of(old).read_bytes() == broken
     assert stored(place.files[1]) == kept
     place.source.making = 0
