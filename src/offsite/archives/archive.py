@@ -67,7 +67,7 @@ def refuse_damage(damage: Damage) -> None:
         return
     if damage.unfit:
         raise UnfitArchive(str(damage), hint=damage.unfit)
-    raise DamagedArchive(str(damage), hint="take what is whole with --skip-damaged")
+    raise DamagedArchive(str(damage), hint="use --skip-damaged to read the undamaged part")
 
 
 def collect_damage(into: list[Damage], *, skip: bool) -> OnDamage:
@@ -105,7 +105,7 @@ def read_while_usable(
         on_damage(damage)
         problem_count += not damage.is_note
         if problem_count == most:
-            on_damage(Damage(file=file, position=damage.position, problem=f"{most} damages: the rest is left out"))
+            on_damage(Damage(file=file, position=damage.position, problem=f"{most} damages: the rest is not listed"))
             raise _TooDamaged
 
     try:

@@ -174,7 +174,7 @@ class _SchemaReader:
             return _union([self.claims(branch, place.below) for branch in schema])
         if isinstance(schema, Mapping):
             return self._of_object(schema, place)
-        raise ValueError("its schema holds what is no type")
+        raise ValueError("its schema contains an invalid type")
 
     def _referred(self, name: str, place: _Place) -> Claims:
         full_name = place.full_name(name)
@@ -219,7 +219,7 @@ class _SchemaReader:
     def _name(self, schema: Mapping[str, object], claims: Claims, place: _Place) -> None:
         name = schema.get("name")
         if not isinstance(name, str):
-            raise ValueError("its schema has a type without the name that it must have")  # noqa: TRY004
+            raise ValueError("its schema has a type without a name")  # noqa: TRY004
         full_name = place.full_name(name)
         if full_name in self.named:
             raise ValueError(f"its schema has two types {name[:100]!r}")
@@ -236,7 +236,7 @@ def _leaf(schema: Mapping[str, object]) -> Claims:
         return Claims({**_names_of(schema), "type": "enum", "symbols": schema.get("symbols")}, 1, 1)
     size = schema.get("size")
     if type(size) is not int or not 0 <= size <= MAX_FIXED_BYTES:
-        raise ValueError("its schema has a fixed type of a size that cannot be")
+        raise ValueError("its schema has a fixed type of an impossible size")
     return Claims({**_names_of(schema), "type": "fixed", "size": size}, 1, size)
 
 

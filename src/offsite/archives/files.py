@@ -108,6 +108,6 @@ def check_claims(file: str, *, partition: int, start: int = 0) -> None:
     Raises `DamagedArchive` for a partition number beyond the limit, and for an impossible offset.
     """
     if not is_partition(partition):
-        raise DamagedArchive(f"{file}: no topic has a partition {partition}, at most {MAX_PARTITIONS:,}", hint=_HINT)
+        raise DamagedArchive(f"{file}: partition {partition} is impossible, at most {MAX_PARTITIONS:,}", hint=_HINT)
     if not 0 <= start < MAX_OFFSET:
-        raise DamagedArchive(f"{file}: no record has offset {start}", hint=_HINT)
+        raise DamagedArchive(f"{file}: offset {start} is impossible", hint=_HINT)

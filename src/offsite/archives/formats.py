@@ -91,7 +91,7 @@ def open_writer(name: str, files: Files, options: WriteOptions = WriteOptions())
     _check_options(chosen_format, options, WriteOptions(), lambda archive_format: archive_format.writes_with | _FOR_ALL)
     if chosen_format.writer is None:
         writable = ", ".join(candidate.name for candidate in FORMATS.values() if candidate.writer is not None)
-        raise BadOption(f"{name} archives are only read", hint=f"formats to write: {writable}")
+        raise BadOption(f"{name} archives can only be read", hint=f"formats to write: {writable}")
     return chosen_format.writer(files, options)
 
 
@@ -102,7 +102,7 @@ def open_retention(name: str, files: Files, options: ReadOptions = ReadOptions()
     _check_options(chosen_format, options, ReadOptions(), lambda archive_format: archive_format.reads_with)
     if chosen_format.retention is None:
         deletable = ", ".join(candidate.name for candidate in FORMATS.values() if candidate.retention is not None)
-        raise BadOption(f"{name} archives are only read", hint=f"retention is for {deletable}")
+        raise BadOption(f"{name} archives can only be read", hint=f"retention supports {deletable}")
     return chosen_format.retention(files, options)
 
 
@@ -121,7 +121,7 @@ def _check_options(
         if getattr(options, name) != getattr(default, name) and name not in allowed_names(chosen_format):
             owners = ", ".join(candidate.name for candidate in FORMATS.values() if name in allowed_names(candidate))
             option = f"--{name.replace('_', '-')}"
-            raise BadOption(f"{option} means nothing to {chosen_format.name} archives", hint=f"it is for {owners}")
+            raise BadOption(f"{option} cannot be used with {chosen_format.name} archives", hint=f"it is for {owners}")
 
 
 def _avro_reader(files: Files, _: ReadOptions) -> ArchiveReader:
@@ -151,7 +151,7 @@ def _kafka_backup_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
 
     if (folder := files.appendable) is None:
         raise BadOption(
-            f"a kafka-backup archive grows by appending to its files, which {files.url} cannot do",
+            f"a kafka-backup archive grows by appending to its files, and {files.url} does not support that",
             hint="export into a folder, or choose another format",
         )
     writer = KafkaBackupWriter(files=folder, lossy=options.lossy)

@@ -156,13 +156,13 @@ def find_unvouched(manifest: ArchiveManifest | None, indexes: Mapping[str, Topic
     `indexes`: of all topics; None where no valid index exists.
     """
     if manifest is None:
-        yield f"no {MANIFEST_KEY} can be read: nothing vouches for the list of topics, and groups are unknown"
+        yield f"no readable {MANIFEST_KEY}: the list of topics cannot be verified, and groups are unknown"
     elif not manifest.is_sealed:
-        yield f"{MANIFEST_KEY} has no digest: nothing vouches for its topics and groups"
+        yield f"{MANIFEST_KEY} has no digest: its topics and groups cannot be verified"
     if bare := [topic for topic, index in indexes.items() if index is None]:
-        yield f"no index lists the files of {_named(bare)}: nothing vouches for them but checksums inside of them"
+        yield f"no index lists the files of {_named(bare)}: they can be verified only by their own checksums"
     if unsealed := [topic for topic, index in indexes.items() if index is not None and not index.is_sealed]:
-        yield f"the index of {_named(unsealed)} has no digest: nothing vouches for what it says"
+        yield f"the index of {_named(unsealed)} has no digest: its contents cannot be verified"
 
 
 def _retention_of(topic: ArchiveTopic) -> tuple[tuple[str, str], ...]:

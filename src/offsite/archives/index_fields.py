@@ -77,9 +77,9 @@ def parse_sealed(data: bytes, *, unsealed: frozenset[str]) -> IndexObject:
         raise BadIndex(str(error), position=error.position) from error
     match check_digest(data):
         case DigestState.WRONG:
-            raise BadIndex("its bytes are not those that its digest is of")
+            raise BadIndex("its bytes do not match its digest")
         case DigestState.ABSENT if other := sorted(document.fields.keys() - unsealed - {"format"}):
-            raise BadIndex(f"has {other[0]!r}, and no {DIGEST_KEY} at its end that fits")
+            raise BadIndex(f"has {other[0]!r}, but no matching {DIGEST_KEY} at its end")
         case _:
             pass
     if (version := document.count("format")) != FORMAT:

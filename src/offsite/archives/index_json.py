@@ -49,7 +49,7 @@ def parse_manifest(data: bytes) -> ArchiveManifest:
     topics = tuple(parse_topic_name(topic) for topic in document.texts("topics"))
     by_name = {group.group: group for group in groups}
     if len(set(topics)) != len(topics) or len(by_name) != len(groups):
-        raise BadIndex("a topic or a group is named twice")
+        raise BadIndex("a topic or group is listed twice")
     return ArchiveManifest(
         kind=document.text("archive"),
         topics=topics,
@@ -239,23 +239,23 @@ def _check_places(files: Sequence[FileReceipt], covered: Sequence[LogRange]) -> 
     for file in files:
         within = file.range
         if not within.start <= file.first_offset <= file.last_offset < within.end:
-            raise BadIndex(f"{file.name} is for {within} and holds {file.first_offset} to {file.last_offset}")
+            raise BadIndex(f"{file.name} is for {within} but has {file.first_offset} to {file.last_offset}")
         if not 0 < file.records <= file.last_offset - file.first_offset + 1:
             raise BadIndex(f"{file.name} has {file.records} records at {file.first_offset} to {file.last_offset}")
         while place is not None and (place.partition, place.end) < (within.partition, within.end):
             place = next(remaining, None)
         if place is None or (place.partition, place.start) > (within.partition, within.start):
-            raise BadIndex(f"{file.name} is for {within}, which field 'covered' does not hold")
+            raise BadIndex(f"{file.name} is for {within}, which is missing in field 'covered'")
 
 
 def _check_names(files: Sequence[FileReceipt], layout: ArchiveLayout) -> None:
     """Check names: a wrong name may lead to a file of another partition, or out of the archive."""
     for file in files:
         if layout.parse_own_file(file.name) != (file.range.topic, file.range.partition, file.range.start):
-            raise BadIndex(f"{file.name!r} is no name of a file for {file.range}")
+            raise BadIndex(f"{file.name!r} is not a file name for {file.range}")
 
 
 def _range(topic: str, row: Sequence[int]) -> LogRange:
     if len(row) != 3 or not (row[0] < MAX_PARTITIONS and row[1] <= row[2]):
-        raise BadIndex(f"{list(row)[:3]} is no range")
+        raise BadIndex(f"{list(row)[:3]} is not a range")
     return LogRange(topic=topic, partition=row[0], start=row[1], end=row[2])

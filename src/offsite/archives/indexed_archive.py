@@ -33,9 +33,7 @@ from offsite.model.journal import decided
 
 __all__ = ["RECORDS_ONLY", "FirstOffset", "IndexedArchive"]
 
-RECORDS_ONLY = (
-    "records only: their batches with compression, producer ids, transaction markers and leader epochs are not in it"
-)
+RECORDS_ONLY = "records only: it has no batches, compression, producer ids, transaction markers and leader epochs"
 """Properties lost in every archive of this kind."""
 
 _TABLE_LOGS = {"_delta_log/": "Delta Lake", ".hoodie/": "Hudi"}
@@ -57,7 +55,7 @@ class IndexedArchive:
         """Implement `ArchiveReader.contents`. `first_offset` is called for files outside every index only."""
         manifest = self._manifest(on_damage)
         if manifest is not None and manifest.kind not in self.kinds:
-            raise ArchiveNotFound(f"{self.files.url} holds an archive of format {manifest.kind}")
+            raise ArchiveNotFound(f"{self.files.url} has an archive of format {manifest.kind}")
         topics = manifest.topics if manifest else self._topics_by_name()
         keys = () if manifest else tuple(self._keys())
         strays = [key for key in keys if self.layout.is_stray(key)]
@@ -86,9 +84,9 @@ class IndexedArchive:
     def _not_found(self, strays: Sequence[str]) -> ArchiveNotFound:
         if not strays:
             example = f"names look like {self.layout.file_key('orders', 0, 0)}"
-            return ArchiveNotFound(f"{self.files.url} holds no file of this format", hint=example)
+            return ArchiveNotFound(f"{self.files.url} has no files of this format", hint=example)
         return ArchiveNotFound(
-            f"{self.files.url} holds no file of this format: {_some(strays)} in no folder of a topic and a partition",
+            f"{self.files.url} has no files of this format: {_some(strays)} not in a folder of a topic and a partition",
             hint=self.layout.advice or f"names look like {self.layout.file_key('orders', 0, 0)}",
         )
 
@@ -125,7 +123,7 @@ class IndexedArchive:
             manifest = self._create_manifest(kind)
         if manifest.kind != kind:
             raise BadOption(
-                f"{self.files.url} holds an archive of format {manifest.kind}, not {kind}",
+                f"{self.files.url} has an archive of format {manifest.kind}, not {kind}",
                 hint="export into another place",
             )
         indexes = self._indexes(manifest)
@@ -148,7 +146,7 @@ class IndexedArchive:
         if manifest is None or manifest.kind not in self.kinds:
             content = f"an archive of format {manifest.kind}" if manifest else f"no {MANIFEST_KEY}"
             raise ArchiveNotFound(
-                f"{self.files.url} holds {content}", hint="name the archive as offsite export wrote it"
+                f"{self.files.url} holds {content}", hint="give the archive as offsite export wrote it"
             )
         return self._indexes(manifest)
 
@@ -227,7 +225,7 @@ class IndexedArchive:
         """Return the current index of `topic`, and the bytes."""
         key = self.layout.index_key(topic)
         if (data := self.files.get(key)) is None:
-            raise ArchiveBusy(f"{self.files.url} has no {key} any more", hint="plan again")
+            raise ArchiveBusy(f"{self.files.url} no longer has {key}", hint="plan again")
         try:
             return data, self._parsed(topic, data, manifest)
         except BadIndex as error:
@@ -236,7 +234,7 @@ class IndexedArchive:
     def _busy(self, topic: str) -> ArchiveBusy:
         return ArchiveBusy(
             f"{self.layout.index_key(topic)} was written by another process",
-            hint="let one process at a time export into an archive, and run the same command again",
+            hint="run one export into an archive at a time, then run the same command again",
         )
 
     def _create_manifest(self, kind: str) -> ArchiveManifest:
@@ -245,7 +243,7 @@ class IndexedArchive:
             key := next((key for key in self._keys() if self.layout.parse_file(key) or self._is_index(key)), None)
         ) is not None:
             raise DamagedArchive(
-                f"{self.files.url} holds files such as {key}, and no {MANIFEST_KEY} that says whose they are",
+                f"{self.files.url} has files such as {key}, but no {MANIFEST_KEY} that shows their origin",
                 hint="export into an empty place",
             )
         manifest = ArchiveManifest(kind=kind)
@@ -261,7 +259,7 @@ class IndexedArchive:
         keys = [key for key in self._keys() if self.layout.parse_file(key) and not self.layout.parse_own_file(key)]
         if not keys:
             return ()
-        return (f"{_some(keys)} not of offsite: left alone, and no part of the archive",)
+        return (f"{_some(keys)} not from offsite: left unchanged, and not a part of the archive",)
 
     def _remove_unlisted(self, indexes: Mapping[str, TopicIndex]) -> None:
         """Remove unlisted files with names given by offsite. An index with missing files is no basis for deletions."""
@@ -273,8 +271,9 @@ class IndexedArchive:
         unlisted = sorted(key for key in keys - listed - expired if self._is_unlisted(key, indexes))
         if unlisted and (missing := min(listed - keys, default=None)) is not None:
             raise DamagedArchive(
-                f"{self.files.url} has no {missing}, which an index lists, and has {unlisted[0]}, which none lists",
-                hint="nothing was deleted; bring back the index that belongs to these files, or move them away",
+                f"an index lists {missing}, which {self.files.url} does not have, and no index lists its file "
+                f"{unlisted[0]}",
+                hint="nothing was deleted; restore the index that belongs to these files, or move the files away",
             )
         for key in unlisted:
             self.files.delete(key)
@@ -336,7 +335,10 @@ class IndexedArchive:
                     numbered.setdefault(number, []).append(key)
             for number, keys in numbered.items():
                 if len(keys) > 1:
-                    yield f"{' and '.join(keys[:2])} are both number {number} of their partition: their records decide"
+                    yield (
+                        f"{' and '.join(keys[:2])} both have number {number} in their partition: the order comes from "
+                        "their records"
+                    )
 
     def _topics_by_name(self) -> tuple[str, ...]:
         names = (self.layout.parse_file(key) for key in self._keys())
@@ -363,7 +365,9 @@ def _whole_piece(topic: str, partition: int, files: Sequence[tuple[int, int, str
 
 def _not_read(strays: Sequence[str]) -> Iterator[str]:
     if strays:
-        yield f"{_some(strays)} in no folder of a topic and a partition, or named otherwise: nothing of that is read"
+        yield (
+            f"{_some(strays)} not in a folder of a topic and a partition, or have other names: these files are not read"
+        )
 
 
 def _uncounted(keys: Sequence[str]) -> Iterator[str]:
@@ -371,8 +375,8 @@ def _uncounted(keys: Sequence[str]) -> Iterator[str]:
     for folder, name in _TABLE_LOGS.items():
         if any(key.startswith(folder) for key in keys):
             yield (
-                f"{folder} of {name} is not read: rows that the table deleted or changed may be among those that are"
-                " read; where it did, write a copy of it as plain Parquet, and take that"
+                f"{folder} of {name} is not read, so deleted or changed rows of the table may be read. If the table "
+                "had deletes or changes, write a copy as plain Parquet, and use the copy"
             )
 
 

@@ -34,7 +34,7 @@ __all__ = ["FileFormat", "IndexedReader"]
 
 Batches = Iterator[Sequence[Record]]
 
-SORT_IT = "write its records anew in the order of their offsets, into another file, and take that"
+SORT_IT = "write its records into another file in the order of their offsets, and use that file"
 """Advice for an unsorted file."""
 
 
@@ -133,7 +133,7 @@ def _whole_parts(source: SourceFile, of: TopicPartition, file_format: FileFormat
 
     yield from _rising(source, file_format.records(source, of, report), report)
     if not damages:
-        problem = "its bytes are not those of the index, though every part passes its own checksum"
+        problem = "its bytes differ from the index, although every part passes its own checksum"
         on_damage(Damage(file=source.key, position=0, problem=problem))
 
 
@@ -169,7 +169,7 @@ def _in_order(source: SourceFile, batch: Sequence[Record], last: Record | None) 
     in_order, problems = list[Record](), list[Damage]()
     for record in batch:
         if record.offset >= MAX_OFFSET:
-            problem = f"no record has offset {record.offset}"
+            problem = f"offset {record.offset} is impossible"
             problems.append(Damage(file=source.key, position=source.window.position, problem=problem))
         elif last is None or last.offset < record.offset:
             in_order.append(record)
@@ -186,7 +186,7 @@ def _in_order(source: SourceFile, batch: Sequence[Record], last: Record | None) 
 def _distrust(source: SourceFile) -> Damage:
     """Describe a file that is never opened, because parsers may not survive the contents."""
     is_cut = source.held_bytes < source.size_bytes
-    problem = f"cut, {source.size_bytes} bytes in the index" if is_cut else "its bytes are not those of the index"
+    problem = f"truncated, {source.size_bytes} bytes in the index" if is_cut else "its bytes differ from the index"
     position = source.held_bytes if is_cut else 0
     return Damage(file=source.key, position=position, problem=f"{problem}: the whole file is left out")
 

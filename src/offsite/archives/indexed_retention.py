@@ -51,7 +51,7 @@ class IndexedRetention:
         """Called for an index without digest only: the object's own metadata counts."""
         if (at_ms := self.archive.files.last_message_ms(file.name)) is not None:
             return LastMessage(at_ms=at_ms, end=file.end)
-        return LastMessage(at_ms=None, unknown="nothing vouches for its time: the index has no digest")
+        return LastMessage(at_ms=None, unknown="its time cannot be verified: the index has no digest")
 
     def forget(self, going: Sequence[ExpiringFile], *, now_ms: int) -> Sequence[ExpiredObject]:
         for topic in sorted({expiring.file.partition.topic for expiring in going}):
@@ -109,5 +109,5 @@ def _files(index: TopicIndex) -> Iterator[ArchiveFile]:
 
 def _last_message(file: FileReceipt) -> LastMessage:
     if file.timestamp_min_ms < 0:
-        return LastMessage(at_ms=None, unknown="it holds records without a time")
+        return LastMessage(at_ms=None, unknown="it has records without a time")
     return LastMessage(at_ms=file.timestamp_max_ms, end=file.range.end)

@@ -47,7 +47,7 @@ class Losses:
         if not self.lossy:
             raise NotRepresentable(
                 f"{self.log_range.topic_partition} offset {offset}: {loss}",
-                hint="leave it out with --lossy, or choose a format that holds it, such as avro without --plain",
+                hint="drop it with --lossy, or choose a format that can store it, such as avro without --plain",
             )
         self._counts[loss] += 1
 

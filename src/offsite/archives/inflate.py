@@ -94,7 +94,7 @@ class _Stream:
     def rest(self) -> Iterator[PlainPart]:
         yield from self._drain()
         if self._member < self._fed:
-            raise BadStream("the file is cut", self._member)
+            raise BadStream("the file is truncated", self._member)
 
     def _keep(self, plain: bytes) -> None:
         if plain:

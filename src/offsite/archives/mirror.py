@@ -90,9 +90,9 @@ class MirrorRule:
         if limits.keep_ms != UNLIMITED:
             reason = f"younger than retention.ms, {format_duration(limits.keep_ms / 1000)}"
         elif limits.keep_bytes == UNLIMITED:
-            reason = "its topic keeps it without end"
+            reason = "its topic has no retention limit"
         elif self.log_start is None:
-            reason = "how much its topic holds only the cluster tells"
+            reason = "the size limit can be checked only with the cluster"
         else:
             reason = f"within retention.bytes, {format_size(limits.keep_bytes)}"
-        return reason if limits == self.now else f"{reason}, as it was when this was exported"
+        return reason if limits == self.now else f"{reason}, at the time of the export"

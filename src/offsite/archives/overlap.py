@@ -85,7 +85,7 @@ def merge_runs(runs: Sequence[SortedRun], on_damage: OnDamage) -> Batches:
 
 def _not_taken(file: str, record: Record, last: tuple[Record, str] | None) -> Damage:
     if last is None:  # offsets begin at 0
-        return Damage(file=file, position=0, problem=f"no record has offset {record.offset}")
+        return Damage(file=file, position=0, problem=f"offset {record.offset} is impossible")
     return describe_contradiction(file, record, *last)
 
 
@@ -95,7 +95,7 @@ def describe_contradiction(file: str, record: Record, accepted: Record, of_file:
         problem = f"offset {record.offset} after {accepted.offset} of {of_file}: offsets go backwards"
     else:
         where = "the same file" if file == of_file else of_file
-        problem = f"offset {record.offset} is another record than in {where}, and only one of them can be right"
+        problem = f"offset {record.offset} is another record than in {where}; only one of the two can be right"
     return Damage(file=file, position=position, problem=problem)
 
 

@@ -269,7 +269,9 @@ class _Head:
             group.append((file, message.at_ms))
             end = max(end, file.end, message.end)
         if not group or end > self.files[len(self.going) + len(group)].start:
-            self._stops = "the newest file of a partition stays" if not group else "it shares offsets with the newest"
+            self._stops = (
+                "the newest file of a partition is kept" if not group else "it shares offsets with the newest file"
+            )
             return
         self._group, self._group_end = group, end
 

@@ -149,7 +149,7 @@ def test_the_command_shows_asks_and_tells(exchange: Exchange) -> None:
     assert report["removed_bytes"] == sum(each["bytes"] for each in report["removed_files"]) > 0
     shown = run(app, command("plan", place, "avro", "--keep-age", "0s")).stdout
     assert "2 files (" in shown
-    assert "the newest file of a partition stays" in shown
+    assert "the newest file of a partition is kept" in shown
     refused = run(app, command("apply", place, "avro", "--keep-age", "0s"))
     assert refused.exit_code != 0
     assert (place / report["removed_files"][0]["name"]).exists()

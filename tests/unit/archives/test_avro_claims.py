@@ -79,7 +79,7 @@ def test_so_are_those_of_trivadis() -> None:
         (record(("a", "B"), ("b", record(name="B"))), "refers to a type 'B'"),
         (record(("a", record(name="B", namespace="x")), ("b", "B")), "refers to a type 'B'"),
         (record(("a", ENUM), ("b", ENUM)), "two types 'Color'"),
-        (record(("a", {"type": "fixed", "size": 1})), "without the name"),
+        (record(("a", {"type": "fixed", "size": 1})), "without a name"),
         (nested(6, width=10), "more than 1000 types"),
         (nested(40, width=1), "deeper than 32"),
         (nested(400, width=1), "deeper than 32"),

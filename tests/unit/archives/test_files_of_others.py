@@ -177,7 +177,7 @@ def test_what_does_not_fit_into_memory_is_refused_as_unsorted(
     monkeypatch.setattr(offset_order, "SORTED_BYTES", 1_000_000)
     for part in range(3):  # each fits, and all of them do not
         write_parquet(files, KEYS["parquet"].format(part), ORDERS["shuffled"][part::3])
-    with pytest.raises(UnfitArchive, match=r"unsorted: offsets \d+ to \d+ in no order") as refused:
+    with pytest.raises(UnfitArchive, match=r"unsorted: offsets \d+ to \d+ without an order") as refused:
         read("parquet", files, into=[])
     assert "sortWithinPartitions" in refused.value.hint
     (unfit,) = {each.problem for each in look("parquet", files).unfit}
@@ -265,7 +265,7 @@ def test_an_offset_that_no_record_has_is_damage_wherever_it_stands(
     write(kind, files, [*records, *[records[0]._replace(offset=MAX_OFFSET)] * copies])
     found: list[Damage] = []
     assert read(kind, files, into=found) == records
-    assert {each.problem for each in found} == {f"no record has offset {MAX_OFFSET}"}
+    assert {each.problem for each in found} == {f"offset {MAX_OFFSET} is impossible"}
 
 
 def test_an_offset_below_0_is_damage_in_avro_as_well(files: ArchiveFolder) -> None:
@@ -274,8 +274,8 @@ def test_an_offset_below_0_is_damage_in_avro_as_well(files: ArchiveFolder) -> No
     write("avro", files, [records[0]._replace(offset=-1), *records])
     found: list[Damage] = []
     assert read("avro", files, into=found) == records
-    assert [each.problem for each in found] == ["no record has offset -1"]
-    assert [each.problem for each in look("avro", files).damaged] == ["no record has offset -1"]
+    assert [each.problem for each in found] == ["offset -1 is impossible"]
+    assert [each.problem for each in look("avro", files).damaged] == ["offset -1 is impossible"]
 
 
 # -- duplicates --------------------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def test_a_table_that_is_not_in_folders_of_topic_and_partition_is_named_with_wha
     write_parquet(files, f"{folder}part-00000.parquet", RECORDS)
     files.put("_SUCCESS", b"")
     with pytest.raises(
-        ArchiveNotFound, match=r"part-00000\.parquet is in no folder of a topic and a partition"
+        ArchiveNotFound, match=r"part-00000\.parquet is not in a folder of a topic and a partition"
     ) as error:
         read("parquet", files)
     assert ".partitionBy('topic', 'partition')" in error.value.hint
@@ -361,7 +361,9 @@ def test_a_folder_that_says_two_topics_or_partitions_says_none(files: ArchiveFol
     write_parquet(files, KEYS["parquet"].format(0), RECORDS)
     write_parquet(files, f"{folder}/part-00000.parquet", plain_records(0, 3))
     assert read("parquet", files) == RECORDS
-    assert [each for each in look("parquet", files).fidelity if f"{folder}/part-00000.parquet is in no folder" in each]
+    assert [
+        each for each in look("parquet", files).fidelity if f"{folder}/part-00000.parquet is not in a folder" in each
+    ]
 
 
 def test_files_that_lie_elsewhere_are_named_beside_those_that_are_read(files: ArchiveFolder, kind: str) -> None:
@@ -369,7 +371,7 @@ def test_files_that_lie_elsewhere_are_named_beside_those_that_are_read(files: Ar
     suffix = key.rpartition(".")[2]
     for other in (f"lost/a.{suffix}", f"b.{suffix}", f"_temporary/0/c.{suffix}", f".d.{suffix}"):
         files.put(other, files.get(key) or b"")
-    (told,) = [each for each in look(kind, files).fidelity if "in no folder" in each]
+    (told,) = [each for each in look(kind, files).fidelity if "not in a folder" in each]
     assert told.startswith(f"2 files such as b.{suffix} are")
 
 
@@ -397,7 +399,7 @@ def test_files_are_read_whatever_the_number_of_digits_in_their_names(
     assert read(kind, files) == RECORDS[:1_200]
     (partition,) = look(kind, files).partitions
     assert (partition.topic, partition.partition, partition.start, partition.end) == ("orders", 0, 5, 1_205)
-    with pytest.raises(DamagedArchive, match=r"no _archive\.json that says whose they are"):
+    with pytest.raises(DamagedArchive, match=r"no _archive\.json that shows their origin"):
         export(open_writer(kind, files), [], start=0, end=1)
     assert len([*files.list()]) == 12
 
@@ -454,7 +456,7 @@ def test_what_is_numbered_otherwise_is_named_and_not_read(files: ArchiveFolder, 
     numbered(files, "0", plain_records(0, 3))
     write_avro(files, f"topics/orders/partition=0/{name}.data", plain_records(3, 6))
     assert read("avro", files) == plain_records(0, 3)
-    assert [each for each in look("avro", files).fidelity if f"{name}.data is in no folder" in each]
+    assert [each for each in look("avro", files).fidelity if f"{name}.data is not in a folder" in each]
 
 
 # -- schemas -----------------------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def test_readers_and_writers_travel_to_workers(form: Format, files: ArchiveFolde
 
 
 def test_an_archive_of_another_format_is_neither_read_nor_written(form: Format, files: ArchiveFolder) -> None:
-    with pytest.raises(ArchiveNotFound, match="no file of this format"):
+    with pytest.raises(ArchiveNotFound, match="no files of this format"):
         form.reader(files).contents()
     other = FORMATS[(FORMATS.index(form) + 1) % len(FORMATS)]
     export(other.writer(files=files), plain_records(0, 5), start=0, end=5)
@@ -239,7 +239,7 @@ def test_an_archive_of_another_format_is_neither_read_nor_written(form: Format, 
 
 def test_a_writer_leaves_files_alone_that_no_manifest_says_are_ours(form: Format, files: ArchiveFolder) -> None:
     files.put(form.file(3), b"somebody's")
-    with pytest.raises(DamagedArchive, match=r"no _archive\.json that says whose they are"):
+    with pytest.raises(DamagedArchive, match=r"no _archive\.json that shows their origin"):
         form.writer(files=files).ends()
     assert files_of(files.root) == {form.file(3): b"somebody's"}
 
@@ -286,8 +286,8 @@ def test_what_no_index_lists_is_said_to_have_nothing_that_vouches_for_it(form: F
     for key in ("_archive.json", form.index("orders"), form.index("users")):
         files.delete(key)
     assert form.reader(files).contents().fidelity[-2:] == (
-        "no _archive.json can be read: nothing vouches for the list of topics, and groups are unknown",
-        "no index lists the files of orders and 1 more: nothing vouches for them but checksums inside of them",
+        "no readable _archive.json: the list of topics cannot be verified, and groups are unknown",
+        "no index lists the files of orders and 1 more: they can be verified only by their own checksums",
     )
 
 
@@ -304,18 +304,18 @@ def _changed(data: bytes, change: Mapping[str, object]) -> bytes:
     [
         ({"format": 2}, "format 2; this offsite reads 1"),
         ({"topic": "others"}, "it is of topic 'others'"),
-        ({"covered": [[0, 9, 3]]}, "is no range"),
+        ({"covered": [[0, 9, 3]]}, "is not a range"),
         ({"covered": [[1, 0, 9], [0, 0, 9]]}, "not in order"),
         ({"covered": [["0", 0, 9]]}, "field 'covered'"),
         ({"files": [{"name": "x"}]}, "field 'partition'"),
         ({"configs": {"a": 1}}, "field 'a' is not text"),
         ({"partitions": True}, "field 'partitions' is not an integer"),
         ({"partitions": 1 << 40}, "field 'partitions' is not from 0 to 1000000"),
-        ({"covered": [[1 << 40, 0, 50]]}, "is no range"),
+        ({"covered": [[1 << 40, 0, 50]]}, "is not a range"),
         ({"covered": [[0, 0, 1 << 63]]}, "field 'covered' is not from 0 to"),
         ({"covered": [[0, 0, 30], [0, 20, 50]]}, "field 'covered' is not in order"),
         ({"losses": {"headers": -1}}, "field 'headers' is not from 0 to"),
-        ({"later": 1}, "has 'later', and no digest at its end that fits"),
+        ({"later": 1}, "has 'later', but no matching digest at its end"),
     ],
 )
 def test_a_wrong_index_is_named_and_the_files_tell_instead(
@@ -398,7 +398,7 @@ def test_an_index_that_misses_a_file_deletes_none(form: Format, files: ArchiveFo
     files.delete(form.file(0))
     files.put(form.file(50), b"what the newer index listed")
     before = files_of(files.root)
-    with pytest.raises(DamagedArchive, match=f"no {re.escape(form.file(0))}, which an index lists, and has .*50"):
+    with pytest.raises(DamagedArchive, match=f"an index lists {re.escape(form.file(0))}, which .*50"):
         writer.ends()
     assert files_of(files.root) == before
 
@@ -427,8 +427,8 @@ def test_indexes_of_before_there_was_a_digest_are_read(form: Format, files: Arch
     files.put(form.index(), json.dumps(fields).encode())
     assert read_all(form.reader(files)) == plain_records(0, 50)
     assert form.reader(files).contents().fidelity[-2:] == (
-        "_archive.json has no digest: nothing vouches for its topics and groups",
-        "the index of orders has no digest: nothing vouches for what it says",
+        "_archive.json has no digest: its topics and groups cannot be verified",
+        "the index of orders has no digest: its contents cannot be verified",
     )
     export(writer, plain_records(50, 80), start=50, end=80)
     assert b'"digest":"sha256:' in (files.get(form.index()) or b"")
@@ -438,13 +438,13 @@ def test_indexes_of_before_there_was_a_digest_are_read(form: Format, files: Arch
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"name": "../../outside"}, "is no name of a file for orders/0"),
+        ({"name": "../../outside"}, "is not a file name for orders/0"),
         ({"start": 1}, "is for orders/0"),
         ({"records": 0}, "has 0 records"),
         ({"records": 51}, "has 51 records"),
         ({"size_bytes": -1}, "field 'size_bytes' is not from 0 to"),
         ({"plain_bytes": 1 << 63}, "field 'plain_bytes' is not from 0 to"),
-        ({"partition": 1_000_000}, "is no range"),
+        ({"partition": 1_000_000}, "is not a range"),
         ({"timestamp_max_ms": -1 << 64}, "field 'timestamp_max_ms' is not from"),
     ],
 )
@@ -470,8 +470,8 @@ def test_files_that_overlap_in_an_index_are_damage(form: Format, files: ArchiveF
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"topics": ["orders", "orders"]}, "named twice"),
-        ({"groups": [{"group": "g", "kind": "", "state": "", "topics": []}] * 2}, "named twice"),
+        ({"topics": ["orders", "orders"]}, "listed twice"),
+        ({"groups": [{"group": "g", "kind": "", "state": "", "topics": []}] * 2}, "listed twice"),
         ({"format": 10**5000}, "not JSON"),
         ({"later": 1}, "has 'later', and no digest"),
     ],

@@ -52,7 +52,7 @@ def test_of_a_million_contradictions_only_some_are_told() -> None:
     flat(merge_runs([run(range(3_000), of=0, batch=500), run(range(3_000), of=1, batch=500)], told.append))
     assert len(told) == 1_000
     assert str(told[0]) == (
-        "file 1 at byte 0: offset 0 is another record than in file 0, and only one of them can be right"
+        "file 1 at byte 0: offset 0 is another record than in file 0; only one of the two can be right"
     )
 
 

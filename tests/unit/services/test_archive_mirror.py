@@ -145,8 +145,8 @@ def test_without_a_cluster_what_the_archive_recorded_decides(kind: str) -> None:
     [
         ({}, "a broker default: pass --bootstrap"),
         ({"retention.bytes": "1"}, "a broker default"),
-        ({"retention.ms": "-1"}, "its topic keeps it without end"),
-        ({"retention.ms": "-1", "retention.bytes": "1"}, "only the cluster tells"),
+        ({"retention.ms": "-1"}, "its topic has no retention limit"),
+        ({"retention.ms": "-1", "retention.bytes": "1"}, "only with the cluster"),
         ({"cleanup.policy": "compact", **OLD}, "its topic is compacted"),
         ({"retention.ms": "soon"}, "a broker default"),
     ],
@@ -175,9 +175,7 @@ def test_a_cluster_is_asked_for_its_defaults_and_only_what_it_let_go_goes() -> N
 def test_a_default_that_no_archive_records_is_taken_for_kafkas_seven_days() -> None:
     archive = Archive({})
     assert starts(archive.plan(Cluster(OLD))) == []
-    assert (
-        why_kept(archive.plan(Cluster(OLD))) == "younger than retention.ms, 7 d 0 h, as it was when this was exported"
-    )
+    assert why_kept(archive.plan(Cluster(OLD))) == "younger than retention.ms, 7 d 0 h, at the time of the export"
 
 
 def test_a_retention_that_is_shortened_at_the_source_does_not_empty_the_archive() -> None:
@@ -190,7 +188,7 @@ def test_a_retention_that_is_shortened_at_the_source_does_not_empty_the_archive(
     assert archive.index.earlier == (EarlierSettings(configs=tuple(OLD.items()), ends=((0, END),)),)
     for plan in (archive.plan(emptied), archive.plan()):
         assert starts(plan) == [0, 4]
-        assert why_kept(plan) == "younger than retention.ms, 22 h 30 min, as it was when this was exported"
+        assert why_kept(plan) == "younger than retention.ms, 22 h 30 min, at the time of the export"
     archive.files.clock_ms += 4 * QUARTER_MS * 4  # and now what was exported before has come to its age
     later = plan_retention(
         archive.target, RetentionLimits(), clock=_At(archive.files.clock_ms), mirroring=MirrorSource()
@@ -225,7 +223,7 @@ DOUBTS: dict[str, tuple[Cluster, str]] = {
     "settings": (Cluster(OLD, denied=UNREADABLE), "may not read the settings"),
     "no leader": (Cluster(OLD, failed=SICK), "partition 0 has no leader"),
     "compacted now": (Cluster({"cleanup.policy": "compact", **OLD}), "its topic is compacted"),
-    "for ever now": (Cluster({"retention.ms": "-1", "retention.bytes": "-1"}), "without end"),
+    "for ever now": (Cluster({"retention.ms": "-1", "retention.bytes": "-1"}), "no retention limit"),
 }
 
 

@@ -47,7 +47,7 @@ def make_compressor(codec: str) -> Callable[[bytes], Sequence[Buffer]]:
 
         frames = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
         return lambda plain: (frames.compress(plain),)
-    raise BadOption(f"{codec!r} is no codec of Avro files", hint=f"choose one of {', '.join(CODECS)}")
+    raise BadOption(f"{codec!r} is not a codec of Avro files", hint=f"choose one of {', '.join(CODECS)}")
 
 
 def decompress_block(codec: str, block: bytes) -> Buffer:
@@ -78,5 +78,5 @@ def _inflated(block: bytes) -> bytes:
     if len(plain) > MAX_BLOCK_BYTES:
         raise BadBlock(f"decompresses to more than {MAX_BLOCK_BYTES} bytes")
     if not inflater.eof:
-        raise BadBlock("the stream is cut")
+        raise BadBlock("the stream is truncated")
     return plain

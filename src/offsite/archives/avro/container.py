@@ -110,7 +110,7 @@ def _read_header(window: FileWindow) -> FileHeader:
             metadata[name] = _read_blob(window)
     marker = window.read(_MARKER_BYTES)
     if len(marker) < _MARKER_BYTES or b"avro.schema" not in metadata:
-        raise _BadFrame("the header is cut, or has no schema")
+        raise _BadFrame("the header is truncated, or has no schema")
     codec = metadata.get(b"avro.codec", b"null").decode("ascii", "replace")
     return FileHeader(metadata[b"avro.schema"], codec, marker)
 
@@ -142,7 +142,7 @@ class ContainerReader:
                 continue
             grown += len(plain)
             if grown > max(MAX_EXPANDED_BYTES, self._promised_bytes, MAX_RATIO * self._window.position):
-                self._report(position, f"all before here decompresses to {grown} bytes: the rest is left out")
+                self._report(position, f"the data up to here decompresses to {grown} bytes: the rest is left out")
                 return
             if not records and not len(plain):
                 empty += 1
@@ -155,11 +155,11 @@ class ContainerReader:
     def _read_block(self) -> tuple[int, bytes]:
         records, size = _read_long(self._window), _read_long(self._window)
         if records < 0 or not 0 <= size <= MAX_BLOCK_BYTES:
-            raise _BadFrame(f"a block of {records} records and {size} bytes cannot be")
+            raise _BadFrame(f"a block of {records} records and {size} bytes is impossible")
         data = self._window.read(size)
         marker = self._window.read(_MARKER_BYTES)
         if len(data) < size or len(marker) < _MARKER_BYTES:
-            raise _BadFrame("the last block is cut")
+            raise _BadFrame("the last block is truncated")
         if marker != self._header.marker:
             raise _BadFrame(f"the block of {size} bytes does not end with the file's marker")
         return records, data
@@ -180,7 +180,7 @@ def _read_blob(window: FileWindow) -> bytes:
         raise _BadFrame(f"a text of {size} bytes in the header")
     data = window.read(size)
     if len(data) < size:
-        raise _BadFrame("the header is cut")
+        raise _BadFrame("the header is truncated")
     return data
 
 
@@ -189,7 +189,7 @@ def _read_long(window: FileWindow) -> int:
     for shift in range(0, _MAX_VARINT_BITS, 7):
         byte = window.read(1)
         if not byte:
-            raise _BadFrame("the file is cut")
+            raise _BadFrame("the file is truncated")
         value |= (byte[0] & 0x7F) << shift
         if byte[0] < 0x80:
             return value >> 1 ^ -(value & 1)

@@ -156,7 +156,7 @@ def _note_values(columns: RecordColumns, losses: Losses) -> None:
     if None in columns.values:
         for offset, value in zip(columns.offsets, columns.values, strict=True):
             if value is None:
-                losses.note(offset, "a null value, which becomes an empty one")
+                losses.note(offset, "a null value, which becomes an empty value")
     if any(columns.timestamp_types):
         for offset, kind in zip(columns.offsets, columns.timestamp_types, strict=True):
             if kind != CREATE_TIME:
@@ -166,7 +166,7 @@ def _note_values(columns: RecordColumns, losses: Losses) -> None:
 def _note_headers(offset: int, headers: RecordHeaders, losses: Losses) -> None:
     names = [name for name, _ in headers]
     if len(set(names)) < len(names):
-        losses.note(offset, "several headers of one name, of which the last stays")
+        losses.note(offset, "several headers with the same name: only the last is kept")
     if any(value is None for _, value in headers):
         losses.note(offset, "a header whose value is null, which is left out")
     if not all(map(_is_text, names)):

@@ -28,8 +28,8 @@ MAX_BLOCK_RECORDS = 1_000_000
 """Some 300 MiB of small records; common writers end a block at some 64 KiB."""
 
 _WRITE_IT_SO = (
-    "write it anew with the fields of offsite's schema, each topic and partition in a folder of its own:"
-    " docs/explanation/archives.md"
+    "write the file again with the fields of offsite's schema, and put each topic and partition into its own folder: "
+    "docs/explanation/archives.md"
 )
 """Advice for records of another schema."""
 
@@ -62,7 +62,7 @@ def choose_decoding(writer_schema: bytes, of: TopicPartition, *, must_be_known: 
         raise
     except ValueError as error:
         raise BadRecords(f"its schema cannot be read: {error}") from error
-    raise BadRecords("its schema is not one that offsite writes")
+    raise BadRecords("its schema differs from the schema that offsite writes")
 
 
 def decode_block(block: AvroBlock, decoding: BlockDecoding) -> Sequence[Record]:

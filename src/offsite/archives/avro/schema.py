@@ -62,7 +62,7 @@ SCHEMA: dict[str, Schema] = {
             "name": "headerList",
             "type": ["null", {"type": "array", "items": _HEADER}],
             "default": None,
-            "doc": "All headers in their order, where the map does not say it all; names are bytes.",
+            "doc": "All headers in their order, if the map cannot contain all of them; names are bytes.",
         },
     ],
 }

@@ -47,7 +47,9 @@ def make_compressor(compression: str) -> Callable[[bytes], Buffer]:
         import zstandard
 
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).compress
-    raise BadOption(f"{compression!r} is no compression of JSON lines", hint=f"choose one of {', '.join(COMPRESSIONS)}")
+    raise BadOption(
+        f"{compression!r} is not a compression for JSON lines", hint=f"choose one of {', '.join(COMPRESSIONS)}"
+    )
 
 
 def read_lines(source: SourceFile) -> Iterator[Lines]:

@@ -97,7 +97,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Refuse two values for a name: the right value is unknown."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("a field that is there twice")
+        raise ValueError("a field that occurs twice")
     return fields
 
 
@@ -141,7 +141,7 @@ def _record(fields: Fields) -> Record:
     time_ms = _integer("timestamp", fields.get("timestamp"))
     kind = _integer("timestampType", fields.get("timestampType", CREATE_TIME))
     if offset < 0 or kind not in (CREATE_TIME, LOG_APPEND_TIME):
-        raise BadLine(f"offset {offset} or timestampType {kind} cannot be")
+        raise BadLine(f"offset {offset} or timestampType {kind} is impossible")
     key, value = _blob(fields, "key", "key64"), _blob(fields, "value", "value64")
     return _new(Record, (offset, time_ms, kind, key, value, _headers(fields)))
 
@@ -155,7 +155,7 @@ def _headers(fields: Fields) -> RecordHeaders:
 
 def _header_pair(fields: object) -> tuple[str, bytes | None]:
     if not isinstance(fields, dict) or not _HEADER_NAMES & fields.keys() or not _VALUE_NAMES & fields.keys():
-        raise OtherFields("a header that is no object of a key and a value")
+        raise OtherFields("a header that is not an object with a key and a value")
     if (name := _blob(fields, "key", "key64")) is None:
         raise BadLine("a header without a name")
     return name.decode("utf-8", "surrogateescape"), _blob(fields, "value", "value64")
@@ -178,7 +178,7 @@ def _blob(fields: Fields, name: str, name64: str) -> bytes | None:
 def _decoded(fields: Fields, name: str, name64: str) -> bytes:
     coded = fields[name64]
     if not isinstance(coded, str) or name in fields:
-        raise BadLine(f"field {name64!r} is not base64, or {name!r} is there as well")
+        raise BadLine(f"field {name64!r} is not base64, or {name!r} exists too")
     try:
         return b64decode(coded, validate=True)
     except ValueError as error:

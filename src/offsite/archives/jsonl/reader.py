@@ -23,9 +23,9 @@ MAX_BLANK_LINES = 1_000_000
 """Per file: compressed blank lines cost nothing, but take time."""
 
 WRITE_IT_SO = (
-    'write its lines as offsite does: {"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…}, with null'
-    " where there is nothing, and bytes that are no text in base64 as key64 and value64; those of each topic and"
-    " partition in a folder of their own"
+    'write lines in the form of offsite: {"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…}, '
+    "with null for missing values, and bytes that are not text in base64 as key64 and value64; put each topic and "
+    "partition into its own folder"
 )
 """Advice for lines of another tool."""
 

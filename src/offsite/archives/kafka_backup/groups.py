@@ -37,14 +37,14 @@ def read_groups(
         offsets = decode_group_file(files.get(partition.group_file) or b"")
         if offsets is None:
             unreadable.append(
-                f"{partition.group_file} is empty or cut, so committed offsets of that partition are unknown"
+                f"{partition.group_file} is empty or truncated, so committed offsets of that partition are unknown"
             )
         for group, offset in (offsets or {}).items():
             row = CommittedOffset(partition.partition, offset)
             by_group.setdefault(group, {}).setdefault(partition.topic, []).append(row)
     excluded_group = _own_group(by_group, own_group)
     sentences = (
-        (f"the group {excluded_group} was left out, as that of the backup itself",)
+        (f"the group {excluded_group} was left out: it belongs to the backup itself",)
         if excluded_group in by_group
         else ()
     )

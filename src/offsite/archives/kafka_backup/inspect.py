@@ -78,7 +78,7 @@ def inspect(files: Files, topic: str | None = None, *, deep: bool = False) -> In
     records, and so finds problems in the middle. Raises `ArchiveNotFound`."""
     partitions = list_partitions(files, topic)
     if not partitions:
-        raise ArchiveNotFound(f"{files.url} holds no kafka-backup segments")
+        raise ArchiveNotFound(f"{files.url} has no kafka-backup segments")
     damage: list[Damage] = []
     inspected = tuple(_partition(files, partition, damage.append, deep=deep) for partition in partitions)
     return Inspection(partitions=inspected, damage=tuple(damage))
@@ -102,7 +102,7 @@ def _segment_of(files: Files, file: str) -> SegmentFile:
         for segment in partition.segments:
             if segment.records_key == file:
                 return segment
-    raise ArchiveNotFound(f"{files.url} holds no segment {file}", hint="name it as inspect lists it")
+    raise ArchiveNotFound(f"{files.url} has no segment {file}", hint="give the name as inspect lists it")
 
 
 def _partition(files: Files, partition: PartitionFiles, on_damage: OnDamage, *, deep: bool) -> InspectedPartition:

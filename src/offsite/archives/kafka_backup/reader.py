@@ -23,12 +23,14 @@ from offsite.model.errors import ArchiveNotFound
 FIDELITY = (
     "kafka-backup keeps no topic settings, replication factor or topic id",
     "kafka-backup keeps no leader epochs, producer ids, transactions or batches",
-    "kafka-backup keeps no checksums: nothing vouches for what its records, indexes and group files say",
+    "kafka-backup keeps no checksums: its records, indexes and group files cannot be verified",
     "kafka-backup keeps committed offsets of groups without their metadata and leader epoch",
 )
 _SMALL_BYTES = 64 << 10
 """Of a records file: by default the tool makes files of 1 KiB, hundreds of thousands."""
-EMPTY_AS_NULL = "empty keys and header values were read as null, as this archive was said to be from before March 2020"
+EMPTY_AS_NULL = (
+    "empty keys and header values were read as null, because you said that this archive is from before March 2020"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +53,8 @@ class KafkaBackupReader:
         partitions = list_partitions(self.files)
         if not partitions:
             raise ArchiveNotFound(
-                f"{self.files.url} holds no folder of a topic with kafka-backup segments",
-                hint="name the folder that holds the topics' folders, as target.dir did",
+                f"{self.files.url} has no topic folder with kafka-backup segments",
+                hint="give the folder that contains the topic folders (target.dir of the connector)",
             )
         groups, left_out = read_groups(self.files, partitions, self.own_group)
         return ArchiveContents(
@@ -69,7 +71,7 @@ class KafkaBackupReader:
         segments = [segment for segment in present if segment.records_key in names]
         if len(segments) < len(names):
             gone = names - {segment.records_key for segment in segments}
-            on_damage(Damage(file=min(gone), position=0, problem="it is gone since the archive was listed"))
+            on_damage(Damage(file=min(gone), position=0, problem="it was removed after the archive was listed"))
         for records in merge_runs(list(self._runs(segments, piece, on_damage)), on_damage):
             yield _with_nulls(records) if self.empty_as_null else records
 

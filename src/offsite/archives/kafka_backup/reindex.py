@@ -56,7 +56,7 @@ def reindex(files: AppendableFiles, topic: str | None = None) -> ReindexResult:
     if not partitions:
         description = "kafka-backup segments" if topic is None else f"kafka-backup segments of the topic {topic}"
         raise ArchiveNotFound(
-            f"{files.url} holds no {description}", hint="name the folder that holds the topics' folders"
+            f"{files.url} has no {description}", hint="give the folder that contains the topic folders"
         )
     run = _Run(files)
     for partition in partitions:

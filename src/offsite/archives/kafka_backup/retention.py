@@ -41,7 +41,7 @@ class KafkaBackupRetention:
     def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
         partitions = list_partitions(self.files)
         if not partitions:
-            raise ArchiveNotFound(f"{self.files.url} holds no kafka-backup segment")
+            raise ArchiveNotFound(f"{self.files.url} has no kafka-backup segments")
         for partition in partitions:
             find_sound_segments(self.files, partition, refuse_damage)
         return tuple(files for partition in partitions if (files := tuple(_files(partition))))
@@ -52,7 +52,7 @@ class KafkaBackupRetention:
     def last_message(self, file: ArchiveFile) -> LastMessage:
         segments = list_partition(self.files, file.partition.topic, file.partition.partition).segments
         segment = next((candidate for candidate in segments if candidate.records_key == file.name), None)
-        return LastMessage(at_ms=None, unknown="is not there any more") if segment is None else self._read(segment)
+        return LastMessage(at_ms=None, unknown="no longer exists") if segment is None else self._read(segment)
 
     def forget(self, going: Sequence[ExpiringFile], *, now_ms: int) -> Sequence[ExpiredObject]:
         gone: list[ExpiredObject] = []
@@ -91,9 +91,11 @@ class KafkaBackupRetention:
         if segment.records_bytes > FIRST_POSITION:
             for step in KafkaBackupSegmentReader(self.files, segment).steps():
                 if not isinstance(step, WholeRecords):
-                    return LastMessage(at_ms=None, unknown="nobody knows its last message: not all of it can be read")
+                    return LastMessage(
+                        at_ms=None, unknown="its last message is unknown: the file cannot be read completely"
+                    )
                 if any(record.timestamp_ms < 0 for record in step.records):
-                    return LastMessage(at_ms=None, unknown="it holds records without a time")
+                    return LastMessage(at_ms=None, unknown="it has records without a time")
                 newest_ms = max(newest_ms, *(record.timestamp_ms for record in step.records))
                 end = step.records[-1].offset + 1
         return LastMessage(at_ms=newest_ms, end=end)

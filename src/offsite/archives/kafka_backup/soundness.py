@@ -38,7 +38,7 @@ def is_sound(files: Files, key: str, size_bytes: int, on_damage: OnDamage) -> bo
     """Whether the file has the known version, or is too short for a version; reports another version."""
     version = files.get_range(key, 0, 1) if size_bytes > 0 else b""
     if version and version != VERSION:
-        on_damage(Damage(file=key, position=0, problem=f"its version is {version[0]}, and only 1 is known"))
+        on_damage(Damage(file=key, position=0, problem=f"its version is {version[0]}, but only version 1 is supported"))
     return not version or version == VERSION
 
 
@@ -50,9 +50,9 @@ def _check_partition_index(files: Files, partition: PartitionFiles, on_damage: O
     present = {segment.stem for segment in partition.segments}
     for entry in decode_partition_index(data):
         if entry.stem not in present and stem_start(entry.stem) != entry.start:
-            on_damage(Damage(file=key, position=entry.position, problem="it names no segment that could be"))
+            on_damage(Damage(file=key, position=entry.position, problem="it does not name a possible segment"))
         elif entry.stem not in present and entry.start > partition.segments[0].start:
             missing = records_key(partition.topic, entry.stem)
             lost = LostOffset(topic=partition.topic, partition=partition.partition, offset=entry.start)
-            problem = f"{missing} is not there"
+            problem = f"{missing} is missing"
             on_damage(Damage(file=key, position=entry.position, problem=problem, lost_at=lost))

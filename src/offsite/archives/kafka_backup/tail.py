@@ -22,7 +22,7 @@ from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, 
 from offsite.archives.kafka_backup.segments.walk import SkippedBytes, Walk
 from offsite.model.errors import DamagedArchive
 
-_REINDEX = "offsite archive reindex says what is whole"
+_REINDEX = "offsite archive reindex shows the undamaged part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,9 @@ def mend_partition_index(files: AppendableFiles, partition: PartitionFiles) -> b
 def _check_version(files: AppendableFiles, key: str, size_bytes: int) -> None:
     version = files.get_range(key, 0, 1) if size_bytes > 0 else b""
     if version and version != VERSION:
-        raise DamagedArchive(f"{key} at byte 0: its version is {version[0]}, and only 1 is known", hint=_REINDEX)
+        raise DamagedArchive(
+            f"{key} at byte 0: its version is {version[0]}, but only version 1 is supported", hint=_REINDEX
+        )
 
 
 @dataclass(slots=True)

@@ -121,7 +121,7 @@ def _committed(topic: str, groups: Mapping[str, GroupOffsets]) -> Iterator[tuple
 
 def _unheld(topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]) -> Iterator[str]:
     if any(topic.configs or topic.replication_factor > 0 for topic in topics):
-        yield "kafka-backup has no place for the settings and the replication factor of topics"
+        yield "kafka-backup cannot store the settings and the replication factor of topics"
     rows = [row for group in groups.values() for offsets in group.topics for row in offsets]
     if any(row.metadata or row.leader_epoch >= 0 for row in rows):
-        yield "kafka-backup has no place for the metadata and leader epochs of committed offsets"
+        yield "kafka-backup cannot store the metadata and leader epochs of committed offsets"

@@ -24,18 +24,18 @@ from offsite.model.untrusted.whole_number import whole_number
 __all__ = ["describe_fidelity", "find_orphans", "is_control_like", "make_pieces", "with_orphans"]
 
 ALWAYS = (
-    "timestamp types are unknown: CreateTime is assumed, and the times of LogAppendTime topics are their producers'",
+    "timestamp types are unknown: CreateTime is assumed, and LogAppendTime topics have the times of their producers",
     "leader epochs, producer ids, batch boundaries, transactions and topic ids are not kept",
-    "header names were passed through UTF-8",
+    "header names were converted to UTF-8",
     "committed offsets of groups are kept without metadata and leader epochs, and not at one moment with the records",
-    "the tool keeps no checksum of its manifest, group snapshot and JSON segments: nothing vouches for what they say",
-    "up to version 0.23 of the tool, headers of one name were reduced to the last, and their order may have changed",
+    "the tool keeps no checksum of its manifest, group snapshot and JSON segments: they cannot be verified",
+    "up to version 0.23 of the tool, only the last header of each name was kept, and their order may have changed",
     "up to version 0.24 of the tool, records of aborted transactions and transaction markers may be among the records",
-    "up to version 0.24 of the tool, its checkpoint could pass records that it had not stored",
+    "up to version 0.24 of the tool, its checkpoint could skip records that were not stored",
 )
-NULL_HEADERS = "up to version 0.17 of the tool, a null header value was stored as an empty one"
+NULL_HEADERS = "up to version 0.17 of the tool, a null header value was stored as an empty value"
 NO_CONFIGS = "configurations of topics are not kept"
-NO_CLUSTER = "the source cluster is not named"
+NO_CLUSTER = "the source cluster is unknown"
 _CONTROL_TYPES = (b"\0\0", b"\0\1")
 
 
@@ -93,7 +93,7 @@ def with_orphans(files: Files, manifest: Manifest, orphans: Mapping[str, int], o
     for key, size_bytes in orphans.items():
         segment, of = segment_at(files, key, size_bytes), segment_partition(key, manifest.prefix)
         if segment is None or of is None:
-            problem = "is not listed, and no segment by its first bytes"
+            problem = "is not listed, and its first bytes are not those of a segment"
             on_damage(Damage(file=key, position=0, problem=problem, lost_at=_lost_at(key, of)))
         else:
             by_partition.setdefault(of, []).append(segment)

@@ -42,8 +42,8 @@ def limit_to_ends(groups: Mapping[str, GroupOffsets], ends: Mapping[TopicPartiti
             rows = [_within(row, ends.get(TopicPartition(topic=topic.topic, partition=row.partition))) for row in topic]
             topics.append(TopicOffsets.of(topic.topic, rows))
             moved += [
-                f"group {name} had committed {old.offset} of {topic.topic}/{old.partition}, beyond the archive's end "
-                f"{new.offset}, where it is put"
+                f"group {name} had committed {old.offset} of {topic.topic}/{old.partition}, beyond the archive's end: "
+                f"it is set to {new.offset}"
                 for old, new in zip(topic, rows, strict=True)
                 if old != new
             ]

@@ -64,7 +64,7 @@ def read_json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[lis
         if text[position : position + 1] == ",":
             position += 1
         elif text[position : position + 1] != "]":
-            problem = "the list of records is cut"
+            problem = "the list of records is truncated"
     if records:
         yield records
     if problem:
@@ -94,7 +94,7 @@ def _record(document: ToolObject) -> Record:
     headers = tuple((header.text("key"), _bytes(header, "value")) for header in document.children("headers"))
     offset, timestamp_ms = document.integer("offset"), document.integer("timestamp")
     if not 0 <= offset < MAX_OFFSET:
-        raise NotTheTools(f"no record has offset {offset}")
+        raise NotTheTools(f"offset {offset} is impossible")
     return Record(offset, timestamp_ms, CREATE_TIME, _bytes(document, "key"), _bytes(document, "value"), headers)
 
 

@@ -116,7 +116,7 @@ def _topic(fields: ToolObject, stored_prefix: str, prefix: str) -> ManifestTopic
     listed_count = max((partition.partition for partition in partitions), default=-1) + 1
     count = max(listed_count, fields.integer_or("original_partition_count", 0))
     if count > MAX_PARTITIONS:
-        raise NotTheTools(f"{count} partitions of topic {topic!r} are none")
+        raise NotTheTools(f"{count} partitions of topic {topic!r} are invalid")
     return ManifestTopic(
         topic=topic,
         partition_count=count,
@@ -129,7 +129,7 @@ def _topic(fields: ToolObject, stored_prefix: str, prefix: str) -> ManifestTopic
 def _partition(fields: ToolObject, topic: str, stored_prefix: str, prefix: str) -> ManifestPartition:
     partition = fields.integer("partition_id")
     if not is_partition(partition):
-        raise NotTheTools(f"partition {partition} of topic {topic!r} is none")
+        raise NotTheTools(f"partition {partition} of topic {topic!r} is invalid")
     segments = [_segment(segment_document, stored_prefix, prefix) for segment_document in fields.children("segments")]
     lost = [*_ranges(fields, "gaps", last_is_inside=0), *_ranges(fields, "pruned", last_is_inside=1)]
     return ManifestPartition(
@@ -158,5 +158,5 @@ def _ranges(fields: ToolObject, name: str, *, last_is_inside: int) -> list[tuple
 def _range(fields: ToolObject, *, last_is_inside: int) -> tuple[int, int]:
     start, end = fields.integer("start_offset"), fields.integer("end_offset") + last_is_inside
     if not 0 <= start <= end <= MAX_OFFSET:
-        raise NotTheTools(f"offsets from {start} to {end} are none")
+        raise NotTheTools(f"offsets from {start} to {end} are invalid")
     return start, end

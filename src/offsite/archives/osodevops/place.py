@@ -18,7 +18,7 @@ __all__ = ["MANIFEST", "SEGMENT_KEY", "SNAPSHOT", "find_prefix", "read_manifest"
 
 MANIFEST = "manifest.json"
 SNAPSHOT = "consumer-groups-snapshot.json"
-ORPHANS_HINT = "segments without a manifest can be taken by adopting orphans"
+ORPHANS_HINT = "segments without a manifest can be read by adopting orphans"
 SEGMENT_KEY = re.compile(
     r"topics/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/segment-\d+\.(bin|json)(\.zst|\.lz4)?"
 )
@@ -39,9 +39,9 @@ def find_prefix(files: Files, backup_id: str, *, needs_manifest: bool = True) ->
         return prefixes.pop()
     if prefixes:
         names = ", ".join(sorted(prefix.rstrip("/") for prefix in prefixes))
-        raise ArchiveNotFound(f"{files.url} holds several backups: {names}", hint="choose one by its backup id")
+        raise ArchiveNotFound(f"{files.url} has several backups: {names}", hint="choose one by its backup id")
     raise ArchiveNotFound(
-        f"{files.url} holds no {MANIFEST}, neither itself nor one folder below",
+        f"{files.url} has no {MANIFEST}, neither at the top nor one folder below",
         hint=ORPHANS_HINT,
     )
 
@@ -78,4 +78,4 @@ def _named(files: Files, backup_id: str, *, needs_manifest: bool) -> str:
         return ""
     if not needs_manifest and any(True for _ in files.list(prefix)):
         return prefix
-    raise ArchiveNotFound(f"{files.url} holds no manifest of a backup {backup_id!r}", hint=ORPHANS_HINT)
+    raise ArchiveNotFound(f"{files.url} has no manifest of a backup {backup_id!r}", hint=ORPHANS_HINT)

@@ -69,7 +69,7 @@ class RecordEncoder:
     def _lose(self, record: Record, loss: str) -> None:
         if not self._is_lossy:
             raise NotRepresentable(
-                f"{self._of} offset {record.offset}: an osodevops backup has no place for {loss}",
-                hint="leave such things out with --lossy, or choose a format that holds them",
+                f"{self._of} offset {record.offset}: an osodevops backup cannot store {loss}",
+                hint="drop such data with --lossy, or choose a format that can store it",
             )
         self.losses[loss] += 1

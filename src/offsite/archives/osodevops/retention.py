@@ -57,7 +57,7 @@ class OsodevopsRetention:
             if (candidate.key, candidate.start) == (file.name, file.start)
         )
         segment = next(listed, None)
-        return LastMessage(at_ms=None, unknown="is listed no more") if segment is None else _read(self.files, segment)
+        return LastMessage(at_ms=None, unknown="is no longer listed") if segment is None else _read(self.files, segment)
 
     def forget(self, going: Sequence[ExpiringFile], *, now_ms: int) -> Sequence[ExpiredObject]:
         def change(manifest: Manifest) -> Mapping[str, object]:
@@ -113,7 +113,7 @@ class OsodevopsRetention:
         prefix = find_prefix(self.files, self.backup_id)
         manifest = read_manifest(self.files, prefix, refuse_damage)
         if manifest is None:
-            raise DamagedArchive(f"{self.files.url} has no {prefix}{MANIFEST} any more", hint=_HINT)
+            raise DamagedArchive(f"{self.files.url} no longer has {prefix}{MANIFEST}", hint=_HINT)
         return manifest
 
     def _rewrite(self, change: Callable[[Manifest], Mapping[str, object]]) -> None:
@@ -158,7 +158,7 @@ def _read(files: Files, segment: ListedSegment) -> LastMessage:
         times_ms = [record.timestamp_ms for record in batch]
         newest_ms, oldest_ms = max(newest_ms, *times_ms), min(oldest_ms, *times_ms)
     if damages:
-        return LastMessage(at_ms=None, unknown=f"nobody knows its last message: {damages[0].problem}")
+        return LastMessage(at_ms=None, unknown=f"its last message is unknown: {damages[0].problem}")
     if oldest_ms < 0:
-        return LastMessage(at_ms=None, unknown="it holds records without a time")
+        return LastMessage(at_ms=None, unknown="it has records without a time")
     return LastMessage(at_ms=newest_ms, end=segment.end)

@@ -92,7 +92,7 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
     except struct.error as error:
         raise ValueError(str(error)) from error
     if position != end:
-        raise ValueError(f"its fields come to {position - start} bytes, its length is {end - start}")
+        raise ValueError(f"its fields have {position - start} bytes, but its length is {end - start}")
     if offset < 0:
         raise ValueError(f"its offset is {offset}")
     return _NEW(Record, (offset, timestamp_ms, CREATE_TIME, key, value, headers))

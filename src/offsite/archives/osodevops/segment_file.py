@@ -97,14 +97,14 @@ class _Reading:
 
     def _header(self, head: bytes) -> SegmentHeader | None:
         if len(head) < HEADER_BYTES:
-            self._tell(len(head), f"is cut inside its header of {HEADER_BYTES} bytes")
+            self._tell(len(head), f"is truncated inside its header of {HEADER_BYTES} bytes")
             return None
         header = SegmentHeader.parse(head)
         if header.version != VERSION:
-            self._tell(4, f"has version {header.version}; known is {VERSION}")
+            self._tell(4, f"has version {header.version}; only {VERSION} is supported")
             return None
         if header.compression > LZ4:
-            self._tell(5, f"has compression {header.compression}; known are 0 to {LZ4}")
+            self._tell(5, f"has compression {header.compression}; supported are 0 to {LZ4}")
             return None
         return header
 
@@ -112,7 +112,7 @@ class _Reading:
         """Return the end of the body; None for an untrusted file."""
         is_whole = sums.size_bytes >= HEADER_BYTES + FOOTER_BYTES and sums.tail[4:] == FOOTER_MAGIC
         if not is_whole:
-            self._tell(sums.size_bytes, f"is cut: no footer; the manifest lists it for {self.segment.offsets}")
+            self._tell(sums.size_bytes, f"is truncated: no footer; the manifest lists it for {self.segment.offsets}")
             return sums.size_bytes
         crc = FOOTER.unpack(sums.tail)[0]
         if crc != sums.crc32:
@@ -123,15 +123,15 @@ class _Reading:
     def _hash_is_right(self, sums: FileSums) -> bool:
         if self.segment.sha256 in ("", sums.sha256):
             return True
-        self._tell(0, "is not the file that the manifest lists: its SHA-256 is another")
+        self._tell(0, "differs from the file in the manifest: its SHA-256 is another")
         return False
 
     def _compare(self, header: SegmentHeader) -> None:
         header_segment = replace(self.segment, start=header.first_offset, end=header.last_offset + 1)
         if header_segment != self.segment:
-            self._tell(16, f"holds {header_segment.offsets}; the manifest lists it for {self.segment.offsets}")
+            self._tell(16, f"has {header_segment.offsets}; the manifest lists it for {self.segment.offsets}")
         elif self.segment.records not in (-1, header.records):
-            self._tell(8, f"holds {header.records} records; the manifest lists {self.segment.records}")
+            self._tell(8, f"has {header.records} records; the manifest lists {self.segment.records}")
 
     def _rising(self, batches: Iterator[list[Record]], *, records: int) -> Iterator[list[Record]]:
         """Yield only records inside the segment with rising offsets; then compare the count."""
@@ -152,12 +152,14 @@ class _Reading:
                     if in_order:  # given before the damage is told: who listens learns where it lies
                         yield in_order
                         in_order = []
-                    self._tell(HEADER_BYTES, f"offset {record.offset} comes where {next_offset} to {end - 1} may")
+                    self._tell(
+                        HEADER_BYTES, f"offset {record.offset} is outside of the expected {next_offset} to {end - 1}"
+                    )
             count += len(batch)
             if in_order:
                 yield in_order
         if records not in (-1, count):
-            self._tell(8, f"holds {count} records, not the {records} that are promised")
+            self._tell(8, f"has {count} records instead of {records}")
 
     def _tell_of_body(self, position: int, problem: str, *, is_plain: bool) -> None:
         """Report a problem of the body. A position inside a compressed body is no position in the file."""

@@ -114,7 +114,7 @@ class OsodevopsWriter(ArchiveWriter):
             self._new_backup_id()  # refuses a place that can have none before anything is written
             return Manifest(prefix=self._prefix)
         if self.backup_id not in ("", manifest.backup_id):
-            raise DamagedArchive(f"{self._prefix}{MANIFEST} is of the backup {manifest.backup_id!r}")
+            raise DamagedArchive(f"{self._prefix}{MANIFEST} belongs to the backup {manifest.backup_id!r}")
         return manifest
 
     def _new_backup_id(self) -> str:
@@ -123,8 +123,8 @@ class OsodevopsWriter(ArchiveWriter):
         chosen_id = self.backup_id or name
         if not chosen_id or (not self.backup_id and place.endswith(":/")):
             raise BadOption(
-                f"a backup of this format lies in a folder named as itself, and {self.files.url} has no name",
-                hint="export into a folder below it",
+                f"a backup of this format needs a folder with the name of the backup, and {self.files.url} has no name",
+                hint="export into a folder below this place",
             )
         return chosen_id
 

@@ -86,7 +86,7 @@ class FileClaims:
             if page.plain_bytes > MAX_RECORD_BYTES:
                 raise BadThrift(f"a page of {page.plain_bytes} bytes")
             if page.is_named and chunk.physical_type == _BYTES and chunk.path_in_schema not in self.named:
-                raise BadThrift(f"a page of {chunk.path_in_schema} with a dictionary that the footer does not tell of")
+                raise BadThrift(f"a page of {chunk.path_in_schema} with a dictionary that the footer does not mention")
             pages.append(page)
         return pages
 

@@ -50,7 +50,7 @@ def _check(leaf: _Leaf, sizes: Fields) -> None:
     if any(count not in (0, levels[number] + 1) for number, count in counts.items()):
         raise BadThrift("a column of other levels than its schema has")
     if (1, I64) in sizes and not leaf.is_bytes:
-        raise BadThrift("a column with sizes of texts that are none")
+        raise BadThrift("a column with invalid sizes of texts")
 
 
 def _leaves(elements: Sequence[Fields]) -> Iterator[_Leaf]:
@@ -64,7 +64,7 @@ def _leaves(elements: Sequence[Fields]) -> Iterator[_Leaf]:
         open_groups.append((children - 1, repetition, definition))
         element = next(remaining, None)
         if element is None:
-            raise BadThrift("a schema that is cut")
+            raise BadThrift("a truncated schema")
         kind, inner = _number_or_0(element, 3), _number_or_0(element, 5)
         repetition, definition = repetition + (kind == _REPEATED), definition + (kind in (_OPTIONAL, _REPEATED))
         if inner > 0:

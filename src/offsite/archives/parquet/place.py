@@ -13,8 +13,8 @@ _LAYOUT = ArchiveLayout(
     topics="topic=",
     suffixes=(".parquet",),
     any_name=True,
-    advice="write the table of Spark's Kafka source with .write.partitionBy('topic', 'partition').parquet(…); it needs"
-    " its columns key, value, offset and timestamp",
+    advice="write the table of Spark's Kafka source with .write.partitionBy('topic', 'partition').parquet(…); the "
+    "columns key, value, offset and timestamp are required",
 )
 
 

@@ -42,8 +42,8 @@ _OPTIONS = {
 }
 _SORTED_BATCH = 2_000
 _SORT_IT = (
-    "sort it in Spark, and take that: .repartition('topic', 'partition').sortWithinPartitions('topic', 'partition',"
-    " 'offset').write.partitionBy('topic', 'partition').parquet(…)"
+    "sort it in Spark, and use the result: .repartition('topic', 'partition').sortWithinPartitions('topic', "
+    "'partition', 'offset').write.partitionBy('topic', 'partition').parquet(…)"
 )
 _WHOLE_BYTES = 64 << 20
 """Files up to this size are read at once: files written by offsite have about half the size."""
@@ -137,7 +137,7 @@ class _ParquetFiles(FileFormat):
         except _TooMuchToSort as error:
             on_damage(Damage(file=source.key, position=place.first_start, problem=str(error), unfit=_SORT_IT))
         except _errors() as error:
-            on_damage(Damage(file=source.key, position=place.first_start, problem=f"no Parquet file: {error}"))
+            on_damage(Damage(file=source.key, position=place.first_start, problem=f"not a Parquet file: {error}"))
 
     def first_offset(self, source: SourceFile) -> int | None:
         from pyarrow import parquet
@@ -163,7 +163,7 @@ class _ParquetFiles(FileFormat):
                     if not room.take(batch):
                         low, high = spans[0].low, max(mixed_span.high for mixed_span in spans)
                         raise _TooMuchToSort(
-                            f"unsorted: offsets {low} to {high} in no order, and too much to sort here"
+                            f"unsorted: offsets {low} to {high} without an order, and too many to sort here"
                         )
                     records += batch
             for damage in damages:
@@ -231,7 +231,7 @@ def _note_others(file: ParquetFile, key: str, on_damage: OnDamage) -> None:
     columns = (file.schema.column(number) for number in range(len(file.schema)))
     is_spark_old = any(column.path == "timestamp" and column.physical_type == "INT96" for column in columns)
     if schema.field("timestamp").type.tz is None and not is_spark_old:
-        note("timestamps without a time zone, which are taken for UTC")
+        note("timestamps without a time zone, which are read as UTC")
 
 
 def _offset(record: Record) -> int:

@@ -127,7 +127,7 @@ def decode_rows(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
     if None in offsets:
         raise BadTable("a row without an offset")
     if offsets and min(offsets) < 0:
-        raise BadTable(f"no record has offset {min(offsets)}")
+        raise BadTable(f"offset {min(offsets)} is impossible")
     kinds = kinds or [0] * len(offsets)
     keys, values = _blobs(batch["key"]), _blobs(batch["value"])
     return list(map(Record, offsets, _milliseconds(batch), kinds, keys, values, _headers(batch)))

@@ -81,7 +81,7 @@ def read_rows(data: bytes, schema: WriterSchema, count: int) -> list[Row]:
         try:
             rows.append(_row(fastavro.schemaless_reader(stream, schema.parsed, None)))
         except Exception as error:  # the reader raises whatever the bytes lead it to
-            raise BadRow(f"byte {start} is no record: {error or type(error).__name__}") from error
+            raise BadRow(f"byte {start} is not a record: {error or type(error).__name__}") from error
     if stream.tell() != len(data):
         raise BadRow(f"{len(data) - stream.tell()} bytes follow the last record")
     return rows
@@ -102,7 +102,7 @@ def _row(values: object) -> Row:
         and all(isinstance(value, bytes) for value in headers.values())
     )
     if not is_right or not 0 <= row.offset < MAX_OFFSET:
-        raise BadRow("fields are not of their types")
+        raise BadRow("fields have wrong types")
     return row._replace(headers=headers)
 
 

@@ -33,7 +33,7 @@ class ByteSource:
         """Read the next bytes. Raises `FileEnds`, and takes none, when too few remain."""
         while len(self._part) - self._at < size_bytes:
             if not self._fetch():
-                raise FileEnds(f"{size_bytes} bytes wanted, {len(self._part) - self._at} are left")
+                raise FileEnds(f"{size_bytes} bytes needed, but only {len(self._part) - self._at} are left")
         self._at += size_bytes
         return self._part[self._at - size_bytes : self._at]
 

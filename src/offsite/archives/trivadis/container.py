@@ -56,7 +56,7 @@ class Container:
         try:
             return cls._opened(source, key)
         except FileEnds as error:
-            on_damage(Damage(file=key, position=source.position, problem=f"is cut inside its header: {error}"))
+            on_damage(Damage(file=key, position=source.position, problem=f"is truncated inside its header: {error}"))
         except BadContainer as error:
             on_damage(Damage(file=key, position=0, problem=str(error)))
         return None
@@ -66,10 +66,10 @@ class Container:
         if source.at_end() and not source.exists:
             raise BadContainer("is missing")
         if source.take(len(MAGIC)) != MAGIC:
-            raise BadContainer("is no Avro container file: it begins with other bytes than 'Obj' 1")
+            raise BadContainer("is not an Avro container file: it does not begin with 'Obj' 1")
         container = cls(source, key, _read_metadata(source), source.take(SYNC_BYTES))
         if container._codec not in CODECS:
-            raise BadContainer(f"has codec {container._codec!r}; known are {', '.join(CODECS)}")
+            raise BadContainer(f"has codec {container._codec!r}; supported are {', '.join(CODECS)}")
         return container
 
     def blocks(self, on_damage: OnDamage) -> Iterator[ContainerBlock]:
@@ -80,7 +80,7 @@ class Container:
                 block = self._block(start)
                 grown += len(block.data)
                 if grown > max(MAX_EXPANDED_BYTES, MAX_RATIO * source.position):
-                    problem = f"all before here decompresses to {grown} bytes: the rest is left out"
+                    problem = f"the data up to here decompresses to {grown} bytes: the rest is left out"
                     on_damage(Damage(file=self._key, position=start, problem=problem))
                     return
                 if block.count or block.data:
@@ -102,7 +102,7 @@ class Container:
             raise BadContainer(f"{count} records in {size_bytes} bytes")
         data = self._source.take(size_bytes)
         if self._source.take(SYNC_BYTES) != self._sync:
-            raise BadContainer("no sync marker behind it")
+            raise BadContainer("no sync marker after it")
         return ContainerBlock(count=count, data=_decompress(self._codec, data), position=start)
 
 
@@ -162,7 +162,7 @@ def _read_snappy(data: bytes) -> bytes:
 
     try:
         if len(data) < 4 or cramjam.snappy.decompress_raw_len(data[:-4]) > MAX_BLOCK_BYTES:
-            raise BadContainer("not snappy: no length that can be")
+            raise BadContainer("not snappy: impossible length")
         plain = bytes(cramjam.snappy.decompress_raw(data[:-4]))
     except cramjam.DecompressionError as error:
         raise BadContainer(f"not snappy: {error}") from error

@@ -106,4 +106,4 @@ def _plain_parts(source: ByteSource) -> Iterator[bytes]:
         for _, part in inflate(source.read, GZIP):
             yield part
     except BadStream as error:
-        raise BadRow(f"the gzip stream cannot be read behind byte {error.position}: {error}") from error
+        raise BadRow(f"the gzip stream cannot be read after byte {error.position}: {error}") from error

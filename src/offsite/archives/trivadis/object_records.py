@@ -115,7 +115,7 @@ class _Reading:
                     unknown.append((names[0], position))
             yield batch
         for name, position in unknown:
-            problem = f"values of headers are no text, bytes or number, and stay Java streams: {name!r} is the first"
+            problem = f"header values that are not text, bytes or numbers stay Java streams: {name!r} is the first"
             self._tell(position, problem, is_note=True)
 
     def _is_wrapped(self, first: list[Row]) -> bool:
@@ -168,9 +168,9 @@ class _Reading:
 
     def _problem(self, row: Row, following: Row | None, next_offset: int) -> str:
         if (row.topic, row.partition) != (self.archived.topic, self.archived.partition):
-            return f"holds a record of {row.topic}/{row.partition}"
+            return f"has a record of {row.topic}/{row.partition}"
         if row.offset < next_offset or _is_astray(row, following, next_offset):
-            return f"offset {row.offset} is out of order behind {next_offset - 1}"
+            return f"offset {row.offset} is out of order after {next_offset - 1}"
         return ""
 
     def _tell(self, position: int, problem: str, *, is_note: bool = False) -> None:

@@ -30,11 +30,11 @@ Tree = Sequence[ArchiveObject]
 FIDELITY = (
     "timestamp types are unknown: CreateTime is assumed",
     "a null and an empty key or value look the same",
-    "headers of one name were reduced to the last, and their order is lost",
-    "header values went through Connect's guess of a type: a number may be spelt otherwise",
+    "of several headers with the same name only the last was kept, and their order is lost",
+    "Connect guessed the types of header values: a number may be written in another form",
     "leader epochs, producer ids, batch boundaries, transactions and topic ids are not kept",
     "configurations, replication factors and partitions without records are not kept",
-    "the tool keeps no hashes: nothing vouches for its objects but checksums inside of gzip and snappy",
+    "the tool keeps no hashes: its objects can be verified only by the checksums inside gzip and snappy",
 )
 
 
@@ -90,7 +90,7 @@ def choose_trees(objects: Sequence[ArchiveObject], end_of: Callable[[ArchiveObje
     if all(begin <= start and end >= stop for start, stop in spans.values()):
         unread = ", ".join(name or "the topic itself" for name in sorted(trees) if name != best)
         return trees[best], f"{where}: of several trees, {best or 'the topic itself'} was read, not {unread}"
-    return _in_order(objects), f"{where}: none of {', '.join(sorted(trees))} is complete, and all were read"
+    return _in_order(objects), f"{where}: none of {', '.join(sorted(trees))} is complete, so all were read"
 
 
 def _by_tree(objects: Sequence[ArchiveObject]) -> dict[str, Tree]:
@@ -114,7 +114,7 @@ class TrivadisReader:
 
     def __post_init__(self) -> None:
         if self.empty_as not in tuple(EmptyAs):
-            raise BadOption(f"empty keys and values can be taken as {' or '.join(EmptyAs)}, not as {self.empty_as!r}")
+            raise BadOption(f"empty keys and values can be read as {' or '.join(EmptyAs)}, not as {self.empty_as!r}")
 
     def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
         """List the contents. Reads `__consumer_offsets` if archived, and the last object of every tree if several
@@ -155,8 +155,11 @@ class TrivadisReader:
                 by_partition.setdefault(of, []).append(archived)
         if not by_partition:
             raise ArchiveNotFound(
-                f"{self.files.url} holds no object named as the tool names them",
-                hint="the archive's root is where folders are topics: orders/0/orders-0-000000000000000.avro",
+                f"{self.files.url} has no objects with names of the tool",
+                hint=(
+                    "the root of the archive is the folder with one folder for each topic: "
+                    "orders/0/orders-0-000000000000000.avro"
+                ),
             )
         return by_partition
 
@@ -173,7 +176,7 @@ class TrivadisReader:
                     table.feed(batch)
             return table.groups()
         except DamagedBatch as error:
-            on_damage(Damage(file=f"{OFFSETS_TOPIC}/", position=0, problem=f"no groups are taken: {error.message}"))
+            on_damage(Damage(file=f"{OFFSETS_TOPIC}/", position=0, problem=f"groups are not read: {error.message}"))
             return {}
 
 

@@ -113,7 +113,7 @@ def test_a_lossy_plain_export_counts_what_it_leaves_out(files: ArchiveFolder) ->
     written = export(AvroWriter(files=files, plain=True, lossy=True), records, start=0, end=2)
     assert {what.split(",")[0]: count for what, count in written.losses} == {
         "a null value": 2,
-        "several headers of one name": 1,
+        "several headers with the same name": 1,
         "a header whose value is null": 1,
     }
     assert read_all(AvroReader(files=files)) == [

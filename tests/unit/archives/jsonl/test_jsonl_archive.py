@@ -82,9 +82,12 @@ _LINE = {"topic": "orders", "partition": 0, "offset": 0, "timestamp": 5, "key": 
             (json.dumps({name: value for name, value in _LINE.items() if name != missing}).encode(), f"'{missing}'")
             for missing in _LINE
         ),
-        (json.dumps({**_LINE, "headers": ["a", "b"]}).encode(), "a header that is no object of a key and a value"),
-        (json.dumps({**_LINE, "headers": [{"key": "a"}]}).encode(), "a header that is no object"),
-        (json.dumps({**_LINE, "headers": [{"value": "a"}]}).encode(), "a header that is no object"),
+        (
+            json.dumps({**_LINE, "headers": ["a", "b"]}).encode(),
+            "a header that is not an object with a key and a value",
+        ),
+        (json.dumps({**_LINE, "headers": [{"key": "a"}]}).encode(), "a header that is not an object"),
+        (json.dumps({**_LINE, "headers": [{"value": "a"}]}).encode(), "a header that is not an object"),
         (json.dumps({**_LINE, "headers": {"a": "b"}}).encode(), "'headers' is not a list"),
         (json.dumps({**_LINE, "topic": "others"}).encode(), "a record of others/0, not of orders/0"),
         (json.dumps({**_LINE, "partition": False}).encode(), "field 'partition' is not an integer"),
@@ -109,11 +112,11 @@ def test_lines_of_another_tool_are_named_and_neither_nulls_nor_damage_to_be_skip
         (b"[]", "not a JSON object"),
         (
             b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"key":"k","value":"v","value":"w"}',
-            "a field that is there twice",
+            "a field that occurs twice",
         ),
         (
             b' {"topic":"orders","partition":0,"offset":8,"offset":9,"timestamp":5,"key":"k","value":"v"}',
-            "a field that is there twice",
+            "a field that occurs twice",
         ),
         (
             b'{"topic":"orders","partition":0,"offset":9223372036854775808,"timestamp":5,"key":"k","value":"v"}',
@@ -134,7 +137,7 @@ def test_lines_of_another_tool_are_named_and_neither_nulls_nor_damage_to_be_skip
         ),
         (
             b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"value":"v","key64":"","key":""}',
-            "is there as well",
+            "exists too",
         ),
         (
             b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"key":"k","value":"v","headers":[{"key":null,"value":"x"}]}',

@@ -86,7 +86,7 @@ def test_a_torn_record_says_where_it_is() -> None:
     files = one_segment(records(0, 3))
     files.contents[RECORDS] = files.contents[RECORDS][:-1]
     position = 1 + len(encode_record(records(0, 3)[0])) + len(encode_record(records(0, 3)[1]))
-    with pytest.raises(DamagedArchive, match=f"{RECORDS} at byte {position}: .* bytes skipped behind offset 1"):
+    with pytest.raises(DamagedArchive, match=f"{RECORDS} at byte {position}: .* bytes skipped after offset 1"):
         read_all(files)
 
 
@@ -286,7 +286,7 @@ def test_a_segment_that_goes_away_between_planning_and_reading_is_told() -> None
     files = one_segment(records(0, 9))
     (piece,) = KafkaBackupReader(files=files).contents().pieces
     del files.contents[RECORDS]
-    with pytest.raises(DamagedArchive, match=f"{RECORDS} at byte 0: it is gone since"):
+    with pytest.raises(DamagedArchive, match=f"{RECORDS} at byte 0: it was removed after"):
         list(KafkaBackupReader(files=files).read(piece))
 
 
@@ -313,7 +313,7 @@ def groups_read(own_group: str = "", **offsets: int) -> tuple[list[str], str]:
 def test_the_group_of_the_backup_itself_is_left_out_and_said() -> None:
     assert groups_read(connect_mine=2, app=1) == (
         ["app"],
-        "the group connect-mine was left out, as that of the backup itself",
+        "the group connect-mine was left out: it belongs to the backup itself",
     )
     assert groups_read(connect_mine=2, connect_backup_sink=1)[0] == ["connect-mine"]
     assert groups_read(connect_a=2, connect_b=1)[0] == ["connect-a", "connect-b"]

@@ -296,7 +296,5 @@ def test_an_index_whose_records_were_deleted_is_replaced() -> None:
 
 def test_an_object_store_cannot_hold_what_grows_by_appending() -> None:
     bucket = ArchiveBucket(store=CloudStore(url="memory:///bucket"))
-    with pytest.raises(
-        BadOption, match="a kafka-backup archive grows by appending to its files, which memory:///bucket"
-    ):
+    with pytest.raises(BadOption, match="a kafka-backup archive grows by appending to its files, and memory:///bucket"):
         open_writer("kafka-backup", bucket)

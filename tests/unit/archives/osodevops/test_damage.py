@@ -171,7 +171,7 @@ def test_a_manifest_that_says_other_offsets_than_the_file_is_refused(tmp_path: P
 
 def test_offsets_that_go_back_inside_a_file_are_refused_and_left_out(tmp_path: Path) -> None:
     archive(tmp_path / "b", whole_file([RECORDS[0], RECORDS[5], RECORDS[2], RECORDS[-1]]))
-    assert "offset 12 comes where 16 to 21 may" in refusal(tmp_path / "b")
+    assert "offset 12 is outside of the expected 16 to 21" in refusal(tmp_path / "b")
     assert offsets(read_what_is_whole(tmp_path / "b")[0]) == [10, 15, 21]
 
 
@@ -199,7 +199,7 @@ def test_a_segment_that_a_later_session_has_written_over_is_told(tmp_path: Path)
 def test_a_segment_with_another_hash_than_the_manifests_is_refused_and_left_out(tmp_path: Path) -> None:
     [path] = backup(tmp_path / "b", RECORDS)
     path.write_bytes(whole_file([*RECORDS[:-1], RECORDS[-1]._replace(value=b"forged")]))
-    assert "at byte 0: is not the file that the manifest lists: its SHA-256 is another" in refusal(tmp_path / "b")
+    assert "at byte 0: differs from the file in the manifest: its SHA-256 is another" in refusal(tmp_path / "b")
     assert read_what_is_whole(tmp_path / "b")[0] == []
 
 

@@ -61,7 +61,7 @@ def test_the_tools_archive_holds_the_truth_minus_the_losses_of_its_version(name:
     assert without_append_times(records_of(archive, contents)) == without_append_times(expected)
     assert contents.topics == (ArchiveTopic(topic="mixed-it", partitions=3),)
     assert contents.holes == ()
-    assert "up to version 0.17 of the tool, a null header value was stored as an empty one" in contents.fidelity
+    assert "up to version 0.17 of the tool, a null header value was stored as an empty value" in contents.fidelity
 
 
 @pytest.mark.parametrize("name", ARCHIVES)

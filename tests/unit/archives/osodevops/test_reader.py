@@ -55,7 +55,7 @@ def test_offsets_beyond_the_end_are_put_there_and_that_is_said(tmp_path: Path) -
     (tmp_path / "b" / "consumer-groups-snapshot.json").write_text(json.dumps({"groups": [group]}))
     contents = reader(tmp_path / "b").contents()
     assert contents.groups["app"].topics[0].by_partition() == {0: 5, 3: 70}
-    moved = "group app had committed 9 of orders/0, beyond the archive's end 5, where it is put"
+    moved = "group app had committed 9 of orders/0, beyond the archive's end: it is set to 5"
     assert contents.fidelity[-1] == moved
 
 
@@ -223,7 +223,7 @@ def test_a_backup_that_was_copied_under_another_name_is_read(tmp_path: Path) -> 
 
 def test_an_unknown_backup_id_is_refused(tmp_path: Path) -> None:
     backup(tmp_path / "b", [record(0)])
-    with pytest.raises(ArchiveNotFound, match="holds no manifest of a backup 'c'"):
+    with pytest.raises(ArchiveNotFound, match="has no manifest of a backup 'c'"):
         OsodevopsReader(files=ArchiveFolder(root=tmp_path), backup_id="c").contents()
 
 

@@ -94,19 +94,19 @@ def test_an_unknown_codec_or_schema_is_refused(tmp_path: Path) -> None:
 def test_a_record_of_another_partition_is_refused_and_left_out(tmp_path: Path) -> None:
     rows = [row(record(0)), row(record(1), partition=4), row(record(2))]
     put(tmp_path, 0, container(rows))
-    assert "holds a record of orders/4" in refusal(tmp_path)
+    assert "has a record of orders/4" in refusal(tmp_path)
     assert offsets(read_what_is_whole(tmp_path)[0]) == [0, 2]
 
 
 def test_offsets_that_go_back_are_refused_and_left_out(tmp_path: Path) -> None:
     put(tmp_path, 5, container([row(record(offset)) for offset in (5, 9, 7, 10)]))
-    assert "offset 9 is out of order behind 5" in refusal(tmp_path)
+    assert "offset 9 is out of order after 5" in refusal(tmp_path)
     assert offsets(read_what_is_whole(tmp_path)[0]) == [5, 7, 10]
 
 
 def test_a_name_that_promises_a_later_start_is_refused(tmp_path: Path) -> None:
     put(tmp_path, 7, container([row(record(offset)) for offset in (5, 7, 9)]))
-    assert "offset 5 is out of order behind 6" in refusal(tmp_path)
+    assert "offset 5 is out of order after 6" in refusal(tmp_path)
     assert offsets(read_what_is_whole(tmp_path)[0]) == [7, 9]
 
 

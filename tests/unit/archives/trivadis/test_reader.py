@@ -117,7 +117,7 @@ def test_two_trees_that_reach_each_over_the_other_are_both_read(tmp_path: Path) 
     put_records(tmp_path, [record(offset) for offset in range(0, 20, 2)], tree=ACTIVE)
     put_records(tmp_path, [record(offset) for offset in range(5, 30)], tree=PASSIVE)
     assert offsets(read_all(reader(tmp_path))) == [0, 2, 4, *range(5, 30)]
-    assert reader(tmp_path).contents().fidelity[-1].endswith("is complete, and all were read")
+    assert reader(tmp_path).contents().fidelity[-1].endswith("is complete, so all were read")
 
 
 def test_lines_of_base64_are_read_gzipped_or_not(tmp_path: Path) -> None:

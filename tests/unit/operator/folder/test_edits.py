@@ -220,7 +220,7 @@ def schedule(**spec: object) -> dict[str, object]:
         (schedule(timeZone="+02:00"), "no time zone"),
         (schedule(startingDeadline="99999999999999999d"), "Schedule nightly"),
         (schedule(topics=["regex:("]), "not a regular expression"),
-        (schedule(topics=["a,b"]), "no topic has"),
+        (schedule(topics=["a,b"]), "topic names have no commas"),
         (schedule(topics=[]), "names no topics"),
         (resource(topics=["a b"]), "Backup shop: .*'a b' is not a Kafka topic name"),
         (resource(topics=["regex:^rx-{1,3}$", "orders,payments"]), "'orders,payments' has a comma"),

@@ -216,12 +216,17 @@ class SegmentRecords:
 def describe_damage(files: Files, segment: SegmentFile, step: SkippedBytes | IndexContradiction) -> Damage:
     """Describe the damage. Bytes stored twice, as after a crash of the tool, are no loss but a note."""
     if isinstance(step, IndexContradiction):
-        problem = f"the entry contradicts the records behind offset {step.after}, one of which may have a wrong offset"
+        problem = (
+            f"the entry contradicts the records after offset {step.after}; one of these records may have a wrong offset"
+        )
         return Damage(file=segment.index_key, position=step.position, problem=problem)
     size_bytes = step.end - step.start
-    problem = f"{size_bytes} bytes skipped behind offset {step.after}: {step.problem}"
+    problem = f"{size_bytes} bytes skipped after offset {step.after}: {step.problem}"
     file = RecordsFile(files, segment.records_key, segment.records_bytes)
     if file.is_repeated(step.start, step.end):
-        problem = f"{size_bytes} bytes skipped behind offset {step.after}, which a crash left: they were written again"
+        problem = (
+            f"{size_bytes} bytes skipped after offset {step.after}: a crash left them, and the records were written "
+            "again"
+        )
         return Damage(file=file.key, position=step.start, problem=problem, is_note=True)
     return Damage(file=file.key, position=step.start, problem=problem)

@@ -56,7 +56,7 @@ def encode_record(record: Record) -> bytes:
     elif CREATE_TIME <= kind <= LOG_APPEND_TIME:
         head = _TIMED.pack(offset, kind, timestamp_ms, key_bytes)
     else:
-        raise NotRepresentable(f"offset {offset}: kafka-backup has no place for a time of type {kind}")
+        raise NotRepresentable(f"offset {offset}: kafka-backup cannot store a time of type {kind}")
     tail = _encode_headers(headers) if headers else _NO_HEADERS
     if value is None:
         return b"".join((head, key or b"", _NULL, tail))

@@ -117,7 +117,7 @@ class _Cursor:
 
     def need(self, size_bytes: int) -> None:
         if self.at + size_bytes > self._end:
-            raise Torn(f"it would go on beyond byte {self._end}")
+            raise Torn(f"it would extend beyond byte {self._end}")
         if self.at + size_bytes - self._start > MAX_RECORD_BYTES:
             raise Malformed(f"it would have more than {MAX_RECORD_BYTES} bytes")
 

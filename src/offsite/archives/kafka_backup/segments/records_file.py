@@ -32,8 +32,8 @@ class RecordsFile:
         data = self.files.get_range(self.key, start, end - start)
         if data is None or len(data) < end - start:
             raise DamagedArchive(
-                f"{self.key} at byte {start}: the file was cut or removed while it was read",
-                hint="run the command again when nothing else writes to the archive",
+                f"{self.key} at byte {start}: the file was truncated or removed during the read",
+                hint="run the command again when no other process writes to the archive",
             )
         return data
 

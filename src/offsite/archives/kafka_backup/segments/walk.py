@@ -76,7 +76,7 @@ class Walk:
         try:
             yield from self._steps()
         except Exhausted:
-            yield self._skip(self.end, "so much that is no whole record that the rest was not looked at")
+            yield self._skip(self.end, "too much data without a whole record: the rest was not checked")
 
     def _steps(self) -> Iterator[Step]:
         while self.position < self.end:
@@ -135,7 +135,7 @@ class Walk:
             if len(whole.records) > 1:
                 yield self._take(whole[:-1])
             if (again := self._written_again(suspect)) is not None:
-                yield self._skip(again, "a torn record, which was written again behind it")
+                yield self._skip(again, "a torn record; the record was written again after it")
                 return
             if self._is_out_of_order(suspect):
                 yield self._skip(suspect.ends[-1], f"offset {suspect.records[0].offset} is followed by lower ones")
@@ -169,7 +169,7 @@ class Walk:
             shape = self.file.shape_at(self.position, self.end, self._effort)
         except Malformed as error:
             return f"no whole record ({error})", self.position + 1
-        return f"offset {shape.offset} is not above {self.last} or not below what follows", shape.end
+        return f"offset {shape.offset} is not between {self.last} and the following offset", shape.end
 
     def _find(self, start: int, stop: int, *, lowest: int, highest: int) -> int | None:
         """Return the first position in `[start, stop)` of a complete record with an offset in the bounds, followed by a
