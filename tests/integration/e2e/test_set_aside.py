@@ -286,7 +286,7 @@ def test_what_somebody_sets_while_the_restore_writes_is_left_and_named(halves: H
     halves.cluster.assert_configs(target, {**OWN, "retention.ms": year})
     (note,) = result.notes
     assert note.startswith(f"{target} keeps retention.ms={year}: somebody changed the setting during the restore")
-    assert note.endswith("given it 3600000")
+    assert note.endswith("would have set 3600000")
     result = halves.run(halves.prepare(made), runner=AlteringRunner(halves, made, {"cleanup.policy": None}))
     source = halves.settings(halves.topic)
     halves.cluster.assert_configs(made, {name: value for name, value in source.items() if name != "cleanup.policy"})

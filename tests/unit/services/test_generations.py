@@ -793,5 +793,5 @@ def test_a_topic_that_is_no_longer_compacted_begins_no_other_generation(pair: Pa
 
 def test_settings_that_may_not_be_read_are_not_known_to_be_compaction(pair: Pair) -> None:
     pair.site.source.forbidden["customers"] = {DESCRIBE_CONFIGS}
-    with pytest.raises(NotCompacted, match="may not be read"):
+    with pytest.raises(NotCompacted, match="are not readable"):
         pair.instance(Instance.A).step()

@@ -51,7 +51,7 @@ def test_a_deleted_topic_is_marked_once_and_kept(begun: Site) -> None:
     assert detail.deleted_ms == marked.topics[next(i for i in marked.topics if i.topic == "users")].deleted_ms > 0
     (status,) = read_status(begun.repository).backups
     assert status.safe
-    assert any("users is deleted at the source since" in note for note in status.notes)
+    assert any("users was deleted at the source at" in note for note in status.notes)
     with serving("empty") as target:
         assert begun.restore(into=target, topics=["users"]).records == 2
     begun.source.topics["users"] = gone

@@ -494,7 +494,7 @@ def test_what_others_say_of_who_made_a_topic_counts_for_no_more_than_that(begun:
         store.delete(own.record_key)
     done = applied(site, to=site.source, groups=parse_groups(["billing"]))
     assert done.offsets_set == is_ours
-    told = f"orders was created by restore {forged.restore}, according to a record that this machine did not write;  "
+    told = f"orders was created by restore {forged.restore}, according to a record that this machine did not write; "
     assert is_ours or done.notes[0].startswith(told)
 
 

@@ -107,7 +107,7 @@ def test_a_commit_made_since_the_state_was_read_is_not_gone(backup: Backup, seen
 def test_a_backup_that_is_gone_as_a_whole_is_noticed(backup: Backup, seen: RememberedHead) -> None:
     seen.check_absent()
     seen.check(backup, backup.state())
-    with pytest.raises(CommitsGone, match="is gone"):
+    with pytest.raises(CommitsGone, match="is missing now"):
         seen.check_absent()
 
 
@@ -120,7 +120,7 @@ def test_the_status_tells_of_a_backup_that_is_gone_as_a_whole(
     status = read_status(seen.repository)
     (gone,) = status.backups
     assert (status.safe, gone.backup, gone.safe, gone.damaged) == (False, "b", False, True)
-    assert "is gone" in gone.problems[0]
+    assert "is missing now" in gone.problems[0]
     Path(gone.problems[1].rpartition("delete ")[2]).unlink()
     assert read_status(seen.repository).backups == ()
 

@@ -55,7 +55,7 @@ def test_holes_that_only_older_points_have_are_said_to_be_theirs(store: PosixSto
     state = replace(state, holes=(older, newest), expired={known: ((3, 5),)})
     (found,) = problems_of(state, state.committed_at_ms, None)
     assert found.startswith("2 holes: 3 offsets were deleted")
-    assert found.endswith("(1 of the holes only in older restore points that are kept)")
+    assert found.endswith("(1 of the holes only in older restore points)")
 
 
 def test_clocks_that_differ_by_seconds_are_no_problem(store: PosixStore) -> None:

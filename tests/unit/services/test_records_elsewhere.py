@@ -236,7 +236,7 @@ def test_the_plan_says_where_the_record_will_lie(media: Site, place: PosixStore)
     report = report_plan(media.plan_restore(records=place.url))
     assert report.records_at == place.url
     (told,) = [note for note in report.notes if place.url in note]
-    assert "retention and collection of the backup do not see this restore" in told
+    assert "Retention and collection of the backup do not see this restore" in told
     assert not names_in(place)
 
 
@@ -276,7 +276,7 @@ def test_a_folder_of_the_repository_is_no_place_for_them(media: Site, tmp_path: 
 def test_a_folder_of_another_repository_is_none_either(media: Site, tmp_path: Path) -> None:
     Repository.init(open_folder(tmp_path / "other"))
     (tmp_path / "other/records").mkdir()
-    with pytest.raises(RestoreRefused, match="lies in the repository"):
+    with pytest.raises(RestoreRefused, match="is inside the repository"):
         media.restore(records=str(tmp_path / "other/records"))
 
 

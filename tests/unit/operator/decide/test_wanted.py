@@ -58,7 +58,7 @@ def test_any_format_gives_a_name_that_a_backup_may_have(layout: str, at_ms: int)
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"destination": {"account": "none"}}, "the account 'none'"),
+        ({"destination": {"account": "none"}}, "names account 'none'"),
         ({"parameters": {"intervall": "5s"}}, "there is no such parameter"),
         ({"parameters": {"interval": "soon"}}, "spec.parameters.interval"),
         *(

@@ -196,7 +196,7 @@ def test_a_schedule_goes_on_when_the_account_of_its_last_run_is_no_more(is_begun
     world.target, before = MOVED, len(world.begun)
     status = look(world, after_ms=2 * MINUTE)
     assert (status.problem, [each.state for each in status.runs]) == ("", ["unknown"])
-    assert "no account 'main'" in status.runs[0].message
+    assert "account 'main' no longer exists" in status.runs[0].message
     status = look(world, after_ms=3 * MINUTE)
     assert [each.state for each in status.runs] == ["starting", "unknown"]
     assert len(world.begun) == before + 1

@@ -341,7 +341,7 @@ def test_one_that_is_pinned_or_being_taken_is_not_deleted(site: Site) -> None:
     taker = Taker(backup=site.backup)
     with held_lease(taker):
         begun(site, 8, taker=taker)
-        with pytest.raises(CheckpointNeeded, match="being taken"):
+        with pytest.raises(CheckpointNeeded, match="is in progress"):
             delete_checkpoint(site.backup, 8)
     assert show(site, 7).status == "completed"
 

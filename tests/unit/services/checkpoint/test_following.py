@@ -211,7 +211,7 @@ def test_an_id_behind_which_none_is_left_ends_no_checkpoints_whoever_asked_for_i
     follow(site, Script(write, write), every_s=10)
     assert sorted(status for status, _ in taken(site)) == ["completed", "completed", "failed"]
     assert request_checkpoint(site.backup).id < CHOSEN_MAX
-    with pytest.raises(BadOption, match="no id of a checkpoint"):
+    with pytest.raises(BadOption, match="not a checkpoint id"):
         request_checkpoint(site.backup, CHOSEN_MAX + 1)
     assert request_checkpoint(site.backup, CHOSEN_MAX).is_new
     assert request_checkpoint(site.backup).id == CHOSEN_MAX + 1, "the next one is there all the same"

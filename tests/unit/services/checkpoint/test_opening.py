@@ -317,7 +317,7 @@ def test_a_control_topic_that_is_made_anew_meanwhile_fails_it(site: Site) -> Non
         site.source.admin.delete_topics([CONTROL])
         say(site)
 
-    with pytest.raises(ParticipantFailed, match="or its records were deleted"):
+    with pytest.raises(ParticipantFailed, match="or records of control were deleted"):
         open_with(site, Script(make_anew))
 
 

@@ -119,7 +119,7 @@ def test_sizes_need_a_right_on_the_cluster(site: Site, parts: Parts) -> None:
     assert found(rights.log_dirs, parts).verdict is CheckVerdict.OK
     site.source.forbidden[THE_CLUSTER] = {8}
     told = found(rights.log_dirs, parts_of(site))
-    assert (told.verdict, "no bytes" in told.cure) == (CheckVerdict.WARNING, True)
+    assert (told.verdict, "no sizes" in told.cure) == (CheckVerdict.WARNING, True)
 
 
 def test_what_transactions_need_is_told_with_what_its_lack_costs(site: Site, parts: Parts) -> None:
@@ -134,7 +134,7 @@ def test_what_transactions_need_is_told_with_what_its_lack_costs(site: Site, par
 
 
 def test_what_makes_restores_quick_is_told_and_its_lack_is_nothing_bad(site: Site, parts: Parts) -> None:
-    assert "may be written" in found(rights.outcomes, parts).said
+    assert "may write transaction markers" in found(rights.outcomes, parts).said
     site.source.forbidden[THE_CLUSTER] = {9}
     told = found(rights.outcomes, parts_of(site))
     assert (told.verdict, "ClusterAction" in told.said) == (CheckVerdict.OK, True)

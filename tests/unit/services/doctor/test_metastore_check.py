@@ -37,7 +37,7 @@ def test_what_no_sidecar_tells_of_is_not_called_as_it_was_written(folder: Path) 
     file = made(folder)
     sidecar_of(file).unlink()
     file.write_bytes(file.read_bytes().replace(b"S1", b"S2"))
-    assert "cannot be told" in found(folder).said
+    assert "cannot be verified" in found(folder).said
 
 
 def test_a_folder_without_a_backup_is_no_backup(folder: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_store_where_two_win_at_a_time_and_not_later_is_told(parts: Parts) -> 
             return PutResult.CREATED
         return store.put_if_absent(key, data)
 
-    with pytest.raises(OverwritingStore, match=f"{stored.RACERS} won"):
+    with pytest.raises(OverwritingStore, match=f"{stored.RACERS} succeeded"):
         stored.create_only(odd(parts, put_if_absent=put))
 
 
