@@ -53,7 +53,7 @@ class _Walk:
         for _ in range(count):
             at = self._value(schema, at)
             if at > self._size:
-                raise ValueError(f"a value goes on beyond the block's {self._size} bytes")
+                raise ValueError(f"a value extends beyond the block's {self._size} bytes")
         return at
 
     def _value(self, schema: object, at: int) -> int:
@@ -95,7 +95,7 @@ class _Walk:
             for _ in range(abs(count)):
                 at = self.values(element_schema, self._blob(at) if has_keys else at, 1)
             if at > self._size:
-                raise ValueError(f"items go on beyond the block's {self._size} bytes")
+                raise ValueError(f"items extend beyond the block's {self._size} bytes")
             count, at = self._long(self._data, at)
         return at
 

@@ -154,11 +154,11 @@ def _record(document: JsonObject, text: bytes | None) -> Record:
 def _headers(document: JsonObject) -> RecordHeaders:
     pairs = document.fields.get("headers", [])
     if not isinstance(pairs, list):
-        raise BadEntry("field 'headers' is no list")
+        raise BadEntry("field 'headers' is not a list")
     read = []
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2:
-            raise BadEntry("a header is no pair")
+            raise BadEntry("a header is not a pair")
         name, value = (_unhidden(text, "headers") for text in pair)
         read.append(((name or b"").decode("utf-8", "surrogateescape"), value))
     return tuple(read)

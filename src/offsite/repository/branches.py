@@ -61,7 +61,7 @@ def cut_segments(segments: Iterable[Segment], cut: CutBack) -> SplitSegments:
             live += _part(segment, cut.below, cut)
             closed += _part(segment, cut.above, cut)
     if not parted and (cut.below or cut.above):
-        raise _unfit(cut, "it parts a segment, and none reaches over that offset")
+        raise _unfit(cut, "it splits a segment, but no segment reaches over that offset")
     if live and live[-1].last_offset >= cut.at:
         raise _unfit(cut, f"a batch of {live[-1].key} reaches over that offset")
     return SplitSegments(live=SegmentList(live), closed=SegmentList(closed))
@@ -69,11 +69,11 @@ def cut_segments(segments: Iterable[Segment], cut: CutBack) -> SplitSegments:
 
 def _part(segment: Segment, part: SegmentPart | None, cut: CutBack) -> Iterator[Segment]:
     if cut.below is None and cut.above is None:
-        raise _unfit(cut, f"it does not say what becomes of {segment.key}")
+        raise _unfit(cut, f"it does not decide about {segment.key}")
     if part is None:
         return
     if part.key != segment.key or not segment.start <= part.start < part.end <= segment.end:
-        raise _unfit(cut, f"it parts {part.key} and not {segment.key}")
+        raise _unfit(cut, f"it splits {part.key} instead of {segment.key}")
     yield part.of(segment)
 
 

@@ -95,9 +95,9 @@ def _check_names(commit: Commit, key: str) -> None:
     changes = commit.changes
     for segment in changes.segments:  # segment_from_json compared the rest of the key
         if not segment.key.startswith(layout.topics_prefix):
-            raise damaged_commit(f"{key}: it names {segment.key!r}, which is no segment of backup {commit.backup}")
+            raise damaged_commit(f"{key}: it names {segment.key!r}, which is not a segment of backup {commit.backup}")
         if segment.pack is not None and not layout.is_pack(segment.pack):
-            raise damaged_commit(f"{key}: it names {segment.pack!r}, which is no pack of backup {commit.backup}")
+            raise damaged_commit(f"{key}: it names {segment.pack!r}, which is not a pack of backup {commit.backup}")
     named = [
         *([(changes.groups, layout.groups_prefix)] if changes.groups else []),
         *([(changes.metadata.key, layout.metadata_prefix)] if changes.metadata else []),
@@ -105,7 +105,7 @@ def _check_names(commit: Commit, key: str) -> None:
     ]
     for name, prefix in named:
         if not lies_below(name, prefix):
-            raise damaged_commit(f"{key}: it names {name!r}, which is no object of backup {commit.backup}")
+            raise damaged_commit(f"{key}: it names {name!r}, which is not an object of backup {commit.backup}")
 
 
 def commit_hash(data: bytes) -> str:

@@ -42,7 +42,7 @@ def expire(segments: SegmentList, expired: ExpiredRange) -> SegmentList:
     inside = [segment for segment in segments if segment.start < expired.end and expired.start < segment.end]
     for segment in inside:
         if segment.start < expired.start or expired.end < segment.end:
-            raise impossible_expiry(expired, f"{segment.key} is of it and of what is left")
+            raise impossible_expiry(expired, f"{segment.key} belongs to the deleted range and to the remaining range")
     return segments.without({segment.key for segment in inside}) if inside else segments
 
 
@@ -69,4 +69,4 @@ def held_start(spans: Sequence[Span], end: int) -> int:
 
 def impossible_expiry(expired: ExpiredRange, why: str) -> DamagedCommit:
     """The error for a commit with an impossible expiry."""
-    return damaged_commit(f"{expired.partition_id} [{expired.start}, {expired.end}) cannot have been let go: {why}")
+    return damaged_commit(f"{expired.partition_id} [{expired.start}, {expired.end}) cannot have been deleted: {why}")

@@ -215,7 +215,7 @@ class StateBuilder:
         partition = expired.partition_id
         position = self._positions.get(partition)
         if position is None or position.end < expired.end:
-            raise impossible_expiry(expired, "nothing was backed up up to there")
+            raise impossible_expiry(expired, "the backup has no records up to there")
         if segments := self._segments.get(partition):
             _lay(self._segments, partition, expire(segments, expired))
         self._expired[partition] = join_spans((*(self._expired.get(partition) or ()), (expired.start, expired.end)))
@@ -257,7 +257,7 @@ class StateBuilder:
         for pin in changes.pinned:
             if points is None or points.find(pin.seq) is None:
                 raise damaged_commit(
-                    f"commit {commit.seq} of {commit.backup} pins {pin.seq}, which is no restore point"
+                    f"commit {commit.seq} of {commit.backup} pins {pin.seq}, which is not a restore point"
                 )
         if changes.pinned or changes.unpinned:
             self._state = replace(self._state, pins=tuple(pins[seq] for seq in sorted(pins)))
@@ -316,16 +316,18 @@ class StateBuilder:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup}: no position for {segment.key}")
         for at in borders(branch for branch in self._known_branches() if branch.partition_id == partition_id):
             if segment.start < at < segment.end:
-                raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over the cut at {at}")
+                raise damaged_commit(
+                    f"commit {commit.seq} of {commit.backup}: {segment.key} reaches over the cut at {at}"
+                )
         for low, high in self._expired.get(partition_id) or ():
             if segment.start < high and low < segment.end:
-                raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies in what was let go")
+                raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} is in a deleted range")
         segments = self._segments.get(partition_id) or SegmentList()
         if segment.start >= segments.end:
             self._segments[partition_id] = segments.appended(segment)
             return
         if any(segment.start < other.end and other.start < segment.end for other in segments):
-            raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over another segment")
+            raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} overlaps another segment")
         self._segments[partition_id] = segments.inserted(segment)
 
     def _remove_all(self, commit: Commit) -> None:
@@ -398,4 +400,4 @@ def _lay(building: LayeredMapBuilder[PartitionId, HeldT], partition: PartitionId
 
 
 def _not_there(key: str, commit: Commit) -> DamagedCommit:
-    return damaged_commit(f"commit {commit.seq} of {commit.backup} removes {key}, which is not there")
+    return damaged_commit(f"commit {commit.seq} of {commit.backup} removes {key}, which does not exist")

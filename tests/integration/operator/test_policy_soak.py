@@ -82,7 +82,7 @@ def declared(client: httpx.Client, name: str, spec: dict[str, Any], *, dry: bool
     ("spec", "said"),
     [
         (EVIL, "an image that agents may not run"),
-        ({"destination": {"endpoint": "s3://bucket/kafka?endpoint=http://evil"}}, "what follows ?"),
+        ({"destination": {"endpoint": "s3://bucket/kafka?endpoint=http://evil"}}, "remove the part after ?"),
         (template(sparkConf={"spark.jars": "x"}), "a resource may set no others"),
         (template(environment={"LD_PRELOAD": "x"}), "a resource may set no others"),
         (template(spec={"containers": [{"name": "agent", "image": "evil/image"}]}), "an image that agents may not run"),
@@ -102,7 +102,7 @@ def test_what_the_operator_would_refuse_is_refused_at_once(
 def test_so_is_a_restore_from_somewhere_else(client: httpx.Client) -> None:
     spec = {**RESTORE, "backupUrl": "s3://bucket/kafka?endpoint=http://evil#shop"}
     answer = client.post(RESTORES, json=document("Restore", spec, name="refused"))
-    assert (answer.status_code, "what follows ?" in answer.text) == (422, True)
+    assert (answer.status_code, "remove the part after ?" in answer.text) == (422, True)
     assert client.post(RESTORES, json=document("Restore", RESTORE, name="taken")).status_code == 201
 
 

@@ -612,7 +612,7 @@ def test_avro_of_other_types_is_named_and_never_skipped(files: ArchiveFolder) ->
     out = io.BytesIO()
     fastavro.writer(out, schema, [row])
     files.put(KEYS["avro"].format(0), out.getvalue())
-    with pytest.raises(UnfitArchive, match="does not resolve"):
+    with pytest.raises(UnfitArchive, match="cannot be resolved"):
         read("avro", files, into=[])
 
 

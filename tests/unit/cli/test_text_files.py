@@ -1,4 +1,4 @@
-"""Files that people write: a byte order mark and Windows' breaks are read, what is no UTF-8 is shown by its place."""
+"""Files that people write: a byte order mark and Windows' breaks are read, what is not UTF-8 is shown by its place."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_file_in_another_encoding_is_refused_with_the_place(tmp_path: Path, pl
     (tmp_path / "file").write_bytes(text.encode() + "# straße\n".encode("latin-1"))
     line = text.count("\n") + 1
 
-    with pytest.raises(OffsiteError, match=rf"line {line}: byte 7 \(0xdf\) is no UTF-8"):
+    with pytest.raises(OffsiteError, match=rf"line {line}: byte 7 \(0xdf\) is not UTF-8"):
         read(tmp_path / "file")
 
 

@@ -97,12 +97,12 @@ def test_what_was_let_go_of_what_a_point_needs_is_a_hole_of_it(backup: Backup) -
 
 @pytest.mark.parametrize(("low", "high"), [(0, 30), (10, 40), (25, 35)])
 def test_no_segment_is_let_go_in_part(backup: Backup, low: int, high: int) -> None:
-    with pytest.raises(DamagedCommit, match="of what is left"):
+    with pytest.raises(DamagedCommit, match="to the remaining range"):
         let_go(backup, expired(low, high))
 
 
 def test_nothing_is_let_go_that_was_never_there(backup: Backup) -> None:
-    with pytest.raises(DamagedCommit, match="nothing was backed up up to there"):
+    with pytest.raises(DamagedCommit, match="the backup has no records up to there"):
         let_go(backup, expired(80, 120))
     with pytest.raises(DamagedCommit, match="there is no branch 1"):
         let_go(backup, expired(80, 100, branch=1))
@@ -110,7 +110,7 @@ def test_nothing_is_let_go_that_was_never_there(backup: Backup) -> None:
 
 def test_nothing_comes_back_to_where_it_was_let_go(backup: Backup) -> None:
     base = let_go(backup, expired(0, 20))
-    with pytest.raises(DamagedCommit, match="lies in what was let go"):
+    with pytest.raises(DamagedCommit, match="is in a deleted range"):
         backup.commit(
             CommitChanges(segments=(write_segment(backup.store, backup, ORDERS, 0, 20),)), base=base, writer="w"
         )
@@ -153,7 +153,7 @@ def test_a_point_that_is_pinned_cannot_be_dropped(backup: Backup) -> None:
     state = backup.commit(CommitChanges(unpinned=(2,), forgotten=((1, 3),)), base=backup.state(), writer="w")
     assert [each.seq for each in state.history] == [3, 4, 5, 6, 7]
     assert [each.seq for each in state.pins] == [4]
-    with pytest.raises(DamagedCommit, match="pins 2, which is no restore point"):
+    with pytest.raises(DamagedCommit, match="pins 2, which is not a restore point"):
         backup.commit(CommitChanges(pinned=(pin,)), base=backup.state(), writer="w")
 
 

@@ -223,7 +223,7 @@ def test_open_transactions_outside_of_what_kafka_can_number_are_damage(row: list
 
 def test_an_index_of_more_than_the_segment_has_is_of_no_use(store: PosixStore) -> None:
     segment = written(store, batches=3)
-    with pytest.raises(DamagedObject, match="more bytes than it has"):
+    with pytest.raises(DamagedObject, match="more bytes than the object has"):
         SegmentReader(store=store, segment=replace(segment, raw_bytes=1000)).index()
-    with pytest.raises(DamagedObject, match="more bytes than it has"):
+    with pytest.raises(DamagedObject, match="more bytes than the object has"):
         SegmentReader(store=store, segment=replace(segment, stored_bytes=10)).index()

@@ -397,7 +397,7 @@ def test_a_commit_that_names_what_is_not_of_this_backup_deletes_nothing_of_it(
         changes=CommitChanges(segments=(victim,), positions=(position,)),
     )
     store.put_if_absent(backup.layout.commit_key(5), encode_commit(forged))
-    with pytest.raises(DamagedCommit, match=r"which is no (pack|segment) of backup b"):
+    with pytest.raises(DamagedCommit, match=r"which is not a (pack|segment) of backup b"):
         plan_now(backup)
     assert {key for key in store.objects if not key.startswith("backups/b/")} == before
 

@@ -252,7 +252,7 @@ def test_no_segment_may_be_merged_over_a_cut(site: Site) -> None:
     assert state.borders(known) == {2}
     merged = write_segment(site.repository.store, site.backup, known, 0, 3)
     keys = tuple(segment.key for segment in state.segments[known])
-    with pytest.raises(DamagedCommit, match="lies over the cut at 2"):
+    with pytest.raises(DamagedCommit, match="reaches over the cut at 2"):
         site.backup.commit(CommitChanges(segments=(merged,), removed=keys), base=state, writer="w")
 
 

@@ -475,7 +475,7 @@ def test_a_pin_that_a_stranger_took_off_a_generation_holds(pair: Pair) -> None:
         b.step()
     assert pair.phases() == ["sealed", "complete"]
     assert isinstance(effect, Rest)
-    assert "a restore point of it was pinned; commit" in effect.why
+    assert "one of its restore points was pinned; commit" in effect.why
 
 
 @pytest.mark.parametrize("as_archives", [False, True])
@@ -734,7 +734,7 @@ def test_a_generation_whose_commits_are_away_is_not_taken_for_empty(
     assert (pair.phases(), sorted(place.rglob("*.*"))) == (["sealed", "complete"], before)
     (found,) = report_sets(pair.site.repository)
     assert found.generations[0].kept == (
-        "generation 2 lacks what pair.gen-1 held, whose commits are all gone: a part of it may be away"
+        "generation 2 lacks data of pair.gen-1: all its commits are missing, so a part of the backup may be missing"
     )
     for name in away:
         (tmp_path / name).rename(place / name)

@@ -60,11 +60,11 @@ class ForeignDecoding:
         try:
             rows = fastavro.schemaless_reader(stream, self._written, self._ours)
         except SchemaResolutionError as error:
-            raise OtherSchema(f"its schema does not resolve to that of offsite: {error}") from error
+            raise OtherSchema(f"its schema cannot be resolved to the schema of offsite: {error}") from error
         except _unreadable() as error:
             raise ValueError(f"its records cannot be read: {error!r}") from error
         if not isinstance(rows, list) or len(rows) != records or stream.tell() != len(array):
-            raise ValueError(f"it does not hold exactly {records} records")
+            raise ValueError(f"it does not have exactly {records} records")
         return rows
 
 

@@ -50,7 +50,7 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
     config = properties.config
     if config.has_secret:
         files = [(file, exposure(file.stat())) for file in (path, *_key_files(text)) if file.is_file()]
-        exposure_warnings = (f"{file} holds a secret, and {why}" for file, why in files if why)
+        exposure_warnings = (f"{file} contains a secret, and {why}" for file, why in files if why)
         properties = replace(properties, warnings=(*properties.warnings, *exposure_warnings))
     again = ExecutorConfigReader(
         path=str(path),

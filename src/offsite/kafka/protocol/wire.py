@@ -166,7 +166,7 @@ class Decoder:
         try:
             return str(self._take(length), "utf-8")
         except UnicodeDecodeError as error:
-            raise UnreadableError("a text that is no UTF-8") from error
+            raise UnreadableError("a text that is not UTF-8") from error
 
     def string(self) -> str:
         return self.nullable_string() or ""
@@ -194,7 +194,7 @@ class Decoder:
     def done(self) -> None:
         """Check the end of the body. Raises one of `UNREADABLE` when bytes are left."""
         if excess := len(self.data) - self.position:
-            raise UnreadableError(f"{excess} bytes behind the answer's end")
+            raise UnreadableError(f"{excess} bytes after the end of the answer")
 
     def end(self) -> None:
         """End a structure; skip tagged fields."""

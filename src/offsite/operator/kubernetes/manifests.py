@@ -78,12 +78,15 @@ PULL_POLICY = Setting(
     default="IfNotPresent",
     help="When the image is fetched: Always, IfNotPresent, Never.",
 )
-CPU = Setting(path="Values.resources.requests.cpu", default="250m", help="What is set aside for the operator.")
-MEMORY = Setting(path="Values.resources.requests.memory", default="1Gi", help="The same, of memory.")
+CPU = Setting(path="Values.resources.requests.cpu", default="250m", help="CPU request of the operator.")
+MEMORY = Setting(path="Values.resources.requests.memory", default="1Gi", help="Memory request of the operator.")
 MEMORY_MAX = Setting(
     path="Values.resources.limits.memory",
     default="4Gi",
-    help="With more it is ended. A restore, a checkpoint or a drill runs in here, with a Spark.",
+    help=(
+        "Memory limit of the operator; a pod above it is killed. Restores, checkpoints and drills run in this pod, "
+        "each with Spark."
+    ),
 )
 STATE = Setting(
     path="Values.state",
@@ -98,7 +101,7 @@ CONFIGURATION = Setting(
 NAMESPACES = Setting(
     path="Values.namespaces",
     default="",
-    help="The namespaces whose resources are looked after, with blanks between them. Empty: the one of the operator.",
+    help="The namespaces with managed resources, separated by blanks. Empty: the namespace of the operator.",
     otherwise=NAMESPACE,
 )
 IMAGES = Setting(
@@ -224,7 +227,7 @@ def _policy(tell: RenderSetting) -> Manifest:
     named = f"all(name, name in '{tell(METADATA)}'.split(' '))"
     names = f"{template}.metadata.labels.{named} && {template}.metadata.annotations.{named}"
     names = f"!has({template}.metadata) || ({names})"  # a definition of before has neither
-    query = "{} belongs to the account: leave what follows ? away"
+    query = "{} belongs to the account: remove the part after ?"
     operations = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"]}
     return {
         "failurePolicy": "Fail",

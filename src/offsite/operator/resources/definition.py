@@ -116,16 +116,19 @@ BACKUP = Definition(
     ),
     columns=(
         _GENERATION,
-        Column("Reconciled", ".status.reconciled", "boolean", "Whether all is as declared."),
+        Column("Reconciled", ".status.reconciled", "boolean", "Whether everything is as declared."),
         Column("Oldest", ".status.backups[*].oldestData.timestamp", description="The oldest restore point of all."),
         Column(
             "Restorable",
             ".status.backups[-1:].latestRestorable.timestamp",
-            description="The newest restore point of the backup that goes on; empty during its first copy.",
+            description="The newest restore point of the current backup; empty during its first copy.",
         ),
         Column("State", ".spec.state", description="What is wanted.", wide=True),
         Column(
-            "Condition", ".status.conditions[*].type", description="The first thing that is not as declared.", wide=True
+            "Condition",
+            ".status.conditions[*].type",
+            description="The first difference from the declaration.",
+            wide=True,
         ),
         _AGE,
     ),

@@ -110,7 +110,7 @@ def decode_partitions(
             if extents
         }
     except (ValueError, TypeError, IndexError, OffsiteError) as error:
-        raise damaged_catalog(f"{key}: a row is no partition: {error}") from error
+        raise damaged_catalog(f"{key}: a row is not a partition: {error}") from error
     state = state_from_json(document)
     return replace(
         state,

@@ -98,7 +98,7 @@ class PartsReader:
             chunk.first,
             chunk.last,
         ):
-            raise damaged_catalog(f"{chunk.ref.key} does not hold the lines that its catalog says")
+            raise damaged_catalog(f"{chunk.ref.key} does not contain the lines of its catalog")
         return columns
 
     def _segments(self, partition: PartitionId, why: Damaged) -> tuple[Segment, ...]:

@@ -92,7 +92,7 @@ def segments_of(rows: pa.Table) -> tuple[Segment, ...]:
         columns = rows.to_pydict()
         return tuple(_segment(values) for values in zip(*(columns[name] for name in _FIELDS), strict=True))
     except (ValueError, TypeError, OffsiteError) as error:
-        raise damaged_catalog(f"a row of the catalog is no segment: {error}") from error
+        raise damaged_catalog(f"a row of the catalog is not a segment: {error}") from error
 
 
 def _segment(values: Sequence[Any]) -> Segment:

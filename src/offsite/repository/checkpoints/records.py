@@ -97,4 +97,4 @@ class CheckpointRecords:
 
 def _check_is(checkpoint: int, note: CheckpointNote | None, key: str) -> None:
     if note is not None and note.id != checkpoint:
-        raise DamagedObject(f"{key} tells of checkpoint {note.id}")
+        raise DamagedObject(f"{key} is about checkpoint {note.id}")

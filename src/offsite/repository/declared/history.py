@@ -98,7 +98,7 @@ def apply_entry(history: DeclaredHistory, entry: DeclaredEntry, *, head: str) ->
         raise EntryRefusedError(f"entry {entry.seq} is by word {entry.generation}, and there were {history.generation}")
     if entry.kind in {DeclaredEntryKind.JOINED, DeclaredEntryKind.DECLARED, DeclaredEntryKind.LEFT}:
         if history.backups and not history.members:
-            raise EntryRefusedError("it is the ledger of a resource that shares it with nobody")
+            raise EntryRefusedError("the ledger belongs to a resource that does not share its backup")
         changed = replace(history, members=members_after(history.members, entry, word, uid=history.uid))
     else:
         changed = _APPLIED[entry.kind](history, entry)

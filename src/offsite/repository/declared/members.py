@@ -99,7 +99,7 @@ def members_after(
     """Return the members after an entry of one member. Raises `EntryRefusedError`."""
     said = entry.member
     if said is None:
-        raise EntryRefusedError(f"entry {entry.seq} does not say whose word it is")
+        raise EntryRefusedError(f"entry {entry.seq} does not name its author")
     before = find_member(members, said.id)
     if entry.kind is DeclaredEntryKind.JOINED:
         return _joined(members, before, entry, said)
@@ -108,7 +108,7 @@ def members_after(
     after = replace(before, by=entry.by, at_ms=entry.at_ms)
     if entry.kind is DeclaredEntryKind.DECLARED:
         if not before.has_word or not before.is_news(said.generation, said.fields):
-            raise EntryRefusedError(f"entry {entry.seq} says what its resource said before")
+            raise EntryRefusedError(f"entry {entry.seq} repeats an earlier statement of its resource")
         after = replace(after, said=(*before.said, (said.generation, said.fields)), declared=entry.seq)
     elif said.proof and hmac.compare_digest(member_id(uid, said.proof), said.id):
         after = replace(after, is_gone=True)

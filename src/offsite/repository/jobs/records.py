@@ -141,12 +141,12 @@ class JobRecords:
         """Read a whole object of bounded size: any process may have written the object."""
         data = self.store.get_range(key, 0, most_bytes + 1)
         if data is not None and len(data) > most_bytes:
-            raise DamagedObject(f"{key} is larger than what is told of a job: {format_size(most_bytes)} at most")
+            raise DamagedObject(f"{key} is larger than a record of a job may be: {format_size(most_bytes)} at most")
         return data
 
     def _check_is(self, job: str | None, key: str) -> None:
         if job is not None and job != self.layout.job:
-            raise DamagedObject(f"{key} tells of job {job}")
+            raise DamagedObject(f"{key} is about job {job}")
 
 
 def list_jobs(store: Store, *, most: int, now_ms: int) -> tuple[str, ...]:

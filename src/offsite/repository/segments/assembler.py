@@ -119,7 +119,7 @@ class Assembler:
     def _take_raw(self, plain: bytes | bytearray) -> None:
         self._raw_bytes += len(plain)
         if self._raw_bytes > self._segment.raw_bytes:
-            raise damaged_segment(self._segment, f"it holds more than {self._segment.raw_bytes} bytes")
+            raise damaged_segment(self._segment, f"it has more than {self._segment.raw_bytes} bytes")
         if self._rest or not isinstance(plain, bytearray):
             self._rest += plain
         else:
@@ -130,7 +130,10 @@ class Assembler:
         if rest_bytes and has_ended:
             raise damaged_segment(self._segment, "a frame ends inside a batch")
         if rest_bytes and rest_bytes >= min(self._segment.largest_batch_bytes, MAX_EXPANDED_BYTES):
-            raise damaged_segment(self._segment, f"the batch at offset {self._next_offset} is larger than any of it")
+            raise damaged_segment(
+                self._segment,
+                f"the batch at offset {self._next_offset} is larger than the largest batch of the segment",
+            )
 
     def _check_hash(self) -> None:
         if f"{HASH_NAME}:{self._hasher.hexdigest()}" != self._segment.hash:
@@ -140,7 +143,7 @@ class Assembler:
         self._check_hash()
         segment = self._segment
         if rest_bytes or (self._batches, self._next_offset) != (segment.batches, segment.last_offset + 1):
-            raise damaged_segment(segment, f"it holds {self._batches} batches to offset {self._next_offset}")
+            raise damaged_segment(segment, f"it has {self._batches} batches up to offset {self._next_offset}")
 
     def _check_follows(self, first_base: int, last_base: int) -> None:
         if first_base < self._next_offset or last_base >= self._segment.end:

@@ -71,7 +71,8 @@ def part_segment(segment: Segment, at: int, store: Store) -> PartedSegment:
         border = LastBatch.of(headers[-1]) if headers else border
     if border is not None and border.last_offset >= at:
         raise SourceTruncated(
-            f"{segment.key} holds a batch that reaches over offset {at}, where its log is said to have been cut back"
+            f"{segment.key} has a batch that reaches over offset {at}, where its log was cut back according to the "
+            "commit"
         )
     return PartedSegment(
         below=_part(segment.key, below.summary(), segment.start, at),

@@ -55,7 +55,7 @@ class SegmentReader:
             raise damaged_segment(segment, f"its index belongs to {index.segment_key}")
         last = index.frames[-1]
         if last.stored_position >= body.stored_bytes or last.raw_position >= body.raw_bytes:
-            raise damaged_segment(segment, "its index tells of more bytes than it has")
+            raise damaged_segment(segment, "its index lists more bytes than the object has")
         return index if segment.whole is None else _index_of_part(segment, index)
 
     def markers(self) -> Iterator[Markers]:

@@ -87,7 +87,7 @@ def read_group_snapshot(store: Store, key: str) -> GroupSnapshot:
     if data is None:
         raise _damaged(f"{key} is missing")
     if not key.endswith(f"-{_digits(data)}.parquet"):
-        raise _damaged(f"{key} does not have the hash that its name tells")
+        raise _damaged(f"{key} does not have the hash in its name")
     return decode_snapshot(data, key=key)
 
 

@@ -117,7 +117,7 @@ def plan_retention(
 
 def _check_limits(limits: RetentionLimits, mirroring: MirrorSource | None) -> None:
     if mirroring is None and limits.keep_age_ms is None and limits.max_bytes is None:
-        raise BadOption("no rule says what to delete", hint="give --mirror, --keep-age or --max-bytes")
+        raise BadOption("no rule for deletion is given", hint="give --mirror, --keep-age or --max-bytes")
     if mirroring is not None and limits.keep_age_ms is not None:
         raise BadOption("--mirror and --keep-age both limit the age of files", hint="give one of them")
 

@@ -34,7 +34,10 @@ class BackupWords(TypedDict, total=False):
     ]
     compression: Annotated[
         CompressionText,
-        Option("How objects are stored; auto compresses what producers left uncompressed.", CompressionChoice.DEFAULT),
+        Option(
+            "How objects are stored; auto compresses records that producers did not compress.",
+            CompressionChoice.DEFAULT,
+        ),
     ]
     schemas_topic: Annotated[
         str | None,

@@ -100,7 +100,7 @@ class BackupTarget:
         name, repository, older = self._parts.layout.backup_name, self._parts.repository, self._open(old)
         before = older.state() if older is not None else None
         if older is None or before is None or not before.seq:  # the active generation had some
-            return (f"what {name(old)} held, whose commits are all gone: a part of it may be away",)
+            return (f"data of {name(old)}: all its commits are missing, so a part of the backup may be missing",)
         after, runner = repository.backup(name(new)).state(), self._parts.runner
         lost = partial(lost_of_backups, topics=topics, store=repository.store, runner=runner)
         if lost_keys := lost(before, after):
@@ -130,7 +130,7 @@ class BackupTarget:
         disputes = self._disputed(backup) if backup is not None else ()
         for dispute in disputes:
             if any(pin_holds(pin, now_ms=now_ms) for pin in dispute.pins):
-                return f"a restore point of it was pinned; {dispute}"
+                return f"one of its restore points was pinned; {dispute}"
         return ""
 
     def is_there(self, generation: int) -> bool:

@@ -64,7 +64,7 @@ def _drill(drill: DrillRecord) -> str:
 
 
 def _by(record: VerifyRecord | DrillRecord) -> str:
-    return f", by {record.by or 'nobody named'}, not made here"
+    return f", by {record.by or 'an unknown installation'}, not made here"
 
 
 def _verdict(status: Status) -> str:

@@ -131,9 +131,9 @@ class RestoreWords(PointWords, total=False):
     cut: Annotated[
         CutText,
         Option(
-            "consistent: without the transactions that were not whole in the commit, and what depends on them; groups "
-            "are set to match. as-copied: each partition as far as it was copied. auto: consistent, where the commit "
-            "has such a cut and no option says where else to stop.",
+            "consistent: without transactions that were incomplete in the commit, and without records that depend on "
+            "them; groups are set to match. as-copied: each partition as far as it was copied. auto: consistent, "
+            "where the commit has such a cut and no option says where else to stop.",
             CutChoice.DEFAULT,
         ),
     ]

@@ -68,7 +68,7 @@ def check_nothing_lost(admin: TopicOffsetSource, begins: Mapping[TopicPartition,
             for partition in sorted(lost)
         )
         raise TargetMismatch(
-            f"records that this restore wrote are gone: {names}",
+            f"records of this restore are missing: {names}",
             hint=(
                 "delete these topics, create them again (empty), then run the same command: it writes them again "
                 "from the start"

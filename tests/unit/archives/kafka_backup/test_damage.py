@@ -253,7 +253,7 @@ def test_a_segment_missing_in_the_middle_is_damage_and_at_the_beginning_is_not()
     start = int(names[1][-18:-8])
     assert read_all(files) == records(start, 60)
     del files.contents[names[2]]
-    with pytest.raises(DamagedArchive, match=f"{PARTITION_INDEX} at byte .*: {names[2]} is not there"):
+    with pytest.raises(DamagedArchive, match=f"{PARTITION_INDEX} at byte .*: {names[2]} is missing"):
         read_all(files)
 
 

@@ -574,10 +574,10 @@ def test_a_pin_that_a_stranger_took_off_holds(moved: tuple[Place, Place], *, is_
     pin_point(backup, 1, reason="legal hold")
     let_all_go(backup, unpinned=(1,))
     if is_deletion:
-        with pytest.raises(ExpiryNotDone, match="commit 1 of it was pinned: legal hold"):
+        with pytest.raises(ExpiryNotDone, match="its commit 1 was pinned: legal hold"):
             run(one, other, is_deletion=True)
     else:
-        assert "commit 1 of it was pinned: legal hold" in why(run(one, other))
+        assert "its commit 1 was pinned: legal hold" in why(run(one, other))
     assert one.is_there("old")
 
 

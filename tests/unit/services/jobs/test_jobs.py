@@ -184,7 +184,7 @@ def test_what_a_stranger_wrote_there_is_damage_or_nothing(store: Store) -> None:
     assert read_job(store, job).progress is None
     asked = request_job(store, REQUEST)
     store.put_if_absent(JobLayout(job=asked.id).ended_key, encode_end(replace(end(0), id=ASKED.id)))
-    with pytest.raises(DamagedObject, match="tells of job"):
+    with pytest.raises(DamagedObject, match="is about job"):
         read_job(store, asked.id)
     for name in ("..", "../x", "20260101-000000-0000ABCD", ""):
         with pytest.raises(BadName):
@@ -224,7 +224,7 @@ def test_an_object_that_is_far_too_large_is_told_and_not_read(store: Store, name
         JobRecords(store=store, layout=layout).put_end(ended, secret=asked.secret)
     key = getattr(layout, name)
     store.put_overwrite(key(asked.secret) if callable(key) else key, bytes(20 * MIB))
-    with pytest.raises(DamagedObject, match="larger than what is told of a job"):
+    with pytest.raises(DamagedObject, match="larger than a record of a job may be"):
         read_job(store, job)
 
 

@@ -99,7 +99,7 @@ def test_a_file_for_nobody_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="cannot be read"):
         parse_zeebe(ZeebeWords(zeebe=["http://127.0.0.1"], zeebe_token_file=str(tmp_path / "none")))
     (tmp_path / "token").write_bytes(b"\xff" * 100)
-    with pytest.raises(BadOption, match=r"line 1: byte 1 \(0xff\) is no UTF-8"):
+    with pytest.raises(BadOption, match=r"line 1: byte 1 \(0xff\) is not UTF-8"):
         parse_zeebe(ZeebeWords(zeebe=["http://127.0.0.1"], zeebe_token_file=str(tmp_path / "token")))
 
 
