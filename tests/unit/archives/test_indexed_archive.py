@@ -473,7 +473,7 @@ def test_files_that_overlap_in_an_index_are_damage(form: Format, files: ArchiveF
         ({"topics": ["orders", "orders"]}, "listed twice"),
         ({"groups": [{"group": "g", "kind": "", "state": "", "topics": []}] * 2}, "listed twice"),
         ({"format": 10**5000}, "not JSON"),
-        ({"later": 1}, "has 'later', and no digest"),
+        ({"later": 1}, "has 'later', but no matching digest"),
     ],
 )
 def test_a_wrong_manifest_is_named(form: Format, files: ArchiveFolder, change: dict[str, object], problem: str) -> None:

@@ -109,7 +109,7 @@ def test_offsets_of_two_topics_are_not_put_into_one(site: Site, rules: list[str]
     site.back_up("orders", "payments")
     for name in ("copy", "payments"):
         site.target.make_topic(name, partitions=2)
-    with pytest.raises(BadOption, match="under one name: orders and payments"):
+    with pytest.raises(BadOption, match="under the same name: orders and payments"):
         planned(site, renames=parse_renames(rules))
 
 

@@ -164,7 +164,7 @@ def test_a_missing_segment_is_named_and_the_others_are_taken(tmp_path: Path) -> 
 @pytest.mark.parametrize("span", [(10, 30), (5, 21), (12, 21), (10, 15)])
 def test_a_manifest_that_says_other_offsets_than_the_file_is_refused(tmp_path: Path, span: tuple[int, int]) -> None:
     archive(tmp_path / "b", whole_file(RECORDS), listed=[span])
-    assert "at byte 16: holds offsets 10 to 21; the manifest lists it for" in refusal(tmp_path / "b")
+    assert "at byte 16: has offsets 10 to 21; the manifest lists it for" in refusal(tmp_path / "b")
     kept, _ = read_what_is_whole(tmp_path / "b")
     assert offsets(kept) == [offset for offset in offsets(RECORDS) if span[0] <= offset <= span[1]]
 
@@ -190,7 +190,7 @@ def test_a_segment_that_a_later_session_has_written_over_is_told(tmp_path: Path)
     rows = manifest["topics"][0]["partitions"][0]["segments"]
     rows.append({**rows[0], "start_offset": 0, "end_offset": 9})
     (tmp_path / "b" / "manifest.json").write_text(json.dumps(manifest))
-    assert f"{path.name} at byte 16: holds offsets 10 to 21; the manifest lists it for offsets 0 to 9" in refusal(
+    assert f"{path.name} at byte 16: has offsets 10 to 21; the manifest lists it for offsets 0 to 9" in refusal(
         tmp_path / "b"
     )
     assert read_what_is_whole(tmp_path / "b")[0] == RECORDS

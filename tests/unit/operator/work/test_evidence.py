@@ -152,7 +152,7 @@ def test_a_pin_counts_though_the_descriptor_is_gone(tmp_path: Path) -> None:
     place = stopped_and_followed(tmp_path / "A", is_named=True)
     pin_point(place.repository.backup("old"), 1, reason="the audit")
     (place.folder / "backups/old/backup.json").unlink()
-    with pytest.raises(ExpiryNotDone, match="old: commit 1 of it is pinned: the audit"):
+    with pytest.raises(ExpiryNotDone, match="old: its commit 1 is pinned: the audit"):
         run(place, is_deletion=True)
     assert len(list((place.folder / "backups/old/commits").iterdir())) == 4
 

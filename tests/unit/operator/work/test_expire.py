@@ -236,7 +236,7 @@ def test_a_pinned_backup_stays(site: Site) -> None:
     site.begun("a")
     pin_point(site.repository.backup("a"), 1, reason="the audit")
     site.begun("b", commits=2, live=True)
-    assert site.kept() == ("a: commit 1 of it is pinned: the audit",)
+    assert site.kept() == ("a: its commit 1 is pinned: the audit",)
     assert site.is_there("a")
 
 

@@ -359,10 +359,10 @@ def test_pins_are_asked_for_right_before_something_goes(
     one, other = moved
     before(monkeypatch, lambda: pin_point(one.repository.backup("old"), 1, reason="the audit"))
     if is_deletion:
-        with pytest.raises(ExpiryNotDone, match="old: commit 1 of it is pinned: the audit"):
+        with pytest.raises(ExpiryNotDone, match="old: its commit 1 is pinned: the audit"):
             run(one, other, is_deletion=True)
     else:
-        assert why(run(one, other)) == "old: commit 1 of it is pinned: the audit"
+        assert why(run(one, other)) == "old: its commit 1 is pinned: the audit"
     assert one.is_there("old")
     monkeypatch.undo()
     unpin_point(one.repository.backup("old"), 1)
@@ -438,7 +438,7 @@ def test_a_release_is_for_what_was_shown(moved: tuple[Place, Place]) -> None:
     pin_point(one.repository.backup("old"), 1, reason="but keep this")
     with pytest.raises(PlanChanged):
         release(one.repository, plan, reason="again")
-    assert why(run(one, other, minimum_ms=0)) == "old: commit 1 of it is pinned: but keep this"
+    assert why(run(one, other, minimum_ms=0)) == "old: its commit 1 is pinned: but keep this"
 
 
 def test_what_runs_is_not_released(moved: tuple[Place, Place]) -> None:
