@@ -142,10 +142,10 @@ def _cannot_tell(base: BackupState, bounds: PartitionBounds, epoch: int) -> bool
 
 def _cut_back(key: TopicPartition, backed_up_end: BackedUpEnd, end: int) -> SourceTruncated:
     epoch, reached = backed_up_end
-    now = f"ends at {end} now" if end >= 0 else "is not known to its leader now"
+    now = f"end at offset {end} now" if end >= 0 else "are not known to the leader now"
     return SourceTruncated(
-        f"{key} was cut back and written again: the records of leaders up to epoch {epoch} reached offset {reached} "
-        f"and {now}",
+        f"{key} was cut back and written again: the records of leaders up to epoch {epoch} reached offset {reached}, "
+        f"but {now}",
         hint=f"keep this backup, and continue in a new one: offsite backup run --backup NEW --topics {key.topic}",
     )
 
