@@ -177,7 +177,7 @@ def test_a_restore_without_limits_has_the_command_line_that_it_had_before_there_
     ("spec", "said", "hint"),
     [
         ({"writeLimit": "1kB"}, "spec.writeLimit: '1kB' is below the minimum, 10kB a second", "writeLimit 50MB"),
-        ({"writeLimit": "2000TB"}, "spec.writeLimit: '2000TB' is above the maximum", "leave it out"),
+        ({"writeLimit": "2000TB"}, "spec.writeLimit: '2000TB' is above the maximum", "or omit the option"),
         ({"repartition": ["12"], "batchBytes": "15kB"}, "spec.batchBytes: '15kB' is not between 16kB and 1MB", "64kB"),
         ({"repartition": ["12"], "batchBytes": "2MB"}, "spec.batchBytes: '2MB' is not between", "64kB"),
         ({"repartition": ["orders=0"]}, "spec.repartition: 'orders=0' is not a partition count", "orders=12"),

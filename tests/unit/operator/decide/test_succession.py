@@ -88,10 +88,10 @@ def lacks(older: BackupState, point: BackupState, *, is_same: bool | None = True
         (state((0, 40)), state((0, 20), (30, 90)), "does not have offsets 20 to 30 of orders/0"),
         (state((0, 10), (30, 40)), state((0, 10), (30, 90)), ""),
         (state((0, 40)), state((0, 90), end=30), "does not have offsets 30 to 40 of orders/0"),
-        (state((0, 40)), state(end=90), "holds no record of orders/0"),
+        (state((0, 40)), state(end=90), "has no records of orders/0"),
         (state(end=40), state(end=40), ""),
         (state((0, 40)), state((0, 40), shape=replace(SHAPE, topic_id="made anew")), "has another topic orders"),
-        (state((0, 40)), state((0, 40), shape=replace(SHAPE, topic="users")), "lacks topic orders"),
+        (state((0, 40)), state((0, 40), shape=replace(SHAPE, topic="users")), "does not have topic orders"),
         (state((0, 40), shape=replace(SHAPE, deleted_ms=1)), state((0, 40), shape=replace(SHAPE, topic="users")), ""),
     ],
 )
@@ -115,7 +115,7 @@ COMPACTED = replace(SHAPE, configs=(("cleanup.policy", "compact"),))
             state((30, 90), shape=COMPACTED, holes=(RecordedHole(partition_id=KNOWN, start=10, end=30, reason="x"),)),
             "has a hole in orders/0",
         ),
-        (state(end=90, shape=COMPACTED), "holds no record of orders/0"),
+        (state(end=90, shape=COMPACTED), "has no records of orders/0"),
     ],
 )
 def test_a_compacted_topic_may_lack_what_was_superseded_and_nothing_else(point: BackupState, why: str) -> None:
@@ -164,9 +164,9 @@ GOOD = Successor(name="new", point=state((0, 40)), since_ms=1000, until_ms=61_00
         (
             replace(GOOD, left_behind="orders/0 (OFF-1503)"),
             1,
-            "does not have partitions that could not be read:  orders/0 (OFF-1503)",
+            "does not have partitions that could not be read: orders/0 (OFF-1503)",
         ),
-        (replace(GOOD, missing="order"), 1, "does not have declared topics:  order"),
+        (replace(GOOD, missing="order"), 1, "does not have declared topics: order"),
         (replace(GOOD, problem="cannot be read: x"), 1, "cannot be read: x"),
     ],
 )

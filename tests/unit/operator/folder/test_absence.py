@@ -63,7 +63,7 @@ def test_a_file_that_is_away_is_told_for_an_hour_and_then_its_resource_is_delete
 
     assert not is_asked_to_go(home, operator)
     told = home.conditions("shop")["DeclarationMissing"]
-    assert "shop.yaml, which declared Backup shop, is away since" in told
+    assert "shop.yaml, which declared Backup shop, is missing since" in told
     assert "offsite operator delete backup shop" in told
     looked(home, operator, for_s=1000)
     assert is_asked_to_go(home, operator)
@@ -122,7 +122,7 @@ def test_a_resource_that_is_renamed_is_another_one_and_the_former_stays_for_an_h
     home.put("shop.yaml", resource("other", cluster="shop", **SHOP))
     looked(home, operator, for_s=60, every_s=2)
 
-    assert "declares Backup shop no more since" in home.conditions("shop")["DeclarationMissing"]
+    assert "no longer declares Backup shop since" in home.conditions("shop")["DeclarationMissing"]
     assert [low.phase for low in home.lows(uid)] == [BackupPhase.RUNNING]
     assert [low.phase for low in home.lows(home.record(operator, "other").uid)] == [BackupPhase.RUNNING]
 

@@ -133,7 +133,7 @@ def test_nothing_is_put_while_the_file_of_a_resource_cannot_be_read(home: Home, 
 
     with pytest.raises(BadResource, match=f"the resources in {name} are unknown") as raised:
         put(home, resource(state="paused"))
-    assert f"mend {name}" in raised.value.hint
+    assert f"fix {name}" in raised.value.hint
     assert (home.root / name).read_text() == text
     assert len(list(home.root.glob("*.yaml"))) - len(list(home.root.glob("*.status.yaml"))) == 2  # and the accounts
 
@@ -215,9 +215,9 @@ def schedule(**spec: object) -> dict[str, object]:
     [
         (schedule(cron="60 * * * *"), "Schedule nightly: cron '60 [*] [*] [*] [*]' cannot be read: Bad minute"),
         (schedule(cron="@every 1h"), "has not five fields"),
-        (schedule(cron="0 3 30 2 *"), "never fires"),
-        (schedule(timeZone="Europe/Zürich"), "no time zone"),
-        (schedule(timeZone="+02:00"), "no time zone"),
+        (schedule(cron="0 3 30 2 *"), "never runs"),
+        (schedule(timeZone="Europe/Zürich"), "not a known time zone"),
+        (schedule(timeZone="+02:00"), "not a known time zone"),
         (schedule(startingDeadline="99999999999999999d"), "Schedule nightly"),
         (schedule(topics=["regex:("]), "not a regular expression"),
         (schedule(topics=["a,b"]), "topic names have no commas"),

@@ -70,7 +70,7 @@ def test_until_it_has_copied_everything_once_its_status_says_so(home: Home) -> N
     home.put("shop.yaml", resource(agents={"replicas": 1}))
     looked(home, operator)
 
-    assert "has not copied everything once" in home.conditions("shop")["IncorrectBackupState"]
+    assert "has not completed its first full copy" in home.conditions("shop")["IncorrectBackupState"]
 
 
 def test_agents_get_secrets_by_their_environment_and_never_by_their_arguments(home: Home) -> None:

@@ -94,7 +94,7 @@ def test_what_is_told_in_the_repository_is_told_of_each_of_them(homes: tuple[Hom
         operator.look()
         homes[0].pass_s(61)
     (seen,) = read_declared_status(homes[0].repository.store).resources
-    others = next(message for told, message in seen.conditions.items() if "declares otherwise: tag" in message)
+    others = next(message for told, message in seen.conditions.items() if "declares other values: tag" in message)
     mine, theirs = (member_id(IDENTITY, uid(operator)) for operator in operators)
     assert f"member {mine[:8]}" in others
     assert any(told.startswith("DeclaredOtherwise of shop") and theirs[:8] in told for told in seen.conditions)

@@ -174,7 +174,7 @@ def test_a_link_below_a_prefix_leads_nowhere_else(tmp_path: Path) -> None:
 def test_without_an_account_a_folder_is_opened_and_no_url(tmp_path: Path) -> None:
     accounts = Accounts(listed=(), inherited={"AWS_SECRET_ACCESS_KEY": "of the operator"})
     assert accounts.account(RepositoryPlace(account="", repository=str(tmp_path))) is None
-    with pytest.raises(BadResource, match="without an account"):
+    with pytest.raises(BadResource, match="needs an account"):
         accounts.account(RepositoryPlace(account="", repository="s3://bucket/kafka"))
 
 

@@ -355,7 +355,7 @@ def test_two_sources_do_not_begin_one_backup(worlds: tuple[World, World]) -> Non
     (two.root / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
     two.make(identity=IDENTITY, cluster="fair")
     rounds(worlds, homes)
-    assert "says that it is of another cluster than fair" in two.conditions()["IncorrectBackupState"]
+    assert "declares another cluster than fair" in two.conditions()["IncorrectBackupState"]
     assert kinds(one) == [DeclaredEntryKind.JOINED]
 
 

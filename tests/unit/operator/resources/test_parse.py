@@ -51,10 +51,10 @@ def test_what_kubernetes_keeps_and_what_the_operator_told_is_passed_over() -> No
         (document(topics=[]) | {"spcc": {}}, "spcc: there is no such field", "spec"),
         (document("Bakup"), "'Bakup' is not a kind", "Backup"),
         (document() | {"apiVersion": "offsite.dev/v1"}, "apiVersion", "offsite.dev/v1alpha1"),
-        (document() | {"metadata": {}}, "metadata.name: it is needed", ""),
+        (document() | {"metadata": {}}, "metadata.name: it is required", ""),
         (document() | {"metadata": {"name": "A/../b"}}, "metadata.name", ""),
         ([], "it contains no resource", "apiVersion"),
-        (document("Restore", cluster="a"), "spec.backupUrl: it is needed", ""),
+        (document("Restore", cluster="a"), "spec.backupUrl: it is required", ""),
         (document("Restore", backupUrl="s3://b/p", cluster="a"), "spec.backupUrl", ""),
         (
             document("Restore", backupUrl="s3://b/p#x", cluster="a", timestamp="2026-01-01T00:00:00Z"),
@@ -68,7 +68,7 @@ def test_what_kubernetes_keeps_and_what_the_operator_told_is_passed_over() -> No
         ),
         (document("Restore", backupUrl="s3://b/p#x", cluster="a", writeLimt="1MB"), "spec.writeLimt", "writeLimit"),
         (document("Restore", backupUrl="s3://b/p#x", cluster="a", writeLimit="fast"), "spec.writeLimit: ", ""),
-        (document("Schedule", backup="a", action="drill"), "spec.cron: it is needed", ""),
+        (document("Schedule", backup="a", action="drill"), "spec.cron: it is required", ""),
     ],
 )
 def test_what_is_not_meant_is_told_with_its_place(given: object, said: str, hint: str) -> None:

@@ -131,7 +131,7 @@ def test_nothing_goes_while_an_agent_has_it_in_hand(site: Site) -> None:
     site.begun("a", live=True)
     terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.agent)
     claim = terms.claim(identity("agent"), "word", take_over=False)
-    with pytest.raises(ExpiryNotDone, match="in hand"):
+    with pytest.raises(ExpiryNotDone, match="still works on"):
         site.expire(delete=True)
     assert site.is_there("a")
     assert site.phases() == [BackupPhase.STOPPED], "the agent hears of it"

@@ -206,9 +206,9 @@ def test_what_began_behind_something_else_than_what_lies_there_takes_no_place(mo
 @pytest.mark.parametrize(
     ("ranges", "lacks"),
     [
-        ({ORDERS: ((0, 60), (0, 60))}, "new lacks topic users"),
-        ({ORDERS: ((0, 60),), USERS: ((0, 60),)}, "new lacks partition orders/1"),
-        ({ORDERS: ((0, 60), (60, 60)), USERS: ((0, 60),)}, "new holds no record of orders/1"),
+        ({ORDERS: ((0, 60), (0, 60))}, "new does not have topic users"),
+        ({ORDERS: ((0, 60),), USERS: ((0, 60),)}, "new does not have partition orders/1"),
+        ({ORDERS: ((0, 60), (60, 60)), USERS: ((0, 60),)}, "new has no records of orders/1"),
         (
             {ORDERS: ((0, 60), (50, 60)), USERS: ((0, 60),)},
             "new begins at offset 50 of orders/1, but the older backup ends at 40",
@@ -297,7 +297,7 @@ def begun_restore(place: Place, name: str) -> RestoreRecord:
 def test_a_restore_that_was_killed_can_go_on(moved: tuple[Place, Place], *, is_deletion: bool) -> None:
     one, other = moved
     begun_restore(one, "old")
-    told = "restore 20260101-000000-aaaa did not end, and can go on"
+    told = "restore 20260101-000000-aaaa did not end, and can be continued"
     if is_deletion:
         with pytest.raises(ExpiryNotDone, match=f"old: {told}"):
             run(one, other, is_deletion=True)
@@ -318,7 +318,7 @@ def test_a_made_up_restore_of_the_same_request_ends_none_that_can_go_on(
     put_record(one.repository.store, layout, later)
     done = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
     put_outcome(one.repository.store, layout, done)
-    assert why(run(one, other)) == "old: restore 20260101-000000-aaaa did not end, and can go on"
+    assert why(run(one, other)) == "old: restore 20260101-000000-aaaa did not end, and can be continued"
     right = PosixStore.now_ms
     monkeypatch.setattr(PosixStore, "now_ms", lambda store: right(store) + 25 * 3_600_000)
     assert run(one, other).removed == ("old",)
@@ -425,7 +425,7 @@ def test_what_a_person_released_goes_though_it_does_not_compare(moved: tuple[Pla
     begun_restore(one, "old")
     plan = plan_release(one.repository, "old")
     assert (plan.topics, plan.records, plan.pins) == ("orders, users", 120, ("commit 1: the audit",))
-    assert plan.restores == ("restore 20260101-000000-aaaa did not end, and can go on",)
+    assert plan.restores == ("restore 20260101-000000-aaaa did not end, and can be continued",)
     assert "no minimumRestorable" in plan.kept
     assert release(one.repository, plan, reason="checked by hand").released
     assert run(one, other, minimum_ms=0).removed == ("old",)

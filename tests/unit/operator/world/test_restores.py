@@ -245,7 +245,7 @@ def test_a_finished_restore_is_not_run_again_when_its_jobs_were_deleted() -> Non
     status = course.look()
     assert status.phase is RestorePhase.FAILED
     assert status.failure is not None
-    assert "not known" in status.failure.message
+    assert "is unknown" in status.failure.message
     assert len(course.world.begun[UID]) == 1
 
 
@@ -281,7 +281,7 @@ def test_a_time_of_another_cluster_is_refused_where_the_backup_is_a_declared_one
     declare(course, cluster="bank")
     status = course.look()
     assert status.phase is RestorePhase.PENDING
-    assert "of bank, not of shop" in status.conditions[0].message
+    assert "belongs to bank, not to shop" in status.conditions[0].message
     assert not course.world.begun[UID]
 
 

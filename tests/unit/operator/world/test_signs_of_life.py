@@ -79,7 +79,7 @@ def test_the_word_of_the_agent_shows_that_it_goes_on(course: Course) -> None:
 def test_a_word_that_is_dated_in_the_future_shows_nothing_and_is_told(course: Course, why: str) -> None:
     course.say(1, course.now_ms + MOST_APART_MS + HOUR_MS, why)
     assert course.quiet_h == 24
-    assert "the word of its agent is dated" in course.live.ahead
+    assert "the report of its agent is dated" in course.live.ahead
 
 
 @pytest.mark.parametrize("facts", ["latest_ms", "partial_ms"])
