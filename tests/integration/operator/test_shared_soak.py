@@ -63,7 +63,7 @@ def test_two_kubernetes_clusters_have_one_backup(clusters: tuple[Cluster, Cluste
     generation = two.change("shop", state="paused")
     wait_until(lambda: two.phases(IDENTITY) == [BackupPhase.PAUSED], "the other one goes on", limit_s=120)
     begin(one)
-    wait_until(lambda: "declares otherwise: state" in told(one), "one that differs says so", limit_s=120)
+    wait_until(lambda: "declares other values: state" in told(one), "one that differs says so", limit_s=120)
     wait_until(lambda: two.get("shop")["status"]["reconciled"] is True, "what counts has come about", limit_s=120)
     before = entries(one)
     looked = [cluster.folder / "operator.log" for cluster in clusters]

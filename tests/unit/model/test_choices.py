@@ -34,7 +34,7 @@ def test_type_checkers_know_the_same_texts(choice: type[StrEnum], texts: object)
 
 def test_a_text_that_is_no_choice_is_refused_with_those_there_are() -> None:
     assert parse_choice(Isolation, "read_uncommitted") is Isolation.READ_UNCOMMITTED
-    with pytest.raises(BadOption, match="'dirty' is none of read_committed, read_uncommitted"):
+    with pytest.raises(BadOption, match="'dirty' is not one of read_committed, read_uncommitted"):
         parse_choice(Isolation, "dirty")
 
 

@@ -98,7 +98,7 @@ def test_asking_for_what_is_not_shared_out_ends_the_connection(server: RateServe
 
 def test_whoever_has_got_the_port_of_another_driver_is_not_believed(server: RateServer) -> None:
     connection = RateConnection(replace(server.address, welcome=b"!" * 16))
-    with pytest.raises(SparkFailed, match="somebody else"):
+    with pytest.raises(SparkFailed, match="another service"):
         connection.ask(Direction.READ, 1)
 
 

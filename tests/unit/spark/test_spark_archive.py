@@ -80,7 +80,7 @@ def test_a_path_on_each_executor_is_shipped_by_nobody() -> None:
 
 @pytest.mark.parametrize("url", ["hdfs://nn/apps/", "hdfs://nn/a,b.pex", "hdfs://nn/a b"])
 def test_a_name_that_spark_would_take_for_something_else_is_refused(url: str) -> None:
-    with pytest.raises(BadOption, match="under its name"):
+    with pytest.raises(BadOption, match="under this name"):
         archive_settings(url)
 
 

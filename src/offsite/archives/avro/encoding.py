@@ -166,7 +166,7 @@ def _note_values(columns: RecordColumns, losses: Losses) -> None:
 def _note_headers(offset: int, headers: RecordHeaders, losses: Losses) -> None:
     names = [name for name, _ in headers]
     if len(set(names)) < len(names):
-        losses.note(offset, "several headers with the same name: only the last is kept")
+        losses.note(offset, "several headers with the same name, of which only the last is kept")
     if any(value is None for _, value in headers):
         losses.note(offset, "a header whose value is null, which is left out")
     if not all(map(_is_text, names)):

@@ -102,13 +102,13 @@ def _said(job: JobReport) -> str:
     if said := next((message for message in first if isinstance(message, str) and message), ""):
         return said
     if job.state is JobState.LOST:
-        return "its process vanished"
-    return "its command did not say why" if job.state.value in _BAD else ""
+        return "its process disappeared"
+    return "its command gave no reason" if job.state.value in _BAD else ""
 
 
 def _left_out(decision: TimeDecision) -> str:
     if not decision.left_out:
         return ""
     return (
-        f"; {decision.left_out} earlier time{'s' if decision.left_out > 1 else ''} left out, several were due at once"
+        f"; {decision.left_out} earlier time{'s' if decision.left_out > 1 else ''} left out: several were due at once"
     )

@@ -91,7 +91,7 @@ class ScheduleExecutor:
     def reconcile(self, desired: DesiredSchedule, target: RunSubject) -> ScheduleStatus:
         """Decide the due time, start its job, and return the status. `target`: subject of a run now; None: no backup
         exists. Raises the errors of an observation: then nothing was decided."""
-        problem = "" if target is not None else "there is no backup that it could be about"
+        problem = "" if target is not None else "there is no backup for this run"
         try:
             self._shut_out(desired, self._look(desired, target))
             self._decide(desired, self._look(desired, target), target)
@@ -222,7 +222,7 @@ def find_target(observer: Observer, schedule: DesiredSchedule, backup: DesiredBa
     if low.phase is BackupPhase.PAUSED and not is_drill:
         return SkipReason(reason=f"{name} is paused: nothing is copied")
     if not _may_be_whole(observer, backup.place, store, name):
-        return SkipReason(reason=f"{name} has not copied everything once")
+        return SkipReason(reason=f"{name} has not completed its first full copy")
     return RunTarget(place=backup.place, backup=name, cluster=schedule.cluster if is_drill else low.beginning.cluster)
 
 
@@ -258,5 +258,8 @@ def _wrong_clock(look: _Look, now_ms: int) -> str:
     for recorded in (look.newest, *look.runs[:1]):
         if recorded is not None and is_ahead(recorded.decision.time_ms, now_ms=now_ms):
             wrong, now = format_time(recorded.decision.time_ms), format_time(now_ms)
-            return f"something was decided for {wrong}, and it is {now}: a clock is, or was, wrong; it goes on from now"
+            return (
+                f"a decision is dated {wrong}, but it is {now}: a clock is or was wrong; the schedule continues from "
+                "now"
+            )
     return ""

@@ -92,7 +92,7 @@ def test_plain_files_have_the_published_schema_and_come_back(files: ArchiveFolde
     [
         (Record(7, TIME_MS, 0, b"k", None, ()), "null value"),
         (Record(7, TIME_MS, 1, b"k", b"v", ()), "LogAppendTime"),
-        (Record(7, TIME_MS, 0, b"k", b"v", (("a", b"1"), ("a", b"2"))), "one name"),
+        (Record(7, TIME_MS, 0, b"k", b"v", (("a", b"1"), ("a", b"2"))), "the same name"),
         (Record(7, TIME_MS, 0, b"k", b"v", (("a", None),)), "value is null"),
         (binary_header(7), "not UTF-8"),
     ],

@@ -328,7 +328,7 @@ def test_the_slot_of_a_resource_that_nobody_saw_go_is_given_back(world: World) -
 
     del world.cluster.objects[SHOP]
     world.look(home)
-    assert "has not copied everything once" in world.conditions("other")["IncorrectBackupState"]
+    assert "has not completed its first full copy" in world.conditions("other")["IncorrectBackupState"]
 
 
 def test_operators_that_share_a_state_share_its_slots(world: World) -> None:

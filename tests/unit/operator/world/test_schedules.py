@@ -259,7 +259,7 @@ def test_a_clock_that_was_ahead_once_is_told_and_silences_nothing() -> None:
     look(world, after_ms=year_ms)
     world.processes.clear()
     world.now_ms = now_ms + MINUTE
-    assert "a clock is, or was, wrong" in look(world).clock
+    assert "a clock is or was wrong" in look(world).clock
     status = look(world)
     assert status.clock
     assert status.next_ms == now_ms + 5 * MINUTE
@@ -290,11 +290,11 @@ def test_a_schedule_whose_job_runs_says_so() -> None:
     [
         ("checkpoint", DeclaredEntryKind.STARTED, True, "shop-1"),
         ("checkpoint", DeclaredEntryKind.PAUSED, True, "is paused"),
-        ("checkpoint", DeclaredEntryKind.STARTED, False, "has not copied everything once"),
+        ("checkpoint", DeclaredEntryKind.STARTED, False, "has not completed its first full copy"),
         ("checkpoint", DeclaredEntryKind.STOPPED, True, None),
         ("drill", DeclaredEntryKind.PAUSED, True, "shop-1"),
         ("drill", DeclaredEntryKind.STOPPED, True, "shop-1"),
-        ("drill", DeclaredEntryKind.STARTED, False, "has not copied everything once"),
+        ("drill", DeclaredEntryKind.STARTED, False, "has not completed its first full copy"),
     ],
 )
 def test_a_run_is_about_a_backup_that_may_have_it(
