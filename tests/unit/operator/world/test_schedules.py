@@ -218,7 +218,7 @@ def test_a_repository_in_use_that_does_not_answer_is_waited_for_and_an_old_one_i
         (13, "", '{"error": {"id": "OFF-1302", "message": "fails its CRC32C"}}', "failed: OFF-1302: fails its CRC32C"),
         (13, '{"proven": false, "findings": ["orders/0: other"]}', "", "failed: orders/0: other"),
         (3, '{"proven": null, "problem": "nothing to compare"}', "", "was done in part: nothing to compare"),
-        (1, "", "", "failed: its command did not say why"),
+        (1, "", "", "failed: its command gave no reason"),
     ],
 )
 def test_a_run_that_failed_is_told_until_one_succeeds(exit_code: int, result: str, said: str, told: str) -> None:
