@@ -95,5 +95,5 @@ def test_columns_that_the_schema_does_not_have_do_not_either() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             check_levels({**group, (4, LIST): [{(1, LIST): chunks}]})
-    with pytest.raises(ValueError, match="cut"):
+    with pytest.raises(ValueError, match="truncated"):
         check_levels({(2, LIST): [{(5, I32): 2}, {(1, I32): 2}]})
