@@ -50,7 +50,9 @@ def test_its_state_is_what_its_commits_made(repository: Repository) -> None:
 
 def test_what_is_shown_of_holes_says_of_which_point(repository: Repository) -> None:
     shown = offsite("show", BACKUP, "-o", "table", "--repo", repository.store.url.removeprefix("file://"))
-    assert "holes as of commit 10; offsite status counts those of pinned points too" in " ".join(shown.stdout.split())
+    assert "holes as of commit 10; offsite status also counts holes of pinned restore points" in " ".join(
+        shown.stdout.split()
+    )
 
 
 @pytest.mark.parametrize("commit", POINTS)

@@ -31,7 +31,7 @@ class _Commands(LazyGroup):
             "coordinator.doctor:doctor",
             "Look for what usually goes wrong: Java, Spark, brokers, rights, clocks, the store, this machine.",
         ),
-        LazyCommand("init", "repository:init", "Make a new repository in an empty folder or prefix."),
+        LazyCommand("init", "repository:init", "Create a new repository in an empty folder or prefix."),
         LazyCommand("list", "repository:list_", "List the backups of the repository."),
         LazyCommand("show", "repository:show", "Show what a backup holds: topics, offsets, holes, restore points."),
         LazyCommand(
@@ -56,10 +56,12 @@ class _Commands(LazyGroup):
         LazyCommand("backup", "backup:app", "Back up topics into the repository."),
         LazyCommand("checkpoint", "checkpoint:app", "Take checkpoints: restore points with ordered ids."),
         LazyCommand("restore", "restore:app", "Restore topics into a cluster."),
-        LazyCommand("groups", "groups:app", "Put consumer groups where they were."),
+        LazyCommand("groups", "groups:app", "Set consumer groups to their offsets in a backup."),
         LazyCommand("compact", "compact:app", "Keep the latest record of each key of compacted topics."),
         LazyCommand("collect", "collect:app", "Delete what a roll-up replaced, and what killed runs left."),
-        LazyCommand("retention", "retention:app", "Keep restore points by rules, and let go what none of them needs."),
+        LazyCommand(
+            "retention", "retention:app", "Keep restore points by rules, and delete data that no restore point needs."
+        ),
         LazyCommand(
             "generations", "generations:app", "Back up compacted topics in generations, by two instances in turn."
         ),
@@ -115,7 +117,7 @@ def _check_working_folder() -> None:
         Path.cwd()
     except FileNotFoundError as error:
         raise BadOption(
-            "the working folder was deleted", hint="cd to a folder that is there, or write names in full"
+            "the working folder was deleted", hint="cd to an existing folder, or give full paths"
         ) from error
 
 

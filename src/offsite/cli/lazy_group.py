@@ -55,7 +55,7 @@ class LazyGroup(TyperGroup):
         return name, None if listed is None else self.commands[str(listed.name)], arguments
 
 
-_QUOTE = "Quote patterns, or the shell makes names of files of them: --topics '*'"
+_QUOTE = "Quote patterns, else the shell replaces them with file names: --topics '*'"
 
 
 class _Command(TyperCommand):

@@ -59,7 +59,7 @@ class LogFile(logging.Handler):
                     return
             finally:
                 os.close(fd)
-        raise OSError(0, "others turn it over all the time")
+        raise OSError(0, "other processes rotate it all the time")
 
     def _open(self) -> int:
         """Open the file, locked until closed; without a lock where the file system has none."""

@@ -28,9 +28,7 @@ from offsite.model.time import format_time
 from offsite.model.untrusted.printable import printable
 from offsite.model.version import __version__
 
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show on stderr what is decided, and tracebacks of what failed.")
-]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show decisions on stderr, and tracebacks of failures.")]
 LogFileOption = Annotated[
     Path | None,
     typer.Option(
@@ -38,7 +36,7 @@ LogFileOption = Annotated[
         metavar="FILE",
         envvar="OFFSITE_LOG_FILE",
         show_envvar=True,
-        help="Append the same to this file; at 10 MiB it becomes FILE.1, of which there are up to 4.",
+        help="Append the same lines to this file; at 10 MiB the file becomes FILE.1. Up to 4 old files are kept.",
     ),
 ]
 
@@ -46,7 +44,7 @@ AllowHttp = Annotated[
     bool,
     typer.Option(
         "--allow-http",
-        help="Reach a store without TLS over the network, though credentials and records can be read on the way.",
+        help="Allow a store without TLS over the network, although others can read credentials and records on the way.",
     ),
 ]
 

@@ -134,6 +134,6 @@ class _Lines:
 
 
 def _held_back(now: RunProgress) -> str:
-    quota = f", held back by the cluster's quota for {format_duration(now.throttled_s)}" if now.throttled_s else ""
-    limit = f", held back by its own limits for {format_duration(now.limited_s)}" if now.limited_s else ""
+    quota = f", throttled by the cluster's quota for {format_duration(now.throttled_s)}" if now.throttled_s else ""
+    limit = f", throttled by the limits of the command for {format_duration(now.limited_s)}" if now.limited_s else ""
     return quota + limit + (f", {printable(now.note)}" if now.note else "")

@@ -104,11 +104,11 @@ def _failure(error: OSError) -> BaseException:
     from offsite.model.errors import OutputNotWritten
 
     if error.errno == errno.EBADF:
-        why, hint = "it is closed", "where nobody is to read it, send it to /dev/null"
+        why, hint = "it is closed", "to discard the result, send it to /dev/null"
     else:
-        why, hint = str(error.strerror), "send it to where there is room"
+        why, hint = str(error.strerror), "send it to a place with free space"
     return OutputNotWritten(
-        f"the result cannot be written to standard output: {why}", hint=f"{hint}; what was done by then stays done"
+        f"the result cannot be written to standard output: {why}", hint=f"{hint}; finished work is kept"
     )
 
 

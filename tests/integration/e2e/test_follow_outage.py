@@ -98,7 +98,7 @@ class Outage:
             assert len(commits) == before
             bring_back()
             wait_long(lambda: len(commits) > before, limit_s=BACK_WITHIN_S)
-            wait_until(lambda: any("it works again" in line for line in told), "word of its end")
+            wait_until(lambda: any("working again" in line for line in told), "word of its end")
             wait_until(lambda: ready(told)[0] == 200, "a round that has all")
             running.send_signal(signal.SIGTERM)
             assert running.wait(60) == 0

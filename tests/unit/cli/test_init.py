@@ -36,6 +36,6 @@ def test_the_variable_counts_where_nothing_is_typed(tmp_path: Path) -> None:
 def test_two_places_and_none_are_refused(tmp_path: Path) -> None:
     two = init(str(tmp_path / "a"), "--repo", str(tmp_path / "b"))
     assert isinstance(two.exception, BadOption)
-    assert "both say where" in two.exception.message
+    assert "both name the repository" in two.exception.message
     assert isinstance(init().exception, BadOption)
     assert made(tmp_path) == []

@@ -38,7 +38,7 @@ def test_progress_tells_what_holds_a_run_back() -> None:
         return _held_back(RunProgress(**counts, elapsed_s=1.0, worker_peak_rss_bytes=1, **more))
 
     assert told() == ""
-    assert told(limited_s=3).startswith(", held back by its own limits for 3")
+    assert told(limited_s=3).startswith(", throttled by the limits of the command for 3")
     assert told(throttled_s=2, limited_s=3).count("held back") == 2
 
 

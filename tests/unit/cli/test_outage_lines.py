@@ -41,7 +41,7 @@ def test_a_wait_an_error_and_the_end_are_one_outage(capsys: pytest.CaptureFixtur
         "waiting, and trying again: [OFF-1502] a:9092 did not answer",
         "hint: look",
         "waiting, for 1 min 30 s now: [OFF-1502] a:9092 did not answer",
-        "it works again, after 2 min 08 s",
+        "working again after 2 min 08 s",
     ]
 
 
@@ -57,6 +57,6 @@ def test_a_wait_that_lasts_is_told_once_a_minute_and_ends_with_the_round(capsys:
     assert [each.partition(" now")[0] for each in shown] == [
         "waiting, for 5.0 s",
         "waiting, for 1 min 05 s",
-        "it works again, after 2 min 05 s",
+        "working again after 2 min 05 s",
         "waiting, for 5.0 s",
     ]

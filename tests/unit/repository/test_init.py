@@ -142,7 +142,7 @@ def test_init_says_that_it_lies_beside_objects_of_others(tmp_path: Path, place: 
         store.put_if_absent(key, b"x")
     done = CliRunner().invoke(app, ["init", url])
     assert done.exit_code == 0
-    assert "note: it lies beside objects of others (a.txt, invoices/2026.pdf)" in done.stdout
+    assert "note: other objects are at the same place (a.txt, invoices/2026.pdf)" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_show_says_where_a_restore_goes_without_a_commit(backup: Backup) -> None
     console = Console(width=200, record=True)
     detail = show_backup(backup)
     _render_detail(console, detail)
-    assert f"without --commit a restore goes to commit {CUT}: {MORE}" in console.export_text()
+    assert f"without --commit a restore takes commit {CUT}: {MORE}" in console.export_text()
     assert detail.consistency is not None
     assert f"Z has one: --commit {CUT}" in detail.consistency.why
 

@@ -89,8 +89,8 @@ def test_a_backup_of_an_earlier_version_was_never_checked(backup: Backup) -> Non
     assert last(backup) == LastChecks()
     code, told = run(backup, "status")
     assert code == 0
-    assert "last verify: never here\n" in told
-    assert "last drill: never here\n" in told
+    assert "last verify: never on this machine\n" in told
+    assert "last drill: never on this machine\n" in told
 
 
 def test_verify_keeps_a_record_that_status_tells(backup: Backup) -> None:
@@ -263,7 +263,7 @@ def test_what_this_installation_did_not_check_is_claimed_and_clears_nothing(back
     assert "1 DAMAGED" in told
     assert "claimed by nightly@ci" in told
     assert "\x1b" not in told
-    assert "last drill: never here" in told
+    assert "last drill: never on this machine" in told
     seen = read_repository_view(backup, backup.state(), now_ms=backup.store.now_ms())
     assert (seen.verified_ms, seen.damaged, seen.drilled_ms) == ({"deep": mine.verified_at_ms}, 1, -1)
     assert (seen.claimed_ms, seen.claimed_drill_ms) == ({"deep": forged.verified_at_ms}, 1_767_398_410_000)

@@ -92,7 +92,7 @@ def test_verify_counts_what_is_left_over_and_names_it_with_leftovers(store: Posi
     assert "2 unfinished restores, 1 copy beside it (5 B); --leftovers lists them" in counted.stdout
     assert "segment: backups/b/topics/orders/partition=0/" in named.stdout
     assert CONTINUE in named.stdout
-    assert "offsite collect plan tells, collect run deletes it" in named.stdout
+    assert "offsite collect plan lists them, collect run deletes them" in named.stdout
 
 
 def test_verify_says_nothing_of_leftovers_where_there_are_none(store: PosixStore) -> None:

@@ -42,7 +42,9 @@ def test_records_go_on_and_settings_stay_as_they_were_known(begun: Site) -> None
     assert any("the settings of users come from an earlier run" in note for note in status.notes)
     console = Console(width=200, record=True)
     render_result(console, result)
-    assert "not allowed to read the settings of users: kept as an earlier run read them" in console.export_text()
+    assert (
+        "no permission to read the settings of users: the settings of an earlier run are kept" in console.export_text()
+    )
 
 
 def test_when_the_right_is_back_the_settings_are_read_again(begun: Site) -> None:

@@ -43,7 +43,7 @@ app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=Tr
 
 
 Follow = Annotated[
-    bool, typer.Option("--follow", help="Go on with what is new, round after round, until SIGINT or SIGTERM.")
+    bool, typer.Option("--follow", help="Keep running: copy new records round after round, until SIGINT or SIGTERM.")
 ]
 MetricsPort = Annotated[
     str | None,
@@ -51,7 +51,7 @@ MetricsPort = Annotated[
 ]
 FollowCollectAfter = Annotated[
     str,
-    typer.Option("--collect-after", help="With --follow: how long what a roll-up replaced is kept."),
+    typer.Option("--collect-after", help="With --follow: how long to keep objects that a roll-up replaced."),
 ]
 FollowRetain = Annotated[
     str,
@@ -61,12 +61,16 @@ FollowRetain = Annotated[
         "as keep-age=7d,keep-daily=30,max-bytes=10GiB,floor=3d (see offsite retention plan).",
     ),
 ]
-RetainEvery = Annotated[str, typer.Option("--retain-every", help="With --follow and --retain: how often.")]
+RetainEvery = Annotated[
+    str, typer.Option("--retain-every", help="With --follow and --retain: how often to apply the rules.")
+]
 CheckpointEvery = Annotated[
     str | None,
-    typer.Option("--every", help="With --follow: take a checkpoint once up to date, and then so often: 15m."),
+    typer.Option(
+        "--every", help="With --follow: take a checkpoint when up to date, then one per interval, such as 15m."
+    ),
 ]
-Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
+Interval = Annotated[str, typer.Option("--interval", help="With --follow: time from one round to the next.")]
 
 
 @app.command()
@@ -84,10 +88,10 @@ def run(
     every: CheckpointEvery = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Copy what is new since the last run, and commit it as one restore point.
+    """Copy new records since the last run, and commit them as one restore point.
 
-    A run of many hours commits every 5 minutes, 10 GiB or 10,000 segments. With --follow the run continues until told
-    to stop: copied records are committed then, and the exit code is 0.
+    A run of many hours commits every 5 minutes, 10 GiB or 10,000 segments. With --follow the run continues until a
+    signal stops the run: then copied records are committed, and the exit code is 0.
 
     Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions, groups
     or settings of topics could not be read.
@@ -100,21 +104,21 @@ def run(
         follow_backup(options, times, engine=engine, output=output)
         return
     if metrics_port is not None:
-        raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
+        raise BadOption("--metrics-port works only with --follow", hint="add --follow")
     if every is not None:
-        raise BadOption("--every is for a run that goes on", hint="add --follow, or use: offsite checkpoint take")
+        raise BadOption("--every works only with --follow", hint="add --follow, or use: offsite checkpoint take")
     if parse_participants(options.applications) is not None:
         raise BadOption(
-            "--participants is for the checkpoints of a run that goes on",
+            "--participants works only with --follow",
             hint="add --follow, or use: offsite checkpoint take",
         )
     if parse_zeebe(options.clusters):
         raise BadOption(
-            "--zeebe is for the checkpoints of a run that goes on",
+            "--zeebe works only with --follow",
             hint="add --follow, or use: offsite checkpoint take",
         )
     if retain != "off":
-        raise BadOption("--retain is for a run that goes on", hint="add --follow, or use: offsite retention apply")
+        raise BadOption("--retain works only with --follow", hint="add --follow, or use: offsite retention apply")
     from offsite.cli.progress import progress
     from offsite.services.backup.planned import make_replan, plan_backup
     from offsite.services.backup.run import run_backup
@@ -175,11 +179,11 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
 def _note_gone(vanished: Sequence[str], deleted: Sequence[str], denied: Sequence[str]) -> None:
     """Name missing topics on stderr: in most backups a topic was deleted on purpose at some time, which is no fault."""
     if deleted:
-        note(f"note: {_named(deleted)} was deleted at the source; what was backed up of it is kept")
+        note(f"note: {_named(deleted)} was deleted at the source; its backed-up records are kept")
     if denied:
-        note(f"warning: the right to describe {_named(denied)} was lost, which earlier commits hold")
+        note(f"warning: no permission any more to describe {_named(denied)}; earlier commits still hold the records")
     if unseen := sorted({*vanished} - {*deleted} - {*denied}):
-        note(f"note: the cluster does not show {_named(unseen)} any more, which earlier commits hold")
+        note(f"note: the cluster does not show {_named(unseen)} any more; earlier commits still hold the records")
 
 
 def _named(topics: Sequence[str]) -> str:
@@ -254,7 +258,7 @@ def _render_plan(console: Console, report: PlanReport) -> None:
     for sick in report.sick:
         console.print(f"  would be left out: {sick}")
     for cut in report.cut_back:
-        console.print(f"  was cut back at the source; its old history would be kept as a branch: {cut}")
+        console.print(f"  was truncated at the source; the backup would keep the old records as a branch: {cut}")
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "

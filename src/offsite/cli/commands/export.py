@@ -58,7 +58,7 @@ Groups = Annotated[
     list[str] | None,
     typer.Option(
         "--groups",
-        help="Consumer groups whose offsets go along: all, none, or patterns [default: all].",
+        help="Consumer groups whose offsets are saved: all, none, or patterns [default: all].",
         callback=split_all,
     ),
 ]

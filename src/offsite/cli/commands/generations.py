@@ -24,7 +24,7 @@ app = typer.Typer(help="Back up compacted topics in generations, by two instance
 
 Interval = Annotated[str, typer.Option("--interval", help="How long from one round to the next.")]
 GiveUpAfter = Annotated[
-    str, typer.Option("--give-up-after", help="How long an outage is waited out before it is an error.")
+    str, typer.Option("--give-up-after", help="How long to wait during an outage before the command fails.")
 ]
 CollectAfter = Annotated[str, typer.Option("--collect-after", help="How long what a roll-up replaced is kept.")]
 

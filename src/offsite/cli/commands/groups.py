@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from offsite.services.groups.report import GroupPlanReport, ShownGroups
     from offsite.services.groups.run import AppliedGroups, PlannedGroups, UndoneGroups
 
-app = typer.Typer(help="Put consumer groups where they were.", no_args_is_help=True)
+app = typer.Typer(help="Set consumer groups to their offsets in a backup.", no_args_is_help=True)
 
 _NAMED_MAX = 12
 """Groups named in a line."""
@@ -47,26 +47,28 @@ At = Annotated[
 Restore = Annotated[
     str | None,
     typer.Option(
-        "--restore", help="Id of the restore whose offset maps to go by [default: offsets as they are in the backup]."
+        "--restore", help="Id of a restore: translate offsets with its maps [default: offsets as stored in the backup]."
     ),
 ]
 Rename = Annotated[
     list[str] | None,
     typer.Option(
-        "--rename", help="old=new: the topic's name on the cluster; a restore knows its own.", callback=split_all
+        "--rename", help="old=new: the topic's name on the cluster; not needed with --restore.", callback=split_all
     ),
 ]
 Clamp = Annotated[
     bool,
     typer.Option(
         "--clamp",
-        help="With --groups: set offsets that would skip missing records or repeat work all the same, to the next "
-        "record that there is or to the end.",
+        help="With --groups: also set offsets that would skip missing records or repeat work, to the next existing "
+        "record or to the end.",
     ),
 ]
 Change = Annotated[
     str | None,
-    typer.Option("--change", help="Id that apply printed [default: the newest of this cluster that was made here]."),
+    typer.Option(
+        "--change", help="Id printed by apply [default: the newest change of this cluster made on this machine]."
+    ),
 ]
 
 
@@ -74,7 +76,8 @@ AcceptRollback = Annotated[
     bool,
     typer.Option(
         "--accept-rollback",
-        help="Also where this machine has seen a newer state of the backup: its store was put back.",
+        help="Continue although this machine has seen a newer state of the backup: its store was set back to an older "
+        "state.",
     ),
 ]
 
@@ -106,7 +109,7 @@ def show(
     at: At = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show the groups of a backup, and how far they were behind."""
+    """Show the groups of a backup, and their lag."""
     from offsite.model.selections.selection import parse_groups
     from offsite.services.groups.report import show_groups
 
@@ -118,7 +121,7 @@ def show(
 @app.command()
 @takes(GroupOptions)
 def plan(options: GroupOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Show where each group would go on. Changes nothing."""
+    """Show where each group would continue. Changes nothing."""
     from offsite.services.groups.report import report_groups
 
     planned = _prepare(options, connect(options.bootstrap, options.kafka_config), looks=True)
@@ -128,10 +131,10 @@ def plan(options: GroupOptions, output: Output = OutputFormat.TABLE) -> None:
 @app.command()
 @takes(GroupOptions)
 def apply(options: GroupOptions, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
-    """Commit for each group where it goes on, after remembering what it has now.
+    """Set the committed offsets of each group, after saving the present offsets.
 
     Exit code 3: some groups were refused, such as groups with active members, or offsets that would skip missing
-    records; the rest is done.
+    records; all other groups are set.
     """
     from offsite.services.groups.report import report_groups
     from offsite.services.groups.run import apply_groups
@@ -158,7 +161,7 @@ def undo(
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Put back what groups had committed before an apply; commits that it made anew are removed.
+    """Set groups back to their offsets from before an apply; offsets that the apply added are removed.
 
     Exit code 3: some groups were refused; the same command tries the groups again.
     """
@@ -180,7 +183,7 @@ def _prepare(options: GroupOptions, cluster: Cluster, *, looks: bool = False) ->
     from offsite.services.groups.run import GroupsRequest, prepare_groups
 
     if options.clamp and not options.groups:
-        raise BadOption("--clamp sets groups although they skip or repeat work", hint="say which: --groups NAME")
+        raise BadOption("--clamp sets groups that skip or repeat work", hint="say which: --groups NAME")
     request = GroupsRequest(
         groups=parse_groups(options.groups or ()),
         restore=options.restore,
@@ -241,7 +244,7 @@ def records_flag(records: str | None) -> str:
 def render_applied(console: Console, result: AppliedGroups, *, records: str | None = None) -> None:
     """Show the groups now in place; also the last lines of a restore."""
     console.print(
-        f"{result.groups:,} groups are in place: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
+        f"{result.groups:,} groups are set: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
     )
     for refused in result.refused[:ROWS_SHOWN]:
         where = f"{refused.topic}/{refused.partition}"
@@ -250,15 +253,16 @@ def render_applied(console: Console, result: AppliedGroups, *, records: str | No
         names = ",".join(sorted({refused.group for refused in result.refused})[:_NAMED_MAX])
         restore = f" --restore {result.restore}" if result.restore else ""
         console.print(
-            f"  do not start {names} before you have decided: it would skip or repeat work. To set it all the same: "
-            f"offsite groups apply --backup {result.backup}{restore} --groups {names} --clamp{records_flag(records)}"
+            f"  do not start {names} before you decide: it would skip or repeat work. To set it anyway: offsite groups "
+            f"apply --backup {result.backup}{restore} --groups {names} --clamp{records_flag(records)}"
         )
     if result.behind:
         console.print(
-            f"  {result.behind:,} offsets were below what the source had deleted: they go on at the next record"
+            f"  {result.behind:,} offsets point to records that the source had deleted: their groups continue at the "
+            "next record"
         )
     if result.clamped:
-        console.print(f"  warning: {result.clamped:,} offsets lay outside the log and were set to its nearest end")
+        console.print(f"  warning: {result.clamped:,} offsets were outside the log and were set to its nearest end")
     if result.missing:
         console.print(f"  {result.missing:,} offsets have no partition on the cluster and were left out")
     for topic in result.absent_topics:
@@ -274,15 +278,15 @@ def render_applied(console: Console, result: AppliedGroups, *, records: str | No
 
 def _render_undone(console: Console, result: UndoneGroups) -> None:
     console.print(
-        f"{result.groups:,} groups are as before change {result.change}: "
-        f"{result.offsets_put_back:,} offsets put back, {result.offsets_removed:,} removed"
+        f"{result.groups:,} groups are back to the state before change {result.change}: "
+        f"{result.offsets_put_back:,} offsets set back, {result.offsets_removed:,} removed"
     )
     _render_failed(console, result.failed)
 
 
 def _render_failed(console: Console, failed: Sequence[GroupFailure]) -> None:
     for failure in failed:
-        console.print(f"  group {failure.group} was left as it is: {failure.message}")
+        console.print(f"  group {failure.group} was not changed: {failure.message}")
 
 
 def _render_notes(console: Console, notes: Sequence[str]) -> None:

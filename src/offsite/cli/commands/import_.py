@@ -32,7 +32,8 @@ Topics = Annotated[
     ),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.", callback=split_all)
+    list[str] | None,
+    typer.Option("--exclude", help="Topics to leave out, same syntax as --topics.", callback=split_all),
 ]
 
 

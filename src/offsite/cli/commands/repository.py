@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offsite.services.overview.status import Status
 
 HtmlFile = Annotated[
-    Path | None, typer.Option("--html", help="Write the answer also into this file, as one page with plots.")
+    Path | None, typer.Option("--html", help="Also write the status into this file, as one page with plots.")
 ]
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
@@ -54,19 +54,19 @@ def init(
     place: Annotated[
         str | None,
         typer.Argument(
-            metavar="[REPO]", help="A folder or a URL (s3://, gs://, az://), or: --repo.", callback=checked_places
+            metavar="[REPO]", help="A folder or a URL (s3://, gs://, az://). Or use --repo.", callback=checked_places
         ),
     ] = None,
     repo: OptionalRepo = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make a new repository in an empty folder or prefix."""
+    """Create a new repository in an empty folder or prefix."""
     from offsite.repository.repository import Repository, strangers_around
     from offsite.stores.open_store import open_store
 
     source = context.get_parameter_source("repo")
     if place and repo not in {None, place} and source is not None and source.name == "COMMANDLINE":
-        raise BadOption(f"{place} and --repo {repo} both say where", hint="give one of them")
+        raise BadOption(f"{place} and --repo {repo} both name the repository", hint="give one of them")
     if not (chosen := place or repo):
         raise BadOption("no repository is named", hint="name a folder or a URL: offsite init s3://bucket/prefix")
     repository = Repository.init(open_store(chosen))
@@ -79,7 +79,7 @@ def init(
 
 
 def list_(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
-    """List the backups of the repository. Exit code 13 when one of them is damaged, or cannot be read."""
+    """List the backups of the repository. Exit code 13 when a backup is damaged or unreadable."""
     from offsite.services.overview.contents import list_backups
 
     result = list_backups(open_repository(repo, looks=True))
@@ -138,7 +138,7 @@ def _write_page(repository: Repository, report: Status, file: Path) -> None:
         with suppress(OSError):
             beside.unlink()
         raise BadOption(
-            f"{file} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+            f"{file} cannot be written: {error.strerror}", hint="name a file in a folder that you can write to"
         ) from error
     note(f"written to {file}")
 
@@ -147,8 +147,8 @@ def _render_init(console: Console, report: InitReport) -> None:
     console.print(f"repository {report.repository_id} is ready at {report.repository}")
     if report.beside:
         console.print(
-            f"note: it lies beside objects of others ({named(report.beside, most=3)}), which it passes over: "
-            "a folder or prefix of its own is easier to copy, to guard and to remove"
+            f"note: other objects are at the same place ({named(report.beside, most=3)}); offsite ignores them. A "
+            "separate folder or prefix is easier to copy, protect and delete"
         )
     console.print(
         f"next: offsite backup run --repo {report.repository} --bootstrap HOST:PORT --backup NAME --topics '*'"
@@ -159,7 +159,7 @@ def _render_list(console: Console, result: BackupList) -> None:
     from rich.table import Table
 
     if not result.backups:
-        console.print(f"{result.repository} holds no backup yet")
+        console.print(f"{result.repository} has no backup yet")
         return
     table = Table("backup", "topics", "restore points", "last", "records", "size", "stored", "holes")
     for backup in result.backups:
@@ -184,9 +184,11 @@ def _render_holes(console: Console, detail: BackupDetail) -> None:
         console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     if detail.expected_deletions:
         topics = {hole.topic for hole in detail.expected_deletions}
-        console.print(f"expected deletions in {len(topics)} topics, no loss: who reads there had read them (-o json)")
+        console.print(
+            f"expected deletions in {len(topics)} topics, no loss: all groups had read the records (-o json lists them)"
+        )
     if detail.pins:
-        console.print(f"holes as of commit {detail.commit}; offsite status counts those of pinned points too")
+        console.print(f"holes as of commit {detail.commit}; offsite status also counts holes of pinned restore points")
 
 
 def _render_detail(console: Console, detail: BackupDetail) -> None:
@@ -212,7 +214,9 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
     for topic in detail.topics:
         if topic.deleted_ms >= 0:
             named = f"{topic.topic} ({topic.topic_id[:8]})" if topic.topic_id else topic.topic
-            console.print(f"deleted at the source since {format_time(topic.deleted_ms)} or before, and kept: {named}")
+            console.print(
+                f"deleted at the source at {format_time(topic.deleted_ms)} or before, kept in the backup: {named}"
+            )
     _render_holes(console, detail)
     for branch in detail.branches:
         console.print(
@@ -238,10 +242,10 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
 
 def _render_consistency(console: Console, detail: BackupDetail) -> None:
     if detail.consistency is not None:
-        console.print(f"what a restore of commit {detail.commit} goes to:")
+        console.print(f"a restore of commit {detail.commit} takes:")
         render_consistency(console, detail.consistency)
     if detail.default is not None and detail.default.newer is not None:
-        console.print(f"without --commit a restore goes to commit {detail.default.commit}: {detail.default.newer}")
+        console.print(f"without --commit a restore takes commit {detail.default.commit}: {detail.default.newer}")
 
 
 def _render_detail_and_settings(console: Console, detail: BackupDetail) -> None:

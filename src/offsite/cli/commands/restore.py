@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 Verify = Annotated[
     bool,
-    typer.Option("--verify/--no-verify", help="Whether to read everything back at the end and compare."),
+    typer.Option("--verify/--no-verify", help="Whether to read all restored records back at the end and compare them."),
 ]
 TakeOver = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Go on with this restore although another process is running it: that one is shut out, and ends.",
+        help="Continue this restore although another process is running it: the other process is stopped.",
     ),
 ]
 
 _MATCHES = {
     "exact": "that record",
-    "gap": "the next record there is",
+    "gap": "the next existing record",
     "end": "the end",
     "below": "the first record: the offset lies before the restored range",
     "above": "the end: the offset lies beyond the restored range",
@@ -65,11 +65,11 @@ def map_(
     offset: Annotated[int, typer.Argument(min=0, max=MAX_OFFSET, help="An offset of the source.")],
     repo: Repo,
     backup: BackupName,
-    restore: Annotated[str, typer.Option("--restore", help="Id that restore run printed.")],
+    restore: Annotated[str, typer.Option("--restore", help="Id printed by restore run.")],
     records: Records = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Say which offset of the target stands for one of the source. Starts no JVM."""
+    """Show which target offset corresponds to a source offset. Starts no JVM."""
     from offsite.services.groups.restored_offsets import map_offset
 
     opened = open_repository(repo, looks=True, records=records).backup(backup)

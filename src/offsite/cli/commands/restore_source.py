@@ -27,9 +27,8 @@ Archive = Annotated[
     str | None,
     typer.Option(
         "--archive",
-        help="Restore this archive of another tool (a folder or a URL, with --format) instead of a backup. It is "
-        "imported first: all of it is read and stored once more, in about its size; that copy goes when the restore "
-        "has ended.",
+        help="Restore this archive of another tool (a folder or a URL, with --format) instead of a backup. The archive "
+        "is imported first, which needs about its size once more. The copy is deleted when the restore has ended.",
         callback=checked_places,
     ),
 ]
@@ -41,7 +40,7 @@ StagingPlace = Annotated[
     str | None,
     typer.Option(
         "--staging",
-        help="Repository for the copy of --archive, made if there is none; Spark workers must reach it.",
+        help="Repository for the copy of --archive, created if missing; Spark workers must reach it.",
         show_default="a folder in the user's cache",
         callback=checked_places,
     ),
@@ -76,12 +75,12 @@ def backup_to_restore(
     by another process."""
     if options.archive is None:
         if options.format or options.staging or options.keep_staging or options.skip_damaged:
-            raise BadOption("--format, --staging, --keep-staging and --skip-damaged are about an --archive")
+            raise BadOption("--format, --staging, --keep-staging and --skip-damaged work only with --archive")
         otherwise, records = ", or an archive with --archive and --format", options.words.get("records")
         yield named_backup(options.repo, options.backup, otherwise=otherwise, records=records)
         return
     if options.words.get("records") is not None:
-        raise BadOption("--records is about a backup; the copy of an --archive has its records with it")
+        raise BadOption("--records works only with a backup; the copy of an --archive contains its records")
     if options.format is None or options.backup is not None:
         raise BadOption("--archive needs --format, and no --backup", hint="see: offsite restore run --help")
     purpose = _purpose(options, cluster_id)
@@ -139,14 +138,17 @@ def end_copy(staging: Staging, lease: RestoreLease, error: BaseException) -> Non
     """Decide about the copy after an incomplete or failed restore."""
     place = f"{staging.place}, backup {staging.backup}"
     if staging.is_wanted or staging.is_kept:
-        note(f"the copy of the archive is kept in {place}: the same command goes on")
+        note(f"the copy of the archive is kept in {place}: to continue, run the same command again")
     elif isinstance(error, typer.Exit) and error.exit_code == EXIT_PARTIAL:
         staging.keep(stays=True)
         note(f"the copy of the archive is kept in {place}, for the groups that were not set; delete it afterwards")
     elif isinstance(error, typer.Exit | UserError | Damaged):  # the same command would end so again
         _remove(staging, lease)
     else:
-        note(f"the copy of the archive is kept in {place}: the same command goes on, or any goes without it in a day")
+        note(
+            f"the copy of the archive is kept in {place}: to continue, run the same command again; without a run the "
+            "copy may be deleted after a day"
+        )
 
 
 def _remove(staging: Staging, lease: RestoreLease) -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from offsite.model.cleanup_policy import Retention
     from offsite.repository.backup import Backup
 
-app = typer.Typer(help="Keep restore points by rules, and let go what none of them needs.", no_args_is_help=True)
+app = typer.Typer(
+    help="Keep restore points by rules, and delete data that no restore point needs.", no_args_is_help=True
+)
 
 CommitNumber = Annotated[int, typer.Option("--commit", help="Number of the restore point.")]
 
@@ -39,10 +41,10 @@ class RetentionOptions:
 @app.command()
 @takes(RetentionOptions)
 def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Show what stays and why, what would go, and how many bytes. Changes nothing.
+    """Show what is kept and why, what would be deleted, and how many bytes. Changes nothing.
 
-    Without a rule the backup mirrors its topics: data deleted by their own retention at the source is deleted. If a
-    topic's retention is a default of the cluster, give --bootstrap to read the default.
+    Without a rule the backup mirrors its topics: data that their own retention deleted at the source is deleted in the
+    backup. If a topic's retention is a broker default, give --bootstrap to read the default.
     """
     from offsite.model.clock import SystemClock
     from offsite.services.retention.apply import plan_retention
@@ -59,16 +61,16 @@ def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None
 def apply(
     options: RetentionOptions,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where --floor is not held, or a clock may have jumped.")
+        bool, typer.Option("--force", help="Apply although the result is below --floor, or a clock may have jumped.")
     ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Let go what the policy does not keep, in one commit; and what searches have found more than a week ago.
+    """Delete what the policy does not keep, in one commit, and search results older than a week.
 
     Objects are deleted by the next collection, after a day at the earliest (offsite collect run, or a following run).
-    Ages count from the newest complete restore point. Exit code 14: --floor would not be held, clocks differ, or a
-    clock may have jumped; nothing was done.
+    Ages count from the newest complete restore point. Exit code 14: the result would be below --floor, clocks differ,
+    or a clock may have jumped; nothing was done.
     """
     from offsite.model.clock import SystemClock
     from offsite.services.jobs.forget import forget_searches
@@ -82,7 +84,10 @@ def apply(
     check_force(planned, force=force)
     if not planned.is_empty and not yes:
         emit_notice(retention_report(planned), render=render_plan)
-        confirm(f"let go {planned.points} restore points of backup {options.backup}, and what no other one needs?")
+        confirm(
+            f"delete {planned.points} restore points of backup {options.backup}, and the data that no other restore "
+            "point needs?"
+        )
     result = apply_retention(opened, planned, clock=clock, force=force, cluster_retention=cluster_settings)
     forget_searches(opened.store)
     emit(retention_report(result.plan, commit=result.commit), output=output, render=render_done)
@@ -93,13 +98,13 @@ def pin(
     repo: Repo,
     backup: BackupName,
     commit: CommitNumber,
-    reason: Annotated[str, typer.Option("--reason", help="Why it is kept, for whoever asks in a year.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why the restore point is kept, for readers in a year.")],
     until: Annotated[
-        str | None, typer.Option("--until", help="Until then, as 2027-03-31 or 90d [default: for ever].")
+        str | None, typer.Option("--until", help="End of the pin, as 2027-03-31 or 90d [default: for ever].")
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Keep a restore point, whatever the rules say."""
+    """Pin a restore point: the rules do not delete it."""
     from offsite.services.retention.pins import parse_until, pin_point, pinned_points
 
     opened = _opened(repo, backup)
@@ -110,7 +115,7 @@ def pin(
 
 @app.command()
 def unpin(repo: Repo, backup: BackupName, commit: CommitNumber, output: Output = OutputFormat.TABLE) -> None:
-    """Take the pin off a restore point: the next retention decides about it."""
+    """Remove the pin of a restore point: the next retention decides about it."""
     from offsite.services.retention.pins import pinned_points, unpin_point
 
     opened = _opened(repo, backup)
@@ -130,7 +135,7 @@ def pins(repo: Repo, backup: BackupName, output: Output = OutputFormat.TABLE) ->
 def log(
     repo: Repo,
     backup: BackupName,
-    after: Annotated[int, typer.Option("--after", help="Only what was noted behind that commit.")] = -1,
+    after: Annotated[int, typer.Option("--after", help="Only lines after that commit.")] = -1,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what was deleted of a backup: when, by whom, by which rule, and how many bytes.

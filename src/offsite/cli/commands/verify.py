@@ -31,7 +31,8 @@ Against = Annotated[
     str | None, typer.Option("--against", help="Also compare with the cluster of these brokers, host:port[,host:port].")
 ]
 Restore = Annotated[
-    str | None, typer.Option("--restore", help="With --against: compare what this restore wrote, by its id.")
+    str | None,
+    typer.Option("--restore", help="With --against: compare the records that this restore wrote. Give its id."),
 ]
 Topics = Annotated[
     list[str] | None,
@@ -48,7 +49,10 @@ IsolationLevel = Annotated[
 ]
 Exact = Annotated[
     bool,
-    typer.Option("--exact", help="With --against: what the cluster wrote or deleted since is a difference as well."),
+    typer.Option(
+        "--exact",
+        help="With --against: records written or deleted on the cluster since then also count as differences.",
+    ),
 ]
 
 ExpectHead = Annotated[
@@ -56,17 +60,18 @@ ExpectHead = Annotated[
     typer.Option(
         "--expect-head",
         metavar="COMMIT:HASH",
-        help="A head that backup run, status or verify told: it must still be part of the backup.",
+        help="A head printed by backup run, status or verify: it must still be part of the backup.",
     ),
 ]
 AcceptHead = Annotated[
     bool,
     typer.Option(
-        "--accept-head", help="Forget which head was seen here before: the commits that are gone will not come back."
+        "--accept-head",
+        help="Forget the last head seen on this machine. Use it when missing commits will not come back.",
     ),
 ]
 ListLeftovers = Annotated[
-    bool, typer.Option("--leftovers", help="Also list what runs that never ended left behind. Deletes nothing.")
+    bool, typer.Option("--leftovers", help="Also list leftovers of runs that never ended. Deletes nothing.")
 ]
 
 
@@ -122,10 +127,10 @@ def _request(options: VerifyOptions) -> CompareRequest | None:
 
     if options.against is None:
         if options.restore or options.topics or options.exclude or options.commit or options.exact:
-            raise BadOption("no cluster is named to compare with", hint="name its brokers: --against host:9092")
+            raise BadOption("no cluster to compare with is named", hint="name its brokers: --against host:9092")
         return None
     if options.restore is not None and options.commit is not None:
-        raise BadOption("--restore and --commit both say what to expect", hint="give one of them")
+        raise BadOption("--restore and --commit both name the expected records", hint="give one of them")
     return CompareRequest(
         selection=parse_selection(options.topics or ["*"], options.exclude or ()),
         restore=options.restore,

@@ -58,16 +58,17 @@ Records = Annotated[
     str | None,
     typer.Option(
         "--records",
-        help="Where records of restores lie, for a repository that cannot be written: a folder or a URL, as it was "
-        "given to restore run.",
+        help="Place of the records of restores, for a read-only repository: the folder or URL that was given to "
+        "restore run.",
         show_default="with the backup",
         callback=checked_places,
     ),
 ]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 COLLECT_AFTER = "24h"
 GIVE_UP_AFTER = "24h"
 GiveUpAfter = Annotated[
-    str, typer.Option("--give-up-after", help="With --follow: how long an outage is waited out before it is an error.")
+    str,
+    typer.Option("--give-up-after", help="With --follow: how long to wait during an outage before the command fails."),
 ]

@@ -39,7 +39,7 @@ def named_backup(
     repository = open_repository(repo, looks=looks, records=records)
     opened = backup_or_generation(repository, backup)
     if opened.descriptor.name != backup:
-        note(f"note: {backup} is kept in generations: this is from {opened.descriptor.name}")
+        note(f"note: {backup} has generations: this one is {opened.descriptor.name}")
         for other in restores_elsewhere(repository, backup, chosen=opened.descriptor.name):
-            note(f"note: a restore from {other} has not ended; to go on with it, name it: --backup {other}")
+            note(f"note: a restore from {other} has not ended; to continue it, give --backup {other}")
     return opened

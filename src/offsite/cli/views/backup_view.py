@@ -61,13 +61,13 @@ def _render_troubles(console: Console, result: BackupResult) -> None:
         if branch.last_commit:
             console.print(
                 f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
-                f"{branch.topic} brings the {branch.records:,} records back that the source has lost"
+                f"{branch.topic} restores the {branch.records:,} records that the source has lost"
             )
     if result.no_cut:
-        console.print(f"  no consistent cut, restores of this commit go to the ends as copied: {result.no_cut}")
+        console.print(f"  no consistent cut: a restore of this commit takes each partition as copied: {result.no_cut}")
     for topic in result.unread_topics:
-        console.print(f"  not allowed to read the settings of {topic}: kept as an earlier run read them")
-        console.print("    hint: grant the principal DESCRIBE_CONFIGS on it")
+        console.print(f"  no permission to read the settings of {topic}: the settings of an earlier run are kept")
+        console.print("    hint: grant the principal DESCRIBE_CONFIGS on the topic")
     for failure in result.failed:
         since = f" from {failure.start}" if failure.start >= 0 else ""
         console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")

@@ -22,7 +22,7 @@ def render_gone(console: Console, gone: Sequence[GoneSince]) -> None:
     for group in gone[:_NAMED_MAX]:
         console.print(f"  {group}")
     if len(gone) > _NAMED_MAX:
-        console.print(f"  and {len(gone) - _NAMED_MAX:,} more that are gone (-o json has all)")
+        console.print(f"  and {len(gone) - _NAMED_MAX:,} more deleted groups (-o json has all)")
     if gone:
         patterns = join_patterns(["*", *dict.fromkeys(group.group for group in gone[:_NAMED_MAX])])
-        console.print(f"  to take them as they were, name them in full: --groups {shlex.quote(patterns)}")
+        console.print(f"  to restore them anyway, give their full names: --groups {shlex.quote(patterns)}")

@@ -48,7 +48,7 @@ class OutageLines:
         """Report the end of a good round, or of an outage."""
         with self._lock:
             if self._began_s is not None:
-                note(f"it works again, after {self._lasted()}")
+                note(f"working again after {self._lasted()}")
                 self._began_s = None
 
     def _is_due(self, *, since_s: float, at_once: bool = False) -> bool:

@@ -113,7 +113,7 @@ def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
     _render_incarnations(console, report.incarnations)
     _render_cuts(console, report.cuts)
     if report.lacking:
-        console.print("  the backup itself lacks, and so will what is restored:")
+        console.print("  the backup itself lacks, and so will the restored topics:")
         render_lacking(console, report.lacking)
     _render_expected(console, report.expected_deletions)
     if report.groups is not None:
@@ -135,11 +135,11 @@ def _render_expected(console: Console, count: int) -> None:
 
 
 _VERDICTS = {
-    "goes on": "go on where they were",
+    "goes on": "continue where they were",
     "reads again": "read some records again",
-    "lost at the source": "had lost records at the source already",
+    "lost at the source": "had already lost records at the source",
     "in part": "are set in part",
-    "cannot go on": "CANNOT GO ON",
+    "cannot go on": "CANNOT CONTINUE",
 }
 """By the words of `Verdict`: the effect on groups."""
 
@@ -147,7 +147,9 @@ _VERDICTS = {
 def render_outlook(console: Console, outlook: GroupOutlook, *, backup: str) -> None:
     """Show how many groups continue at their offsets, and the effect on each remaining group."""
     counts = [f"{outlook.verdicts[kind]:,} {text}" for kind, text in _VERDICTS.items() if outlook.verdicts.get(kind)]
-    all_told = f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "none has read what comes back"
+    all_told = (
+        f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "no group has read the restored topics"
+    )
     console.print(f"  consumer groups: {all_told}")
     worst_first = list(reversed(_VERDICTS))
     affected = sorted(
@@ -158,14 +160,14 @@ def render_outlook(console: Console, outlook: GroupOutlook, *, backup: str) -> N
         _render_group(console, group)
     if len(affected) > _GROUPS_MAX:
         console.print(
-            f"    and {len(affected) - _GROUPS_MAX:,} more that do not go on where they were (-o json has all)"
+            f"    and {len(affected) - _GROUPS_MAX:,} more that do not continue where they were (-o json has all)"
         )
     refused = [group.group for group in affected if group.refused]
     if refused:
         names = ",".join(refused[:_GROUPS_MAX])
         console.print(
-            "    hint: look for another commit (offsite show). To set them all the same after the restore: offsite "
-            f"groups apply --backup {backup} --restore ID --groups {names} --clamp"
+            "    hint: look for another commit (offsite show). To set them anyway after the restore: offsite groups "
+            f"apply --backup {backup} --restore ID --groups {names} --clamp"
         )
         console.print(f"    the restore will end with exit code {outlook.exit_code}, because of {names}")
     for note in outlook.notes:
@@ -177,8 +179,8 @@ def _render_group(console: Console, group: ForeseenGroup) -> None:
     name = f"{group.group} (exactly once)" if group.exactly_once else group.group
     if group.refused:
         console.print(
-            f"    CANNOT GO ON: {name}: none of its {group.offsets:,} offsets will be set; do not start it before you "
-            "have decided"
+            f"    CANNOT CONTINUE: {name}: none of its {group.offsets:,} offsets will be set; do not start it before "
+            "you decide"
         )
     for refused in group.refused[:_PARTITIONS_MAX]:
         console.print(f"      at {refused.offset:,} of {refused.topic}/{refused.partition}: {refused.why}")
@@ -187,18 +189,18 @@ def _render_group(console: Console, group: ForeseenGroup) -> None:
     for clamped in group.clamped[:_PARTITIONS_MAX]:
         where = f"{clamped.topic}/{clamped.partition}"
         console.print(
-            f"    READS AGAIN: {name}: {where} from {clamped.end:,} on: it had read to {clamped.offset:,}, and the "
-            "restore ends before that"
+            f"    READS AGAIN: {name}: {where} from {clamped.end:,} on: it had read to {clamped.offset:,}, but the "
+            "restore ends earlier"
         )
     if group.left_out:
         console.print(
             f"    IN PART: {name}: {group.left_out:,} of its {group.offsets:,} offsets are not set: their partitions "
-            "do not come back one by one"
+            "are not restored one to one"
         )
     if group.behind and not group.refused:
         console.print(
-            f"    LOST AT THE SOURCE: {name}: {group.behind:,} offsets: the source had deleted what came next before "
-            "the backup saw it; it goes on at the first record there is"
+            f"    LOST AT THE SOURCE: {name}: {group.behind:,} offsets: the source had deleted the next records before "
+            "the backup read them; the group continues at the first existing record"
         )
 
 
@@ -206,16 +208,16 @@ def _render_newer(console: Console, report: RestorePlanReport | RestoreResult) -
     if report.newer_commit is None:
         return
     console.print(
-        f"  the backup has commit {report.newer_commit} by now: commit {report.commit} was the one when this began"
+        f"  the backup has commit {report.newer_commit} by now: this restore began with commit {report.commit}"
     )
-    console.print("  to restore that one instead: delete the target topics, and run the same command again")
+    console.print("  to restore the newer commit instead: delete the target topics, and run the same command again")
 
 
 def _held_back(topic: str, setting: str, value: str) -> tuple[str, str]:
     whose = f"the source's {setting}={value}" if value else f"the brokers' default {setting}"
     change = f"--add-config {setting}={value}" if value else f"--delete-config {setting}"
     return (
-        f"  held back: {topic} does not have {whose} yet: it would delete restored records",
+        f"  held back: {topic} does not have {whose} yet: this setting would delete restored records",
         f"    when you are done: kafka-configs.sh --alter --topic {topic} {change}",
     )
 
@@ -228,16 +230,16 @@ def _render_verdict(console: Console, result: RestoreResult) -> None:
     if result.problem:
         console.print(f"  {result.problem}")
     elif result.verified and not result.lacking:
-        console.print("  verified: every record was read back and is what the backup holds")
+        console.print("  verified: every record was read back and equals the backup")
     elif result.verified:
-        console.print("  verified: every record that the backup holds was read back and is the same")
+        console.print("  verified: every record in the backup was read back and is the same")
     if result.lacking:
         console.print("  the backup itself lacks:")
         render_lacking(console, result.lacking)
     _render_expected(console, result.expected_deletions)
     render_open(console, result.findings, result.uncompared)
     if result.findings or result.uncompared:
-        console.print("  consumer groups were left as they are")
+        console.print("  consumer groups were not changed")
     if result.uncompared:
         ends = f"--backup {result.backup} --restore {result.restore} --against BROKERS"
         console.print(f"  compare again: offsite verify {ends}")

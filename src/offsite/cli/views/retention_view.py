@@ -22,14 +22,16 @@ _LISTED_MAX = 20
 def render_plan(console: Console, report: RetentionReport) -> None:
     _render_kept(console, report)
     if report.removed_points:
-        console.print(f"  {_points(report.removed_points)} would go, {report.rule}: {_spans(report.removed_commits)}")
+        console.print(
+            f"  {_points(report.removed_points)} would be deleted, {report.rule}: {_spans(report.removed_commits)}"
+        )
     if report.removed_segments:
         console.print(
-            f"  {report.removed_segments} segments ({format_size(report.removed_bytes)}) that no restore point needs "
-            "then would go"
+            f"  {report.removed_segments} segments ({format_size(report.removed_bytes)}) that no restore point would "
+            "need then would be deleted"
         )
     if not report.removed_points and not report.removed_segments:
-        console.print("  nothing would go")
+        console.print("  nothing would be deleted")
     _render_next(console, report)
     for why in filter(None, (report.below_floor, report.clock_step)):
         console.print(f"  REFUSED without --force: {why}")
@@ -40,10 +42,10 @@ def render_plan(console: Console, report: RetentionReport) -> None:
 def render_done(console: Console, report: RetentionReport) -> None:
     _render_kept(console, report)
     if report.commit is None:
-        console.print("  nothing was to go")
+        console.print("  nothing was to be deleted")
     else:
         console.print(
-            f"  commit {report.commit} let go {_points(report.removed_points)} and {report.removed_segments} segments "
+            f"  commit {report.commit} removes {_points(report.removed_points)} and {report.removed_segments} segments "
             f"({format_size(report.removed_bytes)}); the next collection after the grace time deletes their objects"
         )
     _render_next(console, report)
@@ -56,7 +58,7 @@ def render_pins(console: Console, pins: Sequence[PinnedPoint]) -> None:
         console.print("no restore point is pinned")
     for pin in pins:
         until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
-        over = "" if pin.holds else " (over: the next retention takes it off)"
+        over = "" if pin.holds else " (over: the next retention removes the pin)"
         console.print(f"commit {pin.commit} of {format_time(pin.committed_at_ms)}, {until}{over}: {pin.reason}")
 
 

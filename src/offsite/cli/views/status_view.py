@@ -61,7 +61,7 @@ def _status_line(backup: BackupStatus) -> str:
 
 
 def _verified(checks: LastChecks) -> str:
-    return f"      last verify: {', '.join(map(_check, checks.verified)) or 'never here'}"
+    return f"      last verify: {', '.join(map(_check, checks.verified)) or 'never on this machine'}"
 
 
 def _check(record: VerifyRecord) -> str:
@@ -72,15 +72,15 @@ def _check(record: VerifyRecord) -> str:
 def _claimed(checks: LastChecks) -> Iterator[str]:
     """Yield the repository's claims about checks made elsewhere."""
     for record in checks.claimed:
-        yield f"      claimed by {record.by or 'nobody'}, not made here: verify {_check(record)}"
+        yield f"      claimed by {record.by or 'nobody'}, not made on this machine: verify {_check(record)}"
     if (drill := checks.claimed_drill) is not None:
         drill_text = f"drill {format_time(drill.ended_ms)} {_VERDICTS[drill.proven]}"
-        yield f"      claimed by {drill.by or 'nobody'}, not made here: {drill_text}"
+        yield f"      claimed by {drill.by or 'nobody'}, not made on this machine: {drill_text}"
 
 
 def _drilled(checks: LastChecks) -> str:
     if checks.drill is None:
-        return "      last drill: never here"
+        return "      last drill: never on this machine"
     verdict = _VERDICTS[checks.drill.proven]
     before = f", last proven {format_time(checks.proven_ms) if checks.proven_ms >= 0 else 'never'}"
     return f"      last drill: {format_time(checks.drill.ended_ms)} {verdict}{'' if checks.drill.proven else before}"
@@ -89,9 +89,12 @@ def _drilled(checks: LastChecks) -> str:
 def _kept(outlook: RetentionOutlook) -> str:
     summary = f"      kept: {outlook.restore_points:,} restore points, {outlook.pinned} pinned"
     if not outlook.applied_ms:
-        return f"{summary}; retention never let any go"
-    gone = f"commit {outlook.applied_commit} of {format_time(outlook.applied_ms)} let go what was {outlook.rule}"
-    waiting = f", {format_size(outlook.waiting_bytes)} wait for their collection" if outlook.waiting_bytes else ""
+        return f"{summary}; retention has deleted none yet"
+    gone = (
+        f"commit {outlook.applied_commit} of {format_time(outlook.applied_ms)} deleted restore points that were "
+        f"{outlook.rule}"
+    )
+    waiting = f", {format_size(outlook.waiting_bytes)} wait for collection" if outlook.waiting_bytes else ""
     after = f", not before {format_time(outlook.next_ms)}" if outlook.next_ms else ""
     following = f"; next: commit {outlook.next_commit}{after}" if outlook.next_commit else ""
     return f"{summary}; {gone}{waiting}{following}"

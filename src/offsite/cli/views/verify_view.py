@@ -64,7 +64,7 @@ def _render_history(console: Console, result: VerifyResult) -> None:
 def _render_unvouched(console: Console, result: VerifyResult) -> None:
     if count := len(result.unvouched):
         objects = "object of an earlier version has" if count == 1 else "objects of earlier versions have"
-        console.print(f"  {count} {objects} no digest, so nothing vouches for what is said there; -o json lists them")
+        console.print(f"  {count} {objects} no digest, so their content cannot be checked; -o json lists them")
 
 
 def _headline(result: VerifyResult) -> str:
@@ -97,12 +97,12 @@ def _render_coverage(console: Console, result: VerifyResult) -> None:
     for gap in result.unaccounted:
         console.print(
             f"  {gap.topic}/{gap.partition} [{gap.start}, {gap.end}): NOT ACCOUNTED FOR by commit {gap.commit}: "
-            "no segment, no hole and no proof that there was nothing"
+            "no segment, no hole, and no proof that the source had no records"
         )
     if result.unproven:
         console.print(
-            f"  {len(result.unproven)} ranges of commits by earlier versions have no records and no proof that there "
-            "were none (compacted topics have such); -o json lists them"
+            f"  {len(result.unproven)} ranges of commits by earlier versions have no records and no proof of emptiness "
+            "(normal for compacted topics); -o json lists them"
         )
 
 
@@ -113,7 +113,7 @@ def _render_comparison(console: Console, against: CompareResult) -> None:
     for remark in (*against.left_out, *against.branches):
         console.print(f"  {remark}")
     for name in against.by_name:
-        console.print(f"  {name}: the same topic by its name alone, these brokers have no topic ids")
+        console.print(f"  {name}: matched by name only, these brokers have no topic ids")
     for name, topic in against.topics.items():
         if not any(partition.verified is not None or partition.problem for partition in topic.partitions):
             console.print(f"  {name}: nothing to compare")
@@ -174,13 +174,14 @@ def render_leftovers_count(console: Console, leftovers: Leftovers) -> None:
 def render_leftovers(console: Console, leftovers: Leftovers) -> None:
     """Show all leftovers in the backup and around the backup, with advice."""
     quiet = format_duration(leftovers.quiet_for_s)
-    console.print(f"left over, untouched for {quiet} at least by the store's clock; nothing is deleted")
+    console.print(f"left over, unchanged for at least {quiet} by the store's clock; nothing is deleted")
     for leftover in leftovers.listed:
         written = format_time(leftover.written_ms)
         console.print(f"  {leftover.kind}: {leftover.key} ({format_size(leftover.bytes)}, written {written})")
     if any(leftover.kind in {"segment", "index"} for leftover in leftovers.listed):
         console.print(
-            "  what a roll-up replaced is among the segments: offsite collect plan tells, collect run deletes it"
+            "  the segments include segments that a roll-up replaced: offsite collect plan lists them, collect run "
+            "deletes them"
         )
     for restore in leftovers.restores:
         console.print(
@@ -193,7 +194,7 @@ def render_leftovers(console: Console, leftovers: Leftovers) -> None:
             f"quiet since {format_time(folder.quiet_since_ms)}: {folder.next_step}"
         )
     if leftovers.problem:
-        console.print(f"  unfinished restores cannot be told: {leftovers.problem}")
+        console.print(f"  unfinished restores are not known: {leftovers.problem}")
     if not (leftovers.listed or leftovers.restores or leftovers.folders):
         console.print("  nothing")
 

@@ -26,11 +26,11 @@ class BackupWords(TypedDict, total=False):
         Sequence[str] | None,
         Option("Topics: names, globs, regex:PATTERN, comma-separated [default: those of the backup's first run]."),
     ]
-    exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax.")]
-    internal: Annotated[bool, Option("Let patterns match Kafka's internal topics too.", default=False)]
+    exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax as --topics.")]
+    internal: Annotated[bool, Option("Patterns also match Kafka's internal topics.", default=False)]
     missing_topics: Annotated[
         MissingTopicsText,
-        Option("What to do when a topic named in full does not exist.", MissingTopics.DEFAULT),
+        Option("What to do when a topic given by its full name does not exist.", MissingTopics.DEFAULT),
     ]
     compression: Annotated[
         CompressionText,
@@ -68,29 +68,29 @@ class BackupWords(TypedDict, total=False):
     read_limit: Annotated[
         str | None,
         Option(
-            "Fetch at most so many bytes per second from brokers, all workers together: 50MB, 1.5MiB. The cluster's "
-            "own quotas apply as well.",
+            "Maximum bytes per second fetched from brokers, all workers together: 50MB, 1.5MiB. The cluster's own "
+            "quotas also apply.",
             shown_default="no limit",
         ),
     ]
     write_limit: Annotated[
         str | None,
         Option(
-            "Write at most so many bytes per second into the repository, all workers together.",
+            "Maximum bytes per second written into the repository, all workers together.",
             shown_default="no limit",
         ),
     ]
     executor_read_limit: Annotated[
         str | None,
         Option(
-            "Fetch at most so many bytes per second from brokers, each executor of a Spark cluster for itself.",
+            "Maximum bytes per second fetched from brokers by each executor of a Spark cluster.",
             shown_default="no limit",
         ),
     ]
     executor_write_limit: Annotated[
         str | None,
         Option(
-            "Write at most so many bytes per second into the repository, each executor of a Spark cluster for itself.",
+            "Maximum bytes per second written into the repository by each executor of a Spark cluster.",
             shown_default="no limit",
         ),
     ]

@@ -19,13 +19,16 @@ class ParticipantWords(TypedDict, total=False):
     participants: Annotated[
         StampForm | None,
         Option(
-            "Open the checkpoint to applications that stamp their records. They learn of it by markers in their "
-            "topics, or by the control topic, where each application acknowledges it."
+            "Include applications that stamp their records. They learn of a checkpoint from markers in their topics, "
+            "or from the control topic, where each application acknowledges the checkpoint."
         ),
     ]
     participant_topics: Annotated[
         Sequence[str] | None,
-        Option("With --participants: the topics whose writers all take part: names, globs, comma-separated."),
+        Option(
+            "With --participants: the topics; all writers of these topics must take part. Names, globs, "
+            "comma-separated."
+        ),
     ]
     control_topic: Annotated[
         str | None,

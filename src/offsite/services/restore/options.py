@@ -43,7 +43,7 @@ class PointWords(TypedDict, total=False):
     """
 
     topics: Annotated[Sequence[str] | None, Option("Topics to restore [default: all of the backup].")]
-    exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax.")]
+    exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax as --topics.")]
     partitions: Annotated[Sequence[str] | None, Option("orders:0,2-5: of that topic, only these partitions.")]
     commit: Annotated[
         int | None,
@@ -69,7 +69,9 @@ class PointWords(TypedDict, total=False):
             "created again, this incarnation [default: the one of --at, else the newest]."
         ),
     ]
-    isolation: Annotated[IsolationText, Option("Whether records of aborted transactions come back.", Isolation.DEFAULT)]
+    isolation: Annotated[
+        IsolationText, Option("Whether to restore records of aborted transactions.", Isolation.DEFAULT)
+    ]
     accept_rollback: Annotated[
         bool,
         Option(
@@ -100,22 +102,24 @@ class RestoreWords(PointWords, total=False):
     ]
     keyless: Annotated[
         KeylessText,
-        Option("Records without a key in a topic that is repartitioned: in-turn loses their order.", Keyless.DEFAULT),
+        Option(
+            "How to distribute records without a key in a repartitioned topic: in-turn loses their order.",
+            Keyless.DEFAULT,
+        ),
     ]
     batch_bytes: Annotated[
         str | None,
         Option(
-            "Size of the new batches of a topic that is repartitioned, before compression: 16kB to 1MB. All other "
-            "topics keep their batches as they were at the source, also topics that have that many partitions "
-            "already.",
+            "Size of the new batches of a repartitioned topic, before compression: 16kB to 1MB. All other topics keep "
+            "the batches of the source, also topics that already have this partition count.",
             shown_default="256KiB",
         ),
     ]
     write_limit: Annotated[
         str | None,
         Option(
-            "Write at most so many bytes per second into the cluster, all workers together: 50MB, 1.5MiB. The "
-            "cluster's own quotas apply as well.",
+            "Maximum bytes per second written into the cluster, all workers together: 50MB, 1.5MiB. The cluster's own "
+            "quotas also apply.",
             shown_default="no limit",
         ),
     ]

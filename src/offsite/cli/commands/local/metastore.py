@@ -98,7 +98,7 @@ def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE)
 
     place = parse_place(_words(options))
     if options.metrics_port is not None and not options.follow:
-        raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
+        raise BadOption("--metrics-port works only with --follow", hint="add --follow")
     if place.switch is not Switch.ON:
         _tell_off(place.switch, options.properties)
         return
