@@ -24,12 +24,13 @@ class _Commands(LazyGroup):
         LazyCommand(
             "demo",
             "local.demo:demo",
-            "Start a real Kafka, write awkward data, back it up, delete it, restore it, and compare record by record.",
+            "Start a real Kafka, write difficult data, back it up, delete it, restore it, and compare record by "
+            "record.",
         ),
         LazyCommand(
             "doctor",
             "coordinator.doctor:doctor",
-            "Look for what usually goes wrong: Java, Spark, brokers, rights, clocks, the store, this machine.",
+            "Check for common problems: Java, Spark, brokers, permissions, clocks, the store, this machine.",
         ),
         LazyCommand("init", "repository:init", "Create a new repository in an empty folder or prefix."),
         LazyCommand("list", "repository:list_", "List the backups of the repository."),
@@ -45,12 +46,12 @@ class _Commands(LazyGroup):
         LazyCommand(
             "export",
             "export:export",
-            "Write topics into an archive of another format, as of a restore point or straight from a cluster.",
+            "Write topics into an archive of another format, from a restore point or directly from a cluster.",
         ),
         LazyCommand(
             "import",
             "import_:import_",
-            "Make a normal backup out of an archive: records at their offsets, groups, and a list of what it lacks.",
+            "Import an archive as a normal backup: records at their offsets, groups, and a list of missing parts.",
         ),
         LazyCommand("serve", "coordinator.serve:serve", "Serve backups over HTTP: an API, and pages for a browser."),
         LazyCommand("backup", "backup:app", "Back up topics into the repository."),
@@ -58,7 +59,7 @@ class _Commands(LazyGroup):
         LazyCommand("restore", "restore:app", "Restore topics into a cluster."),
         LazyCommand("groups", "groups:app", "Set consumer groups to their offsets in a backup."),
         LazyCommand("compact", "compact:app", "Keep the latest record of each key of compacted topics."),
-        LazyCommand("collect", "collect:app", "Delete what a roll-up replaced, and what killed runs left."),
+        LazyCommand("collect", "collect:app", "Delete objects that a roll-up replaced, and leftovers of killed runs."),
         LazyCommand(
             "retention", "retention:app", "Keep restore points by rules, and delete data that no restore point needs."
         ),
@@ -66,13 +67,13 @@ class _Commands(LazyGroup):
             "generations", "generations:app", "Back up compacted topics in generations, by two instances in turn."
         ),
         LazyCommand(
-            "metastore", "local.metastore:app", "Keep the command topic of ksqlDB as local files, and bring it back."
+            "metastore", "local.metastore:app", "Back up the command topic of ksqlDB to local files, and restore it."
         ),
-        LazyCommand("archive", "archive:app", "Look into archives of other tools, and let old files go."),
+        LazyCommand("archive", "archive:app", "Inspect archives of other tools, and delete old files."),
         LazyCommand("tokens", "coordinator.serve:tokens", "Who may ask a coordinator for what."),
         LazyCommand("jobs", "coordinator.jobs:app", "See what coordinators are doing, and end it."),
         LazyCommand("operator", "operator:app", "Keep backups as they are declared in a folder of YAML files."),
-        LazyCommand("spark", "local.spark:app", "Get this offsite to the executors of a Spark cluster."),
+        LazyCommand("spark", "local.spark:app", "Bring offsite to the executors of a Spark cluster."),
         LazyCommand(
             "sandbox", "local.sandbox:app", "Start and stop a real Kafka on this machine, of one broker or several."
         ),

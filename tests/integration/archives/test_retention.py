@@ -157,7 +157,7 @@ def test_the_command_shows_asks_and_tells(exchange: Exchange) -> None:
     assert done.exit_code == 0, done.output
     assert "deleted: 2 objects" in done.stdout
     assert not (place / report["removed_files"][0]["name"]).exists()
-    assert "nothing to let go" in run(app, command("apply", place, "avro", "--max-bytes", "1TiB", "--yes")).stdout
+    assert "nothing to delete" in run(app, command("apply", place, "avro", "--max-bytes", "1TiB", "--yes")).stdout
 
 
 def test_objects_of_a_store_stay_for_ten_minutes_at_least(bucket: Exchange) -> None:

@@ -62,7 +62,7 @@ def test_the_plan_tells_objects_and_bytes_and_changes_nothing(backup: Backup) ->
     assert 0 < told["bytes_to_read"] < told["bytes"]
     shown = CliRunner().invoke(app, command(backup, "plan")).stdout
     assert f"{told['objects']} objects (" in shown
-    assert "hold their records now are read first" in " ".join(shown.split())
+    assert "with the same records are read first" in " ".join(shown.split())
     assert objects(backup) == before
 
 
@@ -117,7 +117,9 @@ def test_leftovers_are_shown_asked_about_and_deleted(backup: Backup, monkeypatch
     report = json.loads(done.stdout)
     assert (report["objects"], report["locked"], report["kept"]) == (1, [], 0)
     assert doomed[0] not in objects(backup)
-    assert "no leftover may go" in CliRunner().invoke(app, command(backup, "run", "--leftovers", "--yes")).stdout
+    assert (
+        "no leftover may be deleted" in CliRunner().invoke(app, command(backup, "run", "--leftovers", "--yes")).stdout
+    )
 
 
 def test_what_nobody_agreed_to_is_named_and_stays_until_a_person_accepts_it(backup: Backup) -> None:
@@ -135,7 +137,7 @@ def test_what_nobody_agreed_to_is_named_and_stays_until_a_person_accepts_it(back
     assert (kept["commit"], kept["who"]) == (7, "")
     for rules in ((), ("--retain", "keep-age=1s")):
         shown = " ".join(CliRunner().invoke(app, command(backup, "run", "--yes", *rules)).stdout.split())
-        assert "commit 7 lets go, by nobody who left a line: nothing is deleted because of it" in shown
+        assert "commit 7 removes data, without a line in the audit: nothing is deleted for this commit" in shown
         assert "--accept-upto" in shown
     assert objects(backup) == before
     assert CliRunner().invoke(app, command(backup, "run", "--yes", "--accept-upto", "7")).exit_code == 0

@@ -63,7 +63,7 @@ def test_it_is_known_when_the_source_is_gone(rich: Site) -> None:
     console = Console(width=200, record=True)
     render_metadata_plan(console, prepared.metadata)
     render_applied(console, restored.metadata)
-    assert console.export_text().count("not in the backup, to be made again by hand:") == 2
+    assert console.export_text().count("not in the backup, create again by hand:") == 2
 
 
 def test_a_cluster_that_has_nothing_else_names_nothing(site: Site) -> None:

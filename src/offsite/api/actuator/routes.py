@@ -2,7 +2,7 @@
 
 Status codes as in Zeebe: 400 for an invalid id, 409 if the same or a higher id exists, 502 without an answer of the
 cluster, 503 without an answer of the store, 504 if no partition started in time; a repeated request with the same id
-then gets 409, because the id is known. Unlike in Zeebe, states come from the store alone: the cluster may be gone.
+then gets 409, because the id is known. Unlike in Zeebe, states come from the store only: works without the cluster.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from offsite.services.jobs.status import JobList, JobReport, read_job, read_jobs
 router = APIRouter(responses=PROBLEMS)
 
 JobId = Annotated[str, Path(description="Id of the job.", max_length=60)]
-Most = Annotated[int, Query(ge=1, le=1_000, description="At most so many, the newest.")]
+Most = Annotated[int, Query(ge=1, le=1_000, description="Maximum number, the newest first.")]
 
 LOOK_S = 1.0
 """Seconds between two events."""

@@ -22,7 +22,7 @@ from offsite.services.retention.pins import PinnedPoint, pinned_points
 
 router = APIRouter(responses=PROBLEMS)
 
-Most = Annotated[int, Query(ge=1, le=10_000, description="At most so many, the newest.")]
+Most = Annotated[int, Query(ge=1, le=10_000, description="Maximum number, the newest first.")]
 
 
 @router.get("/status", response_model=Status)

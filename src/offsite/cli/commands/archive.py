@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from offsite.archives.kafka_backup import ReindexResult
     from offsite.services.archives.inspection import ArchiveInspection, RecordLines
 
-app = typer.Typer(help="Look into archives of other tools, and let old files go.", no_args_is_help=True)
+app = typer.Typer(help="Inspect archives of other tools, and delete old files.", no_args_is_help=True)
 app.add_typer(archive_retention.app, name="retention")
 
 File = Annotated[
-    str | None, typer.Option("--file", help="kafka-backup: show the records of this segment, as inspect names it.")
+    str | None, typer.Option("--file", help="kafka-backup: show the records of this segment, by its name in inspect.")
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="With --file: how many records at most.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="With --file: maximum number of records.")]
 
 
 @app.command()
@@ -35,7 +35,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="With --file: how man
 def inspect(
     options: ArchiveReadOptions, file: File = None, limit: Limit = 100, output: Output = OutputFormat.TABLE
 ) -> None:
-    """Show what an archive holds, what of its source it lacks, and what is damaged.
+    """Show the content of an archive, the missing parts of its source, and damage.
 
     Files outside every index are read completely, as by an import. Exit code 13: a part is damaged; 2: an intact file
     cannot be imported.
@@ -63,7 +63,8 @@ def reindex(
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic [default: all].")] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make the indexes of kafka-backup segments anew from the records: after a crash, or when segments were deleted.
+    """Create the indexes of kafka-backup segments again from the records: after a crash, or after segments were
+    deleted.
 
     Complete records are never touched; a torn end is cut off. Exit code 13: some bytes hold no record.
     """
@@ -98,7 +99,7 @@ def _render(console: Console, inspection: ArchiveInspection) -> None:
     for damage in inspection.damaged:
         console.print(f"damaged: {damage}")
     for damage in inspection.unfit:
-        console.print(f"not taken: {damage}\nnext: {damage.unfit}")
+        console.print(f"not imported: {damage}\nnext: {damage.unfit}")
     for lack in inspection.fidelity:
         console.print(f"not in the archive: {lack}")
 
@@ -134,10 +135,10 @@ def _render_records(console: Console, lines: RecordLines) -> None:
 def _render_reindexed(console: Console, result: ReindexResult) -> None:
     for segment in result.segments:
         cut = f", {segment.cut_bytes} torn bytes cut off" if segment.cut_bytes else ""
-        state = "index written anew" if segment.is_rewritten else "index was right"
+        state = "index written again" if segment.is_rewritten else "index was correct"
         console.print(f"{segment.file}: {segment.records:,} records, {state}{cut}")
     for key in result.partition_indexes:
-        console.print(f"{key}: written anew")
+        console.print(f"{key}: written again")
     for key in result.removed:
         console.print(f"{key}: removed, it had no records")
     for damage in result.damage:

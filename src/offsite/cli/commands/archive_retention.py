@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from offsite.services.archives.mirror import MirrorSource
     from offsite.services.archives.retention import ArchiveRetentionPlan, RetentionTarget
 
-app = typer.Typer(help="Let old files of an archive go.", no_args_is_help=True)
+app = typer.Typer(help="Delete old files of an archive.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,26 +30,29 @@ class ArchiveRetentionOptions:
     path: ArchivePlace
     format: FormatToWrite
     keep_age: Annotated[
-        str | None, typer.Option("--keep-age", help="Let files go whose last message is older, such as 30d.")
+        str | None, typer.Option("--keep-age", help="Delete files whose last message is older than this, such as 30d.")
     ] = None
     mirror: Annotated[
         bool,
         typer.Option(
             "--mirror",
-            help="Let files go that their topic's own retention let go: as the cluster of --bootstrap says, else as "
-            "the archive recorded it.",
+            help="Delete files that the topic's own retention has deleted at the source: by the settings on the "
+            "cluster of --bootstrap, else by the settings recorded in the archive.",
         ),
     ] = False
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
     max_bytes: Annotated[
         str | None,
-        typer.Option("--max-bytes", help="Let the oldest files go until all are no larger than this, such as 500GiB."),
+        typer.Option(
+            "--max-bytes", help="Delete the oldest files until the total size is at most this, such as 500GiB."
+        ),
     ] = None
     collect_after: Annotated[
         str,
         typer.Option(
-            "--collect-after", help="How long objects stay after their file was taken out, by the store's clock."
+            "--collect-after",
+            help="How long objects are kept after their file was removed from the index, by the store's clock.",
         ),
     ] = COLLECT_AFTER
     backup_id: BackupId = ""
@@ -58,11 +61,11 @@ class ArchiveRetentionOptions:
 @app.command()
 @takes(ArchiveRetentionOptions)
 def plan(options: ArchiveRetentionOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Show which files would go, what would stay of each partition, and why. Changes nothing.
+    """Show which files would be deleted, what is kept of each partition, and why. Changes nothing.
 
-    Whole files are deleted, from the oldest of a partition on, and never the newest. A file stays if the time of the
-    last message is unknown, with all later files. With --mirror, nothing is deleted for a topic that is gone, was
-    recreated, or cannot be described.
+    Only whole files are deleted, the oldest of a partition first, never the newest. If the time of a file's last
+    message is unknown, this file and all later files are kept. With --mirror, nothing is deleted for a topic that is
+    gone, was recreated, or cannot be described.
     """
     target, limits = _opened(options)
     emit(make_retention_report(target, _planned(target, limits, options)), output=output, render=render_plan)
@@ -71,9 +74,9 @@ def plan(options: ArchiveRetentionOptions, output: Output = OutputFormat.TABLE) 
 @app.command()
 @takes(ArchiveRetentionOptions)
 def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
-    """Let files go: out of the archive's index first, and their objects once --collect-after has passed.
+    """Delete files: first from the archive's index, then their objects after --collect-after.
 
-    An export into the same archive may run meanwhile. Objects protected by the store stay, and are listed.
+    An export into the same archive may run at the same time. Objects protected by the store are kept and listed.
     """
     from offsite.services.archives.retention import carry_out
 
@@ -83,17 +86,17 @@ def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = O
     if planned.going or planned.collectable:
         if not yes:
             emit_notice(report, render=render_plan)
-            confirm(f"let {len(planned.going)} files of {target.place} go?")
+            confirm(f"delete {len(planned.going)} files of {target.place}?")
         report = make_retention_report(target, planned, result=carry_out(target, planned, clock=SystemClock()))
     emit(report, output=output, render=render_done)
 
 
 @app.command()
 def log(path: ArchivePlace, output: Output = OutputFormat.TABLE) -> None:
-    """Show what retention let go of an archive: when, by whom, by which rule, and how many bytes.
+    """Show what retention deleted of an archive: when, by whom, by which rule, and how many bytes.
 
-    A line is written before the deletion, at the place given to apply. The state is `done` if nothing has the name any
-    more, else `to be done`.
+    A line is written before the deletion, at the place given to apply. The state is `done` if the object no longer
+    exists, else `to be done`.
     """
     from offsite.services.archives.retention_audit import read_audit_reports
 

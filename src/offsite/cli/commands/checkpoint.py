@@ -27,12 +27,17 @@ app = typer.Typer(help="Take checkpoints: restore points with ordered ids.", no_
 EXIT_FAILED = OffsiteError.exit_code
 
 OptionalId = Annotated[
-    int | None, typer.Option("--id", help="Its id, above all earlier ones [default: the time in ms, or one more].")
+    int | None,
+    typer.Option(
+        "--id", help="Id of the checkpoint, above all earlier ids [default: the time in ms, or the last id plus one]."
+    ),
 ]
 CheckpointArgument = Annotated[int | None, typer.Argument(metavar="[ID]", help="Id of the checkpoint.")]
-CheckpointOption = Annotated[int | None, typer.Option("--id", help="The same as an option.")]
-_DELETE_ZEEBE = "A Zeebe cluster whose backup of the same id is deleted as well, as it was named when it was taken."
-Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest.")]
+CheckpointOption = Annotated[int | None, typer.Option("--id", help="The checkpoint id as an option.")]
+_DELETE_ZEEBE = (
+    "A Zeebe cluster whose backup of the same id is also deleted; the same name as when the checkpoint was taken."
+)
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number, the newest first.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +76,12 @@ def take(
     options: TakeOptions,
     engine: SparkOptions,
     checkpoint: OptionalId = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is complete or has failed.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the checkpoint is complete or has failed.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Take a checkpoint: answers when every partition has started, and goes on in the background.
+    """Take a checkpoint: answers when every partition has started, and continues in the background.
 
-    An id is used once for ever. A repeated id takes no second backup: the answer describes the first. If a run follows
+    An id is used only once. A repeated id takes no second checkpoint: the answer describes the first. If a run follows
     the backup, the run takes the checkpoint in its next round.
 
     Exit code 1: failed; 3: incomplete, and no process works on the checkpoint; 14: the id is no longer available.
@@ -159,7 +164,7 @@ def _end(report: CheckpointReport) -> None:
 
 @app.command(name="list")
 def list_(repo: Repo, backup: BackupName, limit: Limit = 20, output: Output = OutputFormat.TABLE) -> None:
-    """List checkpoints, newest first, from the store alone."""
+    """List checkpoints, newest first, from the store only."""
     from offsite.services.checkpoint.status import Checkpoints
 
     checkpoints = Checkpoints(open_repository(repo, looks=True).backup(backup)).list(most=limit)
@@ -174,7 +179,7 @@ def show(
     id_: CheckpointOption = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show a checkpoint and its partitions, from the store alone: the cluster may be gone.
+    """Show a checkpoint and its partitions, from the store only: works without the cluster.
 
     The status is doesNotExist, requested, ongoing, completed, failed, incomplete or deleted.
     """
@@ -192,7 +197,7 @@ def explain(
     id_: CheckpointOption = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show what a restore of a checkpoint leaves out, and why; and how far each topic can be trusted."""
+    """Show which transactions a restore of a checkpoint leaves out, and why; and the guarantee of each topic."""
     from offsite.services.checkpoint.explain import explain_checkpoint
 
     opened = open_repository(repo, looks=True).backup(backup)
@@ -231,7 +236,10 @@ def delete(
         confirm(f"delete checkpoint {chosen} ({current.status}) of backup {options.backup}, and its restore point?")
     report = delete_checkpoint(opened, chosen, participants=participants)
     if untouched := sorted({participant.name for participant in current.participants} - set(participants.names)):
-        note(f"note: what {', '.join(untouched)} saved for it stays there; of Zeebe, --zeebe deletes it as well")
+        note(
+            f"note: data that {', '.join(untouched)} saved for the checkpoint is kept there; --zeebe also deletes the "
+            "data of Zeebe"
+        )
     emit(report, output=output, render=render_checkpoint)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from offsite.services.collect.plan import CollectionPlan
     from offsite.services.collect.run import CollectionResult
 
-app = typer.Typer(help="Delete what a roll-up replaced, and what killed runs left.", no_args_is_help=True)
+app = typer.Typer(help="Delete objects that a roll-up replaced, and leftovers of killed runs.", no_args_is_help=True)
 
 _LISTED_MAX = 20
 
@@ -49,22 +49,22 @@ class CollectOptions:
         str,
         typer.Option(
             "--collect-after",
-            help="How long what a roll-up replaced is kept, by the store's clock. What was let go is kept three times "
-            "as long, from when this machine first saw it.",
+            help="How long to keep objects that a roll-up replaced, by the store's clock. Objects that retention "
+            "removed are kept three times as long, from the time when this machine first saw the removal.",
         ),
     ] = COLLECT_AFTER
     retain: Annotated[
         str,
         typer.Option(
             "--retain",
-            help="The retention of this backup, as for backup run --follow: what another machine let go is deleted "
-            "only if these rules let it go, too. What commands of this machine let go needs no rules.",
+            help="The retention of this backup, as for backup run --follow: data that another machine removed is "
+            "deleted only if these rules also remove it. Removals by commands of this machine need no rules.",
         ),
     ] = OFF
     accept_upto: Annotated[
         int,
         typer.Option(
-            "--accept-upto", help="What commits up to this number let go is right: nothing asks for it again.", min=0
+            "--accept-upto", help="Removals by commits up to this number are correct: do not ask again.", min=0
         ),
     ] = 0
     bootstrap: Bootstrap = None
@@ -73,7 +73,9 @@ class CollectOptions:
 
 Leftovers = Annotated[
     bool,
-    typer.Option("--leftovers", help="Instead, what runs left that never ended, as verify --leftovers lists it."),
+    typer.Option(
+        "--leftovers", help="Instead, delete leftovers of runs that never ended, as listed by verify --leftovers."
+    ),
 ]
 
 
@@ -96,7 +98,7 @@ class CollectionReport:
 @app.command()
 @takes(CollectOptions)
 def plan(options: CollectOptions, leftovers: Leftovers = False, output: Output = OutputFormat.TABLE) -> None:
-    """Show what would be deleted, and what has to be read first. Changes nothing."""
+    """Show what would be deleted, and what must be read first. Changes nothing."""
     opened, grace_ms = _opened(options, looks=True)
     if leftovers:
         _plan_leftovers(options.repo, opened, grace_ms, output)
@@ -113,10 +115,11 @@ def run(
     leftovers: Leftovers = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Delete what a roll-up replaced, after reading what holds the same records now, and what retention let go.
+    """Delete objects that a roll-up replaced, after reading the objects with the same records, and data that retention
+    removed.
 
-    Every restore point stays. Data that was let go is deleted when this machine has known of the release for three
-    times --collect-after, and released the data itself, or --retain agrees; the rest is named. Exit code 13: a
+    Every restore point is kept. Removed data is deleted when this machine has known of the removal for three times
+    --collect-after, and this machine removed the data itself or --retain agrees; the rest is listed. Exit code 13: a
     replacement is damaged; then nothing is deleted.
 
     With --leftovers: objects named by no commit are deleted once a later run has completed, and both the write and the
@@ -136,7 +139,7 @@ def run(
         return
     if not yes:
         emit_notice(_report(planned), render=_render_plan)
-        confirm(f"delete what was replaced or let go in backup {options.backup}?")
+        confirm(f"delete replaced and removed objects of backup {options.backup}?")
     result = _collect(opened, planned, grace_ms, in_force, engine)
     emit(result, output=output, render=_render_collected)
 
@@ -210,7 +213,7 @@ def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputForma
     planned, copies = _planned_leftovers(repo, opened, grace_ms)
     if not yes and (planned.objects or copies):
         emit_notice(make_leftovers_report(planned, copies), render=render_leftovers)
-        confirm(f"delete what killed runs left in backup {planned.head.backup}?")
+        confirm(f"delete leftovers of killed runs in backup {planned.head.backup}?")
     result = collect_leftovers(opened, planned, clock=SystemClock())
     removed = tuple(staging.backup for staging, _ in copies if remove_dead_copy(staging))
     report = DeletedLeftovers(
@@ -254,37 +257,38 @@ def _render_plan(console: Console, report: CollectionReport) -> None:
         return
     console.print(
         f"backup {report.backup}: {report.objects} objects ({format_size(report.bytes)}) that no restore needs, "
-        f"replaced or let go by commits up to {report.upto}; {format_size(report.bytes_to_read)} that hold their "
-        "records now are read first"
+        f"replaced or removed by commits up to {report.upto}; {format_size(report.bytes_to_read)} with the same "
+        "records are read first"
     )
     for key in report.keys[:_LISTED_MAX]:
         console.print(f"  {key}")
     if len(report.keys) > _LISTED_MAX:
         console.print(f"  and {len(report.keys) - _LISTED_MAX} more; -o json lists them")
     if not report.is_last:
-        console.print("  more is left for the next pass, which follows by itself")
+        console.print("  more objects follow in the next pass, which starts by itself")
 
 
 def _print_kept(console: Console, commits: Sequence[DisbelievedCommit]) -> None:
     for commit in commits[:_LISTED_MAX]:
-        by = f"by {commit.who}, as the audit says" if commit.who else "by nobody who left a line"
-        console.print(f"  commit {commit.commit} lets go, {by}: nothing is deleted because of it: {commit.why}")
+        by = f"by {commit.who}, as the audit says" if commit.who else "without a line in the audit"
+        console.print(f"  commit {commit.commit} removes data, {by}: nothing is deleted for this commit: {commit.why}")
     if len(commits) > _LISTED_MAX:
         console.print(f"  and {len(commits) - _LISTED_MAX} more commits; -o json lists them")
     if any(not commit.waits for commit in commits):
         console.print(
-            "  next: offsite retention log; where it is right: offsite collect run --retain …, or --accept-upto N"
+            "  next: offsite retention log; if the removal is correct: offsite collect run --retain …, or "
+            "--accept-upto N"
         )
 
 
 def _render_collected(console: Console, result: CollectionResult) -> None:
     _print_kept(console, result.kept)
     for key in result.locked[:_LISTED_MAX]:
-        console.print(f"the store protects {key}: passed over")
+        console.print(f"protected by the store, not deleted: {key}")
     if not result.objects:
         console.print("nothing to collect")
         return
     console.print(
-        f"collected {result.objects} objects ({format_size(result.bytes)}), replaced or let go by commits up to "
+        f"collected {result.objects} objects ({format_size(result.bytes)}), replaced or removed by commits up to "
         f"{result.upto}"
     )

@@ -36,13 +36,13 @@ class CompactOptions:
     backup: BackupName
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topics", help="Compacted topics to look at [default: all of the backup].", callback=split_all),
+        typer.Option("--topics", help="Compacted topics to compact [default: all of the backup].", callback=split_all),
     ] = None
     min_dirty_ratio: Annotated[
         float | None,
         typer.Option(
             "--min-dirty-ratio",
-            help="Compact where at least this part of the bytes is new [default: the topic's "
+            help="Compact if at least this part of the bytes is new [default: the topic's "
             "min.cleanable.dirty.ratio, else 0.5].",
         ),
     ] = None
@@ -109,7 +109,7 @@ def run(
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Leave out what later records of the same key have replaced, between the restore points that are kept.
+    """Remove records that later records of the same key replaced, between the kept restore points.
 
     At every restore point the latest record of every key stays unchanged, at its offset. Replaced objects are deleted
     later, by offsite collect or by a following run.
@@ -193,12 +193,12 @@ _FIGURES = tuple(field.name for field in fields(CompactedReport) if field.name n
 
 def _render_plan(console: Console, report: CompactionReport) -> None:
     if not report.regions:
-        why = ", a restore is under way" if report.restore_runs else ""
+        why = ", a restore is running" if report.restore_runs else ""
         console.print(f"backup {report.backup}: nothing to compact{why}")
         return
     console.print(
-        f"backup {report.backup}: {report.records} records ({format_size(report.bytes)}) to compact, of which those "
-        "stay that are the latest of their key as of a restore point"
+        f"backup {report.backup}: {report.records} records ({format_size(report.bytes)}) to compact; the latest record "
+        "of each key at each restore point is kept"
     )
     for region in report.regions[:_LISTED_MAX]:
         console.print(
@@ -218,4 +218,4 @@ def _render_done(console: Console, report: CompactedReport) -> None:
             f"({format_size(report.bytes_after)}) in commit {report.commit}"
         )
     if report.left_alone:
-        console.print(f"  {report.left_alone} regions were left as they are; the log says why")
+        console.print(f"  {report.left_alone} regions were not changed; the log says why")

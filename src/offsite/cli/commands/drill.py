@@ -40,8 +40,10 @@ SANDBOX_PREFIX = "offsite-drill-"
 _TAKEN = WordChoice(
     only=("topics", "exclude", "commit", "accept_rollback", "records"),
     help={
-        "records": "Where the drill keeps its records and its report, for a repository that cannot be written: a "
-        "folder or a URL, which Spark workers must reach [default: with the backup]."
+        "records": (
+            "Where the drill keeps its records and its report, for a read-only repository: a folder or a URL that "
+            "Spark workers must reach [default: with the backup]."
+        )
     },
 )
 
@@ -56,7 +58,8 @@ class DrillOptions:
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
     sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Restore into a Kafka of its own on this machine, even if one is named.")
+        bool,
+        typer.Option("--sandbox", help="Restore into a temporary Kafka on this machine, even if a cluster is named."),
     ] = False
     report: Annotated[
         Path | None, typer.Option("--report", help="Also write the report (JSON and HTML) into this folder.")
@@ -65,12 +68,12 @@ class DrillOptions:
 
 @takes(DrillOptions, SparkOptions)
 def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Restore for the sake of the proof: compare every record, remove everything again, write a report.
+    """Restore as a test: compare every record, delete everything again, write a report.
 
     Restores into separate topics (offsite-drill-…) of the cluster, or into a sandbox when no cluster is named. The
-    report stays with the backup. Exit code 13: the backup was not proven; 3: nothing was proven, because the backup
-    holds no records of these topics, or some records could not be read back. Only one drill of a backup runs at a time:
-    the next drill removes the leftovers of a killed drill.
+    report stays with the backup. Exit code 13: the backup was not proven; 3: nothing was proven, because the backup has
+    no records of these topics, or some records could not be read back. Only one drill of a backup runs at a time: the
+    next drill removes the leftovers of a killed drill.
     """
     from offsite.cli.progress import progress_of_two
     from offsite.model.clock import SystemClock
@@ -165,7 +168,7 @@ def _check_folder(folder: Path | None) -> None:
     try:
         make_private_root(folder)
     except OSError as error:
-        raise BadOption(f"--report {folder} is no folder to write into: {error}", hint="name another one") from error
+        raise BadOption(f"--report {folder} is not a writable folder: {error}", hint="name another folder") from error
 
 
 def _versions() -> dict[str, str]:
@@ -205,5 +208,5 @@ def _render(console: Console, report: DrillReport, *, place: str) -> None:
         console.print("  the backup itself lacks:")
         render_lacking(console, report.lacking)
     for name in report.leftovers:
-        console.print(f"  removed what a killed drill left: {name}")
+        console.print(f"  removed a leftover of a killed drill: {name}")
     console.print(f"the report is stored {place}: backups/{report.backup}/drills/{report.drill}/report.html")

@@ -51,7 +51,7 @@ class SourceOption(StrEnum):
 
 
 From = Annotated[
-    SourceOption, typer.Option("--from", help="kafka: straight from the cluster at --bootstrap, without a repository.")
+    SourceOption, typer.Option("--from", help="kafka: directly from the cluster at --bootstrap, without a repository.")
 ]
 Words = Annotated[PointWords, WordChoice(help={"topics": "Topics to export [default: all]."})]
 Groups = Annotated[
@@ -63,12 +63,12 @@ Groups = Annotated[
     ),
 ]
 Lossy = Annotated[
-    bool, typer.Option("--lossy", help="Leave out what the format cannot hold of a record, and count it.")
+    bool, typer.Option("--lossy", help="Leave out parts of a record that the format cannot store, and count them.")
 ]
-Plain = Annotated[bool, typer.Option("--plain", help="avro: the plain schema, which holds less than ours.")]
-SegmentBytes = Annotated[
-    int | None, typer.Option("--segment-bytes", min=1, help="Size at which a file ends, and the next one begins.")
+Plain = Annotated[
+    bool, typer.Option("--plain", help="avro: the plain schema, which stores less than the schema of offsite.")
 ]
+SegmentBytes = Annotated[int | None, typer.Option("--segment-bytes", min=1, help="Size at which the next file begins.")]
 Compression = Annotated[
     str | None,
     typer.Option("--compression", help="avro: null, deflate, snappy, zstandard. jsonl: none, gzip, zstd."),
@@ -151,11 +151,13 @@ def _request(options: ExportOptions) -> ExportRequest:
 
 Follow = Annotated[
     bool,
-    typer.Option("--follow", help="Go on exporting what is new, until SIGINT or SIGTERM; a run is finished first."),
+    typer.Option(
+        "--follow", help="Continue to export new records, until SIGINT or SIGTERM; a started run is finished first."
+    ),
 ]
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long to wait between runs.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be exported. Repairs what a crash left, writes no record.")
+    bool, typer.Option("--dry-run", help="Show what would be exported. Repairs leftovers of a crash, writes no record.")
 ]
 
 
@@ -169,15 +171,15 @@ def export(
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Write topics into an archive of another format, as of a restore point or straight from a cluster.
+    """Write topics into an archive of another format, from a restore point or directly from a cluster.
 
-    The same command again adds new records; an interrupted export continues. A record outside the format's abilities is
-    refused by name (exit code 14), unless --lossy. Exit code 3: everything available is written, but the source had
+    The same command again adds new records; an interrupted export continues. A record that the format cannot store is
+    refused by name (exit code 14), unless --lossy. Exit code 3: all available records are written, but the source had
     lost records (holes).
     """
     interval_s, give_up_after_s = parse_duration_s(interval), parse_duration_s(give_up_after)
     if follow and (options.point_is_fixed or dry_run):
-        raise BadOption("--follow goes on with what is new", hint="leave out the restore point and --dry-run")
+        raise BadOption("--follow exports new records only", hint="leave out the restore point and --dry-run")
     job = export_job(options, engine.spark_master)
     if dry_run:
         _show_plan(job, output)
@@ -283,6 +285,6 @@ def _render_result(console: Console, result: ExportResult) -> None:
     for sick in result.sick:
         console.print(f"  not read: {sick}")
     for stop in result.postponed:
-        console.print(f"  later: {stop.topic}/{stop.partition} from {stop.offset}, where a transaction is undecided")
+        console.print(f"  later: {stop.topic}/{stop.partition} from {stop.offset}, where a transaction is open")
     for note in result.notes:
         console.print(f"  note: {note}")

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Back up compacted topics in generations, by two instances in turn.", no_args_is_help=True)
 
-Interval = Annotated[str, typer.Option("--interval", help="How long from one round to the next.")]
+Interval = Annotated[str, typer.Option("--interval", help="Time from one round to the next.")]
 GiveUpAfter = Annotated[
     str, typer.Option("--give-up-after", help="How long to wait during an outage before the command fails.")
 ]
-CollectAfter = Annotated[str, typer.Option("--collect-after", help="How long what a roll-up replaced is kept.")]
+CollectAfter = Annotated[str, typer.Option("--collect-after", help="How long to keep objects that a roll-up replaced.")]
 
 
 @app.command()
@@ -134,17 +134,18 @@ def release(
     name: Annotated[str, typer.Option("--name", help="Name of the set.")],
     generation: Annotated[int, typer.Option("--generation", min=1, help="Number of the generation.")],
     refuse: Annotated[
-        bool, typer.Option("--refuse", help="Never let it go on this machine by the release that is there.")
+        bool, typer.Option("--refuse", help="Never delete it on this machine because of the present release.")
     ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Let an old generation go although it alone holds something, such as a topic that was deleted or emptied since.
+    """Allow the deletion of an old generation although only it holds something, such as a topic that was deleted or
+    emptied since.
 
     The generation's instance removes it: an instance on another machine three days after it first saw the release, or
-    once the release is given there as well. Without a release the generation is kept for ever, and the next generation
-    does not replace it, or no further generation is begun. Exit code 14: no other generation has replaced the
-    generation, or is to replace it.
+    once the release is also given there. Without a release the generation is kept for ever, and the next generation
+    does not replace it, or no further generation begins. Exit code 14: no other generation has replaced the generation
+    or will replace it.
     """
     from offsite.repository.restores.process_identity import ProcessIdentity
     from offsite.services.generations.status import read_set, refuse_release
@@ -156,6 +157,6 @@ def release(
         emit((refuse_release(repository, name, generation),), output=output, render=render_sets)
         return
     if not yes:
-        confirm(f"let generation {generation} of {name} be removed, with what it alone holds?")
+        confirm(f"delete generation {generation} of {name}, with the data that only it holds?")
     released = release_generation(repository, name, generation, by=ProcessIdentity.current().text)
     emit(released, output=output, render=render_release)

@@ -50,7 +50,7 @@ class ImportOptions(ArchiveReadOptions):
 
 @takes(ImportOptions, SparkOptions)
 def import_(options: ImportOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Make a normal backup out of an archive: records at their offsets, groups, and a list of what it lacks.
+    """Import an archive as a normal backup: records at their offsets, groups, and a list of missing parts.
 
     The same command again adds new records of the archive. Damage ends the import with exit code 13 and nothing
     imported, unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.

@@ -221,7 +221,7 @@ def release(
     repo: Repo,
     reason: Annotated[str, typer.Option("--reason", help="Why it may go: it is kept in the ledger.")] = "",
     refuse: Annotated[
-        bool, typer.Option("--refuse", help="Never let it go on this machine by the release that is there.")
+        bool, typer.Option("--refuse", help="Never delete it on this machine because of the present release.")
     ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
@@ -230,7 +230,7 @@ def release(
 
     The release holds for the displayed state: one more commit there voids the release. A running restore is waited for.
     An operator on another machine deletes the backup three days after it first saw the release, or once the release is
-    given there as well.
+    also given there.
     """
     _check_installed()
     from offsite.operator.work.release import plan_release, refuse_release

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 From = Annotated[
     str | None,
-    typer.Option("--from", help="Begin at this offset, or with records of this time (2026-11-20T14:00Z, 2h-ago)."),
+    typer.Option("--from", help="Start at this offset or time (2026-11-20T14:00Z, 2h-ago)."),
 ]
-To = Annotated[str | None, typer.Option("--to", help="End before this offset, or before this time.")]
+To = Annotated[str | None, typer.Option("--to", help="End before this offset or time.")]
 PointOptions = Annotated[
     PointWords,
     WordChoice(
@@ -77,19 +77,17 @@ def note_incarnations(plan: RecordsPlan) -> None:
 
 def check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
-        raise BadOption(f"--limit must be 1 or more, not {limit}", hint="leave it out to see all")
+        raise BadOption(f"--limit must be 1 or more, not {limit}", hint="omit it to see all")
     if limit is not None and limit >= MAX_OFFSET:
-        raise BadOption("--limit is more than any partition can hold", hint="leave it out to see all")
+        raise BadOption("--limit is larger than any partition", hint="omit it to see all")
 
 
 Where = Annotated[str, typer.Argument(metavar="TOPIC[/PARTITION]", help="What to show, as orders or orders/3.")]
-CatLimit = Annotated[int | None, typer.Option("--limit", "-n", help="Show no more than this many records.")]
+CatLimit = Annotated[int | None, typer.Option("--limit", "-n", help="Maximum number of records to show.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Only the raw values, one per line.")]
 Latest = Annotated[
     bool,
-    typer.Option(
-        "--latest", help="Only the latest record of each key, as a compacted topic keeps it; no key that was deleted."
-    ),
+    typer.Option("--latest", help="Only the latest record of each key, as in a compacted topic; without deleted keys."),
 ]
 
 
@@ -131,7 +129,7 @@ def _plan(options: RecordOptions, where: str, limit: int | None, *, latest: bool
 
 def _check_not_a_terminal() -> None:
     if sys.stdout.isatty():
-        raise BadOption("--raw to a terminal could change how it works", hint="send it to a file or a pipe")
+        raise BadOption("--raw output can disturb a terminal", hint="send it to a file or a pipe")
 
 
 DEFAULT_LIMIT = 1000
@@ -144,21 +142,21 @@ Partitions = Annotated[
     list[str] | None, typer.Option("--partitions", help="orders:0,2-5: of that topic, only these partitions.")
 ]
 Key = Annotated[str | None, typer.Option("--key", help="Records with exactly this key.")]
-KeyHex = Annotated[str | None, typer.Option("--key-hex", help="The same for a key that is no text, as 00ff12.")]
-Value = Annotated[str | None, typer.Option("--value", help="Records with this text somewhere in their value.")]
+KeyHex = Annotated[str | None, typer.Option("--key-hex", help="Records with exactly this key in hex, such as 00ff12.")]
+Value = Annotated[str | None, typer.Option("--value", help="Records with this text anywhere in the value.")]
 Header = Annotated[
-    list[str] | None, typer.Option("--header", help="name, or name=value: records with such a header. Can be repeated.")
+    list[str] | None, typer.Option("--header", help="name, or name=value: records with this header. May be repeated.")
 ]
 MatchFile = Annotated[
     str | None,
     typer.Option(
         "--match-file",
         metavar="FILE|-",
-        help="The same from a file, or - for standard input, which no other user of this machine reads: lines such as "
+        help="Conditions from a file, or - for standard input, hidden from other users of this machine: lines such as "
         "value=TEXT.",
     ),
 ]
-SearchLimit = Annotated[int, typer.Option("--limit", "-n", help="Show no more than the first so many.")]
+SearchLimit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of records to show.")]
 
 
 @takes(RecordOptions, SparkOptions)
@@ -175,10 +173,10 @@ def search(
     limit: SearchLimit = DEFAULT_LIMIT,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Find records by key, value, header and time. What is given must all be so.
+    """Find records by key, value, header and time. A record must match all conditions.
 
     Values are searched as stored: text in Avro or JSON is found, a number in Avro is not. Other users of the machine
-    see a command line: give private values by --match-file.
+    can see a command line: give private values with --match-file.
     """
     from offsite.services.records.find import RecordsRequest, plan_records
 
@@ -226,7 +224,7 @@ def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict
     for number, line in enumerate(text.splitlines(), 1):
         name, equals, words = line.partition("=")
         if line and (not equals or (kind := name.strip().replace("-", "_")) not in conditions):
-            raise BadOption(f"line {number} of --match-file is no condition", hint="write it as value=TEXT")
+            raise BadOption(f"line {number} of --match-file is not a condition", hint="write it as value=TEXT")
         if line:
             conditions[kind].append(words)
     return conditions

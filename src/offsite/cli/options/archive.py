@@ -25,7 +25,7 @@ FormatToWrite = Annotated[
 ]
 SkipDamaged = Annotated[
     bool,
-    typer.Option("--skip-damaged", help="Take what is whole of damaged files, and report what is left out (exit 3)."),
+    typer.Option("--skip-damaged", help="Take the intact parts of damaged files, and report the rest (exit code 3)."),
 ]
 
 
@@ -33,19 +33,20 @@ EmptyBlobsAs = Annotated[
     EmptyAs | None,
     typer.Option(
         "--empty-as",
-        help="trivadis, kafka-backup: what an empty key or value was, where the archive does not tell "
-        "[default: null in trivadis, empty in kafka-backup].",
+        help="trivadis, kafka-backup: meaning of an empty key or value, if the archive does not say [default: null in "
+        "trivadis, empty in kafka-backup].",
     ),
 ]
 AdoptOrphans = Annotated[
-    bool, typer.Option("--adopt-orphans", help="osodevops: read segments that the manifest does not list, too.")
+    bool, typer.Option("--adopt-orphans", help="osodevops: also read segments that the manifest does not list.")
 ]
-BackupId = Annotated[str, typer.Option("--backup-id", help="osodevops: which of the backups there.")]
+BackupId = Annotated[str, typer.Option("--backup-id", help="osodevops: id of the backup to read.")]
 DropControlLike = Annotated[
-    bool, typer.Option("--drop-control-like", help="osodevops: leave out what looks like transaction markers.")
+    bool, typer.Option("--drop-control-like", help="osodevops: leave out records that look like transaction markers.")
 ]
 OwnGroup = Annotated[
-    str, typer.Option("--own-group", help="kafka-backup: the group of the tool's own connector, which is left out.")
+    str,
+    typer.Option("--own-group", help="kafka-backup: the group of the tool's own connector; this group is left out."),
 ]
 
 

@@ -15,16 +15,17 @@ from offsite.services.backup.options import BackupWords
 
 Name = Annotated[str | None, typer.Option("--name", help="Name of the set: generation 3 is backup NAME.gen-3.")]
 InstanceName = Annotated[
-    Instance | None, typer.Option("--instance", help="Which of the two instances this is: run both, each once.")
+    Instance | None, typer.Option("--instance", help="Name of this instance, one of two: run both, each once.")
 ]
 Length = Annotated[
     str | None,
-    typer.Option("--length", help="How long a generation is the active one [default: 7d]: 7d, 12h."),
+    typer.Option("--length", help="How long a generation stays active [default: 7d]: 7d, 12h."),
 ]
 First = Annotated[
     bool | None,
     typer.Option(
-        "--first/--second", help="Whether to begin as the active one where there is no generation yet [default: a is]."
+        "--first/--second",
+        help="Whether this instance begins as the active one if no generation exists [default: instance a].",
     ),
 ]
 Properties = Annotated[
@@ -36,7 +37,7 @@ Properties = Annotated[
 Archive = Annotated[
     str,
     typer.Option(
-        "--archive", help="Write Avro archives below this folder or URL, and no backups.", callback=checked_places
+        "--archive", help="Write Avro archives below this folder or URL, instead of backups.", callback=checked_places
     ),
 ]
 

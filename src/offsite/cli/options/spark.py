@@ -36,14 +36,16 @@ class SparkOptions:
         typer.Option(
             "--spark-conf",
             metavar="KEY=VALUE",
-            help="A Spark setting, such as spark.executor.memory=2g; may be repeated. More in OFFSITE_SPARK_CONF, one a"
-            " line; options win over variables.",
+            help="A Spark setting, such as spark.executor.memory=2g; may be repeated. More in OFFSITE_SPARK_CONF, one "
+            "per line; options override variables.",
         ),
     ] = None
     spark_properties: Annotated[
         Path | None,
         typer.Option(
-            "--spark-properties", envvar=PROPERTIES_VARIABLE, help="A file of Spark settings; --spark-conf wins."
+            "--spark-properties",
+            envvar=PROPERTIES_VARIABLE,
+            help="A file of Spark settings; --spark-conf overrides it.",
         ),
     ] = None
     spark_archive: Annotated[
@@ -52,7 +54,7 @@ class SparkOptions:
             "--spark-archive",
             envvar="OFFSITE_SPARK_ARCHIVE",
             metavar="FILE|URL",
-            help="What offsite spark pack made, for executors without offsite.",
+            help="The archive made by offsite spark pack, for executors without offsite.",
         ),
     ] = None
     secrets: Annotated[
@@ -60,8 +62,8 @@ class SparkOptions:
         typer.Option(
             "--secrets",
             envvar="OFFSITE_SECRETS",
-            help="How executors come by passwords of Kafka: encrypted by Spark, from the file of --kafka-config on each"
-            " executor, or readable by others.",
+            help="How executors get passwords of Kafka: encrypted by Spark, from the file of --kafka-config on each "
+            "executor, or readable by others.",
         ),
     ] = SecretsChoice.DEFAULT
 

@@ -117,11 +117,11 @@ def render_plan(console: Console, report: ArchiveRetentionReport) -> None:
     """Show the planned removals, and the kept parts."""
     from rich.table import Table
 
-    _render_files(console, report, "would go")
+    _render_files(console, report, "would be removed")
     if report.deleted_objects:
         size = format_size(report.deleted_bytes)
-        console.print(f"  {len(report.deleted_objects)} objects ({size}) of files that went earlier would be deleted")
-    table = Table("topic", "partition", "from offset", "to offset", "files", "size", "stays, because")
+        console.print(f"  {len(report.deleted_objects)} objects ({size}) of files removed earlier would be deleted")
+    table = Table("topic", "partition", "from offset", "to offset", "files", "size", "kept because")
     for partition in report.kept:
         row = (
             partition.topic,
@@ -137,15 +137,18 @@ def render_plan(console: Console, report: ArchiveRetentionReport) -> None:
 def render_done(console: Console, report: ArchiveRetentionReport) -> None:
     """Show the removals."""
     if not (report.removed_files or report.deleted_objects or report.locked_objects):
-        console.print(f"{report.format} archive {report.archive}: nothing to let go")
+        console.print(f"{report.format} archive {report.archive}: nothing to delete")
         return
-    _render_files(console, report, "went")
+    _render_files(console, report, "removed")
     console.print(f"  deleted: {len(report.deleted_objects)} objects ({format_size(report.deleted_bytes)})")
     if report.waiting_objects:
         size = format_size(report.waiting_bytes)
-        console.print(f"  {report.waiting_objects} objects ({size}) go when --collect-after has passed: run this again")
+        console.print(
+            f"  {report.waiting_objects} objects ({size}) are deleted after --collect-after: then run this command "
+            "again"
+        )
     for key in report.locked_objects:
-        console.print(f"  the store does not let go: {key}")
+        console.print(f"  protected by the store, not deleted: {key}")
 
 
 def audit_line(line: ArchiveAuditReport) -> str:
@@ -159,10 +162,12 @@ def audit_line(line: ArchiveAuditReport) -> str:
 def _render_files(console: Console, report: ArchiveRetentionReport, verb: str) -> None:
     count, size = len(report.removed_files), format_size(report.removed_bytes)
     kept_size = format_size(report.kept_bytes)
-    console.print(f"{report.format} archive {report.archive}: {count} files ({size}) {verb}, {kept_size} stay")
+    console.print(f"{report.format} archive {report.archive}: {count} files ({size}) {verb}, {kept_size} kept")
     if report.from_ms != report.at_ms:
         since = (
-            f"from {format_time(report.from_ms)}, the newest record" if report.from_ms else "from no time: none is told"
+            f"from {format_time(report.from_ms)}, the newest record"
+            if report.from_ms
+            else "from no time: no record has one"
         )
         console.print(f"  ages count back {since}")
     for file in report.removed_files[:_LISTED_MAX]:

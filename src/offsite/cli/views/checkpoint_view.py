@@ -44,20 +44,20 @@ def render_checkpoint(console: Console, report: CheckpointReport) -> None:
     if report.taken_at_ms >= 0:
         console.print(
             f"  taken {format_time(report.taken_at_ms)}, {format_duration(report.age_s)} ago; "
-            f"{report.partitions_completed} of {report.partitions} partitions are at its end"
+            f"{report.partitions_completed} of {report.partitions} partitions have reached its end"
         )
     if report.failure_reason:
         console.print(f"  why: {report.failure_reason}")
     if report.deleted_by:
         console.print(f"  deleted by {report.deleted_by}")
     if report.commit and report.deleted_by:
-        console.print(f"  commit {report.commit} stays as a plain restore point, until retention lets it go")
+        console.print(f"  commit {report.commit} stays a restore point until retention deletes it")
     elif report.commit:
         console.print(f"  commit {report.commit}: restore it with: offsite restore plan --checkpoint {report.id}")
     _render_participants(console, report.participants)
     behind = [partition for partition in report.details if partition.reached < partition.end or partition.end < 0]
     for partition in behind[:_LINES_MAX]:
-        at = f"offset {partition.reached:,} of {partition.end:,}" if partition.end >= 0 else "could not be asked"
+        at = f"offset {partition.reached:,} of {partition.end:,}" if partition.end >= 0 else "not known"
         console.print(f"  {partition.topic}/{partition.partition}: {partition.status.value}, {at}")
     if len(behind) > _LINES_MAX:
         console.print(f"  and {len(behind) - _LINES_MAX} more partitions")
@@ -68,7 +68,7 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
     for topic, kind in explanation.classes:
         console.print(f"  {topic}: {kind}")
     if not explanation.has_cut:
-        console.print("  it has no consistent cut: a restore takes all as it was copied")
+        console.print("  no consistent cut: a restore takes each partition as copied")
     if explanation.refused:
         console.print(f"  its cut must not be used: {explanation.refused}")
     for partition in explanation.partitions[:_LINES_MAX]:
@@ -83,9 +83,9 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
     for transaction in explanation.left_out[:_LINES_MAX]:
         console.print(f"  left out: {transaction.name} in {', '.join(transaction.partitions[:5])}: {transaction.why}")
     if explanation.left_out_count > min(_LINES_MAX, len(explanation.left_out)):
-        console.print(f"  {explanation.left_out_count} are left out in all")
+        console.print(f"  {explanation.left_out_count} are left out in total")
     if explanation.groups:
-        console.print(f"  {explanation.groups} offsets of groups are set to what belongs to the cut")
+        console.print(f"  {explanation.groups} group offsets are set to match the cut")
     _render_participants(console, explanation.participants)
     for note in explanation.notes:
         console.print(f"  note: {note}")

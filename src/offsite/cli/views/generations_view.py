@@ -29,7 +29,9 @@ def render_sets(console: Console, sets: Sequence[SetReport]) -> None:
 
 
 def render_release(console: Console, generation_set: SetReport) -> None:
-    console.print("released: its instance removes it when the next one is in its place; on another machine in 3 days")
+    console.print(
+        "released: its instance deletes it when the next generation has replaced it; on another machine in 3 days"
+    )
     _render_set(console, generation_set)
 
 
@@ -50,16 +52,17 @@ def _render_set(console: Console, generation_set: SetReport) -> None:
             release_text = f"{format_time(generation.released_ms)}, in the name of {generation.released_by or 'nobody'}"
             console.print(f"  generation {generation.number} was released: {release_text}")
         if generation.kept:
-            console.print(f"  generation {generation.number} stays: {generation.kept}")
+            console.print(f"  generation {generation.number} is kept: {generation.kept}")
             console.print(
-                "    look at the source; if that is meant: "
+                "    look at the source; if this is intended: "
                 f"offsite generations release --name {generation_set.name} --generation {generation.number}"
             )
     for instance, process in generation_set.processes:
         console.print(f"  instance {instance}: last run by {process}")
     if generation_set.asked_ms:
         console.print(
-            f"  the next generation is asked for since {format_time(generation_set.asked_ms)}: is the other one run?"
+            f"  the next generation was requested at {format_time(generation_set.asked_ms)}: does the other instance "
+            "run?"
         )
     console.print(f"  {generation_set.removed} earlier generations are removed")
     for removal in generation_set.removals:

@@ -78,10 +78,12 @@ def make_leftovers_report(planned: LeftoversPlan, copies: Sequence[tuple[Staging
 def render_leftovers(console: Console, report: LeftoversReport) -> None:
     """Show the deletable leftovers."""
     if not report.objects and not report.copies:
-        console.print(f"backup {report.backup}: no leftover may go")
+        console.print(f"backup {report.backup}: no leftover may be deleted")
     else:
         size = format_size(report.bytes)
-        console.print(f"backup {report.backup}: {len(report.objects)} objects ({size}) that killed runs left may go")
+        console.print(
+            f"backup {report.backup}: {len(report.objects)} objects ({size}) left by killed runs may be deleted"
+        )
     for leftover in report.objects[:_LISTED_MAX]:
         console.print(f"  {leftover.kind}: {leftover.key}")
     if len(report.objects) > _LISTED_MAX:
@@ -89,18 +91,18 @@ def render_leftovers(console: Console, report: LeftoversReport) -> None:
     for name in report.copies:
         console.print(f"  the copy of an archive whose import was killed: {name}")
     if report.kept:
-        console.print(f"  {len(report.kept)} objects stay: no run has completed since, a day ago or longer")
+        console.print(f"  {len(report.kept)} objects are kept: no later run completed at least a day ago")
 
 
 def render_leftovers_done(console: Console, result: DeletedLeftovers) -> None:
     """Show the deleted leftovers."""
     if not (result.objects or result.copies or result.locked or result.unfinished):
-        console.print("no leftover may go")
+        console.print("no leftover may be deleted")
         return
-    console.print(f"deleted {result.objects} objects ({format_size(result.bytes)}) that killed runs left")
+    console.print(f"deleted {result.objects} objects ({format_size(result.bytes)}) left by killed runs")
     for name in result.copies:
         console.print(f"  and the copy of an archive: {name}")
     if result.unfinished:
         console.print(f"  and {result.unfinished} unfinished uploads")
     for key in result.locked:
-        console.print(f"  the store does not let go: {key}")
+        console.print(f"  protected by the store, not deleted: {key}")

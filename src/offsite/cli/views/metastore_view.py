@@ -26,11 +26,11 @@ def render_backup(console: Console, view: MetastoreView) -> None:
     for repair in view.repairs:
         console.print(f"repaired: {repair}")
     if view.diverged:
-        console.print(f"ANOTHER HISTORY: {view.diverged}; a new file was begun, the old one is kept")
+        console.print(f"ANOTHER HISTORY: {view.diverged}; a new file was begun, the old file is kept")
     if view.verdict.is_alarm:
         console.print(
-            f"ALARM: the topic {view.topic} is {view.verdict.value}: {view.missing:,} commands are in "
-            f"{view.older or 'the file'} alone"
+            f"ALARM: the topic {view.topic} is {view.verdict.value}: {view.missing:,} commands are only in "
+            f"{view.older or 'the file'}"
         )
     if view.undecided:
         console.print(f"a transaction is open: the {view.undecided:,} offsets from it on are not backed up yet")
@@ -75,13 +75,13 @@ def render_verification(console: Console, report: MetastoreVerifyReport) -> None
     if report.difference:
         console.print(f"DIFFERENT: {report.difference}")
     if report.missing:
-        console.print(f"DIFFERENT: {report.against} ends before the file does: {report.missing:,} commands are missing")
+        console.print(f"DIFFERENT: {report.against} ends before the file: {report.missing:,} commands are missing")
     if report.more:
-        console.print(f"DIFFERENT: {report.against} has {report.more:,} commands that the file has not")
-    checked = "each byte is what was written" if report.described else "each line has a key and a value (no sidecar)"
+        console.print(f"DIFFERENT: {report.against} has {report.more:,} commands that are not in the file")
+    checked = "every byte is as written" if report.described else "each line has a key and a value (no sidecar)"
     if report.unchecked:
-        checked += f", but for {report.unchecked:,} at the end that the sidecar does not tell of"
-    same = f"; {report.against} holds the same" if report.against else ""
+        checked += f", except {report.unchecked:,} at the end that are not in the sidecar"
+    same = f"; {report.against} has the same commands" if report.against else ""
     if report.ok:
         console.print(f"{report.file}: {report.commands:,} commands; {checked}{same}")
 
@@ -92,23 +92,26 @@ def render_restore_plan(console: Console, plan: MetastoreRestorePlan) -> None:
     if plan.is_there_already:
         lacking = ", ".join(f"{name}={value}" for name, value in sorted(plan.lacking.items()))
         console.print(
-            f"  it holds exactly these already: {f'it gets {lacking}' if lacking else 'nothing is to be done'}"
+            f"  the topic has exactly these commands already: {f'sets {lacking}' if lacking else 'nothing to do'}"
         )
         return
     if plan.existing is not None:
         console.print(
-            f"  what it holds now ({existing_commands:,} commands) is copied beside the file, then the topic is deleted"
+            f"  its present content ({existing_commands:,} commands) is copied beside the file, then the topic is "
+            "deleted"
         )
     settings = ", ".join(f"{name}={value}" for name, value in sorted(plan.configs.items()))
-    console.print(f"  it is made with one partition and {settings}")
+    console.print(f"  the topic is created with one partition and {settings}")
     placed = plan.placement
     console.print(
-        f"  each command comes to the offset it had ({placed.filled:,} empty offsets are filled)"
+        f"  each command gets its old offset ({placed.filled:,} empty offsets are filled)"
         if placed.same_offsets
         else f"  commands get new offsets: {placed.why}"
     )
     if plan.torn_bytes:
-        console.print(f"  left out: {plan.torn_bytes} bytes of a last line that a crash tore, before it was backed up")
+        console.print(
+            f"  left out: {plan.torn_bytes} bytes of an incomplete last line, cut by a crash before it was backed up"
+        )
     _lines(console, "  left out: ", [f"command {number}: {why}" for number, why in plan.skipped])
     _lines(
         console,
@@ -120,11 +123,11 @@ def render_restore_plan(console: Console, plan: MetastoreRestorePlan) -> None:
 
 def render_restored(console: Console, result: MetastoreRestoreResult) -> None:
     if result.copy is not None:
-        console.print(f"what it held before is kept in {result.copy}")
+        console.print(f"the previous content is kept in {result.copy}")
     left_out = f", {result.skipped:,} left out" if result.skipped else ""
-    offsets = ", each at the offset it had" if result.same_offsets else ""
-    console.print(f"{result.topic}: {result.commands:,} commands{left_out}{offsets}; read again and compared")
-    console.print("start the ksqlDB servers: they read it as they start")
+    offsets = ", each at its old offset" if result.same_offsets else ""
+    console.print(f"{result.topic}: {result.commands:,} commands{left_out}{offsets}; read back and compared")
+    console.print("next: start the ksqlDB servers; they read the topic when they start")
 
 
 def _lines(console: Console, begin: str, texts: Sequence[str]) -> None:

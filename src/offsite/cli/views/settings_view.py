@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def render_topic_settings(console: Console, topics: Iterable[TopicDetail]) -> None:
     for topic in topics:
         settings = (
-            ", ".join(f"{name}={value}" for name, value in topic.configs.items()) or "all as the brokers have them"
+            ", ".join(f"{name}={value}" for name, value in topic.configs.items()) or "all defaults of the brokers"
         )
         console.print(f"settings of {topic.topic}: {settings}")
 
@@ -29,7 +29,7 @@ def render_cluster_settings(console: Console, settings: ClusterSettings | None) 
     quotas = settings.quotas and [f"{q.entity}: {_limits(q.limits)}" for q in settings.quotas]
     _render(console, "ACLs", settings.acls)
     _render(console, "client quotas", quotas)
-    _render(console, "SCRAM users (without what they log in with)", settings.scram_users)
+    _render(console, "SCRAM users (without passwords)", settings.scram_users)
 
 
 def render_topic_diffs(console: Console, topics: Iterable[TopicPlanReport]) -> None:
@@ -42,7 +42,7 @@ def render_metadata_plan(console: Console, plan: MetadataPlan) -> None:
     _render_change(console, "ACLs to add", "acls", plan, plan.acls)
     _render_change(console, "client quotas to set", "quotas", plan, plan.limits)
     if plan.users_by_hand:
-        console.print("  users to make by hand, a backup has no passwords:")
+        console.print("  create these users by hand, a backup has no passwords:")
     for user in plan.users_by_hand:
         console.print(f"    {user}")
     render_not_carried(console, plan.not_carried)
@@ -50,7 +50,7 @@ def render_metadata_plan(console: Console, plan: MetadataPlan) -> None:
 
 def render_applied(console: Console, applied: AppliedMetadata) -> None:
     if applied.acls or applied.limits:
-        console.print(f"  set on the cluster: {applied.acls} ACLs, {applied.limits} limits of clients")
+        console.print(f"  set on the cluster: {applied.acls} ACLs, {applied.limits} client quota limits")
     for refused in applied.refused:
         console.print(f"  the target refused {refused}")
     render_not_carried(console, applied.not_carried)
@@ -59,7 +59,7 @@ def render_applied(console: Console, applied: AppliedMetadata) -> None:
 def render_not_carried(console: Console, lines: Sequence[str]) -> None:
     """Show properties of the source missing from every backup."""
     if lines:
-        console.print("  not in the backup, to be made again by hand:")
+        console.print("  not in the backup, create again by hand:")
     for line in lines:
         console.print(f"    {line}")
 
@@ -74,7 +74,7 @@ def _diff(diff: SettingDiff, *, created: bool) -> str:
 
 def _render_change(console: Console, title: str, part: str, plan: MetadataPlan, changes: Sequence[object]) -> None:
     if changes:
-        unasked = "" if part in plan.apply else f", not asked for (--metadata {part})"
+        unasked = "" if part in plan.apply else f", not set (add --metadata {part})"
         console.print(f"  {title}: {len(changes)}{unasked}")
     for change in changes:
         console.print(f"    + {change}")
@@ -82,7 +82,7 @@ def _render_change(console: Console, title: str, part: str, plan: MetadataPlan, 
 
 def _render(console: Console, title: str, lines: Iterable[object] | None) -> None:
     if lines is None:
-        console.print(f"{title}: could not be read when the backup was made")
+        console.print(f"{title}: could not be read during the backup")
         return
     texts = [str(line) for line in lines]
     console.print(f"{title}: {len(texts) or 'none'}")

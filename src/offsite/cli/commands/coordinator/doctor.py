@@ -34,22 +34,24 @@ class DoctorOptions:
         list[str] | None,
         typer.Option(
             "--topics",
-            help="Topics whose rights are needed, as for a backup [default: all that are seen].",
+            help="Topics whose permissions are needed, as for a backup [default: all visible topics].",
             callback=split_all,
         ),
     ] = None
     metastore: Annotated[
         Path | None, typer.Option("--metastore", help="Folder of offsite metastore backup on this machine.")
     ] = None
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Start no Spark: what needs it is skipped.")] = False
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Do not start Spark: skip the checks that need Spark.")
+    ] = False
 
 
 @takes(DoctorOptions, SparkOptions)
 def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Look for what usually goes wrong: Java, Spark, brokers, rights, clocks, the store, this machine.
+    """Check for common problems: Java, Spark, brokers, permissions, clocks, the store, this machine.
 
-    Each check has a verdict and a cure. A part without options is skipped. Nothing on the cluster is changed; objects
-    put into the store are removed again. The exit code is the exit code of the first failed check.
+    Each check has a verdict and a hint. A part without options is skipped. Nothing on the cluster is changed; objects
+    written into the store are deleted again. The exit code is the exit code of the first failed check.
     """
     from offsite.services.doctor.examine import examine
 
@@ -86,4 +88,4 @@ def _render(console: Console, examination: Examination) -> None:
         if check.cure and check.cure != last_cure:
             console.print(f"{'':<{_WIDTH}}{check.cure}")
         last_cure = check.cure
-    console.print("nothing failed" if examination.ok else "cure what failed, and ask again")
+    console.print("nothing failed" if examination.ok else "fix the failed checks, and run doctor again")

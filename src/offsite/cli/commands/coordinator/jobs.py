@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="See what coordinators are doing, and end it.", no_args_is_help=True)
 
 Job = Annotated[str, typer.Argument(metavar="ID", help="Id of the job.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number, the newest first.")]
 
 
 @app.command(name="list")

@@ -33,11 +33,11 @@ def demo(
     engine: SparkOptions,
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", help="Keep the broker's data and the repository here [default: a folder that goes]."),
+        typer.Option("--dir", help="Keep the broker's data and the repository here [default: a temporary folder]."),
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Start a real Kafka, write awkward data, back it up, delete it, restore it, and compare record by record."""
+    """Start a real Kafka, write difficult data, back it up, delete it, restore it, and compare record by record."""
     if find_spec("confluent_kafka") is None:
         raise BadOption(
             "the demo compares with confluent-kafka, which is not installed", hint="pip install 'offsite[demo]'"
@@ -102,9 +102,9 @@ def _render(console: Console, result: DemoResult) -> None:
         if topic.difference:
             console.print(f"{topic.topic}: {topic.difference}")
     console.print(
-        f"{result.records:,} records came back; key, value, headers, timestamp and order were compared "
+        f"{result.records:,} records were restored; key, value, headers, timestamp and order were compared "
         f"({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})",
-        f"the consumer group goes on at offsets {', '.join(map(str, result.group_offsets.values()))} of the orders",
+        f"the consumer group continues at offsets {', '.join(map(str, result.group_offsets.values()))} of the orders",
         "now with your own cluster:",
         "  offsite init ./backups",
         "  offsite backup run --repo ./backups --bootstrap HOST:9092 --backup first --topics '*'",

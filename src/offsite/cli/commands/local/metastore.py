@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from offsite.services.metastore.view import MetastoreView
     from offsite.services.monitor.metastore import MetastoreServer
 
-app = typer.Typer(help="Keep the command topic of ksqlDB as local files, and bring it back.", no_args_is_help=True)
+app = typer.Typer(help="Back up the command topic of ksqlDB to local files, and restore it.", no_args_is_help=True)
 
 Topic = Annotated[str | None, typer.Option("--topic", help="The command topic. It has one partition.")]
 ServiceId = Annotated[str | None, typer.Option("--service-id", help="ksqlDB's ksql.service.id, instead of --topic.")]
@@ -47,7 +47,7 @@ Location = Annotated[
     str | None,
     typer.Option(
         "--location",
-        help="The folder of the backup files [default: that of --properties, else offsite/metastore below "
+        help="The folder of the backup files [default: the folder in --properties, else offsite/metastore below "
         "$XDG_STATE_HOME, or ~/.local/state].",
     ),
 ]
@@ -75,7 +75,7 @@ class MetastoreBackupOptions(TopicOptions):
     ksqldb_names: Annotated[
         bool, typer.Option("--ksqldb-names", help="Name new files as ksqlDB does: backup_TOPIC_MILLISECONDS.")
     ] = False
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with the topic until told to stop.")] = False
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with the topic until SIGINT or SIGTERM.")] = False
     give_up_after: GiveUpAfter = GIVE_UP_AFTER
     metrics_port: Annotated[
         str | None,
@@ -86,11 +86,11 @@ class MetastoreBackupOptions(TopicOptions):
 @app.command()
 @takes(MetastoreBackupOptions)
 def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Bring the backup file to where the topic is; with --follow each command is on the disk as it comes.
+    """Bring the backup file up to the end of the topic; with --follow, write each new command to disk at once.
 
-    A file is compared with the topic before an addition. Properties without ksql.enable.metastore.backup=true (or
-    ksql.metastore.enable.backup=true) switch backups off. Exit code 14: the topic has lost commands of the file; the
-    file stays unchanged. Exit code 3: the topic has other commands than the file, and a new file was begun; or a
+    The file is compared with the topic before commands are added. Properties without ksql.enable.metastore.backup=true
+    (or ksql.metastore.enable.backup=true) switch backups off. Exit code 14: the topic has lost commands of the file;
+    the file stays unchanged. Exit code 3: the topic has other commands than the file, and a new file was begun; or a
     transaction is open, and later commands cannot be read yet; or the properties do not say whether backups are wanted.
     """
     from offsite.model.clock import SystemClock
@@ -121,9 +121,9 @@ def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE)
 
 @app.command()
 def status(location: Location = None, properties: Properties = None, output: Output = OutputFormat.TABLE) -> None:
-    """One verdict for each backup in a folder. Reads the files alone, every byte of them.
+    """Show a verdict for each backup in a folder. Reads only the files, every byte.
 
-    Exit code 13 when a backup is not safe, 3 without a backup.
+    Exit code 13: a backup is not safe; 3: no backup.
     """
     from offsite.services.metastore.status import metastore_status
 
@@ -136,7 +136,7 @@ def status(location: Location = None, properties: Properties = None, output: Out
 @app.command()
 @takes(TopicOptions)
 def verify(options: TopicOptions, file: File, output: Output = OutputFormat.TABLE) -> None:
-    """Check a backup file, and with --topic or --service-id whether the topic is the same. Changes nothing.
+    """Check a backup file. With --topic or --service-id, also compare it with the topic. Changes nothing.
 
     Exit code 13 when the file is damaged, or the topic differs: the first different line is named.
     """
@@ -158,16 +158,19 @@ def restore(
     skip_incompatible: Annotated[
         bool,
         typer.Option(
-            "--skip-incompatible", "--skip-incompatible-commands", "-s", help="Leave out what ksqlDB would not read."
+            "--skip-incompatible",
+            "--skip-incompatible-commands",
+            "-s",
+            help="Leave out commands that ksqlDB would not read.",
         ),
     ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make the command topic what a backup file holds, or make a new one of it. Stop the ksqlDB servers first.
+    """Restore the command topic from a backup file; create it if missing. Stop the ksqlDB servers first.
 
-    The present contents of the topic are copied into a file beside the backup before the topic is deleted. Afterwards
-    the topic is read again and compared. After a crash, run the same command again: it repeats every step.
+    The present content of the topic is copied into a file beside the backup before the topic is deleted. Afterwards the
+    topic is read back and compared. After a crash, run the same command again: it repeats every step.
     """
     from offsite.kafka.admin import ClusterAdmin
     from offsite.model.clock import SystemClock
@@ -183,7 +186,7 @@ def restore(
     plan = plan_restore(source, file, existing=existing, brokers=brokers, skip_incompatible=skip_incompatible)
     if not yes and not plan.changes_nothing:
         emit_notice(plan, render=render_restore_plan)
-        action = "mend the settings of" if plan.is_there_already else "replace" if existing else "make"
+        action = "correct the settings of" if plan.is_there_already else "replace" if existing else "create"
         confirm(f"{action} {topic}?")
     emit(run_restore(plan, router, clock=SystemClock()), output=output, render=render_restored)
 
@@ -194,7 +197,7 @@ def _tell_off(switch: Switch, properties: Path | None) -> None:
         note(f"backups are switched off in {properties}: nothing was done")
         return
     note(f"{properties} does not say {ENABLED[0]}=true, so backups are off: nothing was done")
-    note(f"add it, or {ENABLED[1]}=true, which ksqlDB itself does not read")
+    note(f"add it, or add {ENABLED[1]}=true, which ksqlDB itself ignores")
     raise typer.Exit(EXIT_PARTIAL)
 
 

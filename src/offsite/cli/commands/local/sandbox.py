@@ -21,11 +21,13 @@ app = typer.Typer(help="Start and stop a real Kafka on this machine, of one brok
 
 Dir = Annotated[Path, typer.Option("--dir", help="Folder of the sandbox: its data, settings and log.")]
 Port = Annotated[
-    int | None, typer.Option("--port", help="Port to listen on [default: the earlier one, or any free one].")
+    int | None, typer.Option("--port", help="Port to listen on [default: the earlier port, or any free port].")
 ]
 Brokers = Annotated[
     int | None,
-    typer.Option("--brokers", help="How many; several keep three replicas of each topic [default: as before, or 1]."),
+    typer.Option(
+        "--brokers", help="Number of brokers; several keep three replicas of each topic [default: as before, or 1]."
+    ),
 ]
 KafkaVersion = Annotated[
     str | None,
@@ -54,7 +56,7 @@ def start(
     kafka_version: KafkaVersion = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Start the sandbox, or find it running; its data from earlier starts is kept."""
+    """Start the sandbox, unless it runs already; data of earlier starts is kept."""
     from offsite.sandbox import Sandbox, SandboxSettings
 
     settings = SandboxSettings(brokers=brokers, kafka_version=kafka_version, long_run=True)
@@ -63,7 +65,7 @@ def start(
 
 @app.command()
 def stop(directory: Dir, output: Output = OutputFormat.TABLE) -> None:
-    """Stop the sandbox cleanly. Stopping one that does not run is no error."""
+    """Stop the sandbox cleanly. It is no error if the sandbox does not run."""
     from offsite.sandbox import Sandbox
 
     Sandbox(directory).stop()

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from offsite.services.spark_pack import PackedArchive
 
-app = typer.Typer(help="Get this offsite to the executors of a Spark cluster.", no_args_is_help=True)
+app = typer.Typer(help="Bring offsite to the executors of a Spark cluster.", no_args_is_help=True)
 
-OutputFile = Annotated[Path, typer.Option("--output-file", help="The archive; one that is there is replaced.")]
+OutputFile = Annotated[Path, typer.Option("--output-file", help="The archive to write; an existing file is replaced.")]
 With = Annotated[
     list[str] | None,
     typer.Option("--with", help="Another distribution of this environment that executors need, such as gssapi."),
 ]
 NoCompress = Annotated[
-    bool, typer.Option("--no-compress", help="Three times as large, and made in a fifth of the time.")
+    bool, typer.Option("--no-compress", help="Do not compress: three times as large, made in a fifth of the time.")
 ]
 
 
@@ -37,11 +37,11 @@ def pack(
     no_compress: NoCompress = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make one archive of this offsite and what it needs, for executors that have none.
+    """Make one archive of offsite and its dependencies, for executors without offsite.
 
-    Pass the archive to a command with --spark-archive. Executors need a Python of the same minor version and the same
-    kind of machine, and nothing else: Spark brings pyspark. Takes half a minute, no network, and changes nothing but
-    the archive.
+    Pass the archive to a command with --spark-archive. Executors need the same minor version of Python and the same
+    kind of machine, nothing else: Spark brings pyspark. Takes half a minute, needs no network, and changes only the
+    archive.
     """
     from offsite.services.spark_pack import pack as pack_archive
 
@@ -57,20 +57,23 @@ class WrittenJob:
 @app.command()
 def job(
     output_file: Annotated[
-        Path, typer.Option("--output-file", help="The script; one that is there is replaced. Its name ends in .py.")
+        Path,
+        typer.Option("--output-file", help="The script to write; an existing file is replaced. Its name ends in .py."),
     ] = Path("offsite-job.py"),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Write the script that spark-submit runs offsite by, where nothing else may start Spark, or the driver belongs on
-    the cluster.
+    """Write a script that runs offsite through spark-submit, if only spark-submit may start Spark, or the driver must
+    run on the cluster.
 
-    The words behind the script's name are a command of offsite: spark-submit offsite-job.py backup run. Settings are
-    the settings of spark-submit.
+    The words after the script's name are a command of offsite: spark-submit offsite-job.py backup run. Settings are the
+    settings of spark-submit.
     """
     from offsite.cli.job import SCRIPT
 
     if output_file.suffix != ".py":
-        raise BadOption(f"spark-submit takes no script that is called {output_file.name}", hint="let it end in .py")
+        raise BadOption(
+            f"spark-submit does not accept a script named {output_file.name}", hint="use a name that ends in .py"
+        )
     try:
         output_file.write_text(SCRIPT, encoding="utf-8")
     except OSError as error:
@@ -85,4 +88,4 @@ def _render_job(console: Console, written_job: WrittenJob) -> None:
 def _render(console: Console, archive: PackedArchive) -> None:
     console.print(f"{archive.path}: {format_size(archive.file_bytes)}, sha256 {archive.sha256}")
     console.print(f"offsite {archive.offsite} for Python {archive.python} on {archive.platform}")
-    console.print(f"next: give it to a command, with --spark-archive {archive.path}")
+    console.print(f"next: pass it to a command with --spark-archive {archive.path}")
