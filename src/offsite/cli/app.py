@@ -70,9 +70,9 @@ class _Commands(LazyGroup):
             "metastore", "local.metastore:app", "Back up the command topic of ksqlDB to local files, and restore it."
         ),
         LazyCommand("archive", "archive:app", "Inspect archives of other tools, and delete old files."),
-        LazyCommand("tokens", "coordinator.serve:tokens", "Who may ask a coordinator for what."),
-        LazyCommand("jobs", "coordinator.jobs:app", "See what coordinators are doing, and end it."),
-        LazyCommand("operator", "operator:app", "Keep backups as they are declared in a folder of YAML files."),
+        LazyCommand("tokens", "coordinator.serve:tokens", "Manage tokens: who may do what on a coordinator."),
+        LazyCommand("jobs", "coordinator.jobs:app", "Show the jobs of coordinators, and cancel them."),
+        LazyCommand("operator", "operator:app", "Run backups as declared in a folder of YAML files."),
         LazyCommand("spark", "local.spark:app", "Bring offsite to the executors of a Spark cluster."),
         LazyCommand(
             "sandbox", "local.sandbox:app", "Start and stop a real Kafka on this machine, of one broker or several."

@@ -141,8 +141,8 @@ def test_a_deletion_shows_what_goes_and_asks(home: Home) -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        (restore("back"), "what it has written stays"),
-        (resource("tick", "Schedule", backup="shop", action="drill", cron="0 3 * * *"), "nothing begins any more"),
+        (restore("back"), "written records are kept"),
+        (resource("tick", "Schedule", backup="shop", action="drill", cron="0 3 * * *"), "no new run begins"),
     ],
 )
 def test_a_deletion_tells_what_ends_with_a_resource_of_that_kind(
@@ -167,7 +167,7 @@ def test_a_folder_that_no_operator_looks_at_is_told_of(home: Home) -> None:
     (line,) = answer("get")["resources"]
     assert (line["silent"], line["looked_s"] > 86_400) == (True, True)
     for shown in (offsite("get").stdout, offsite("describe", "backup", "shop").stdout):
-        assert "no operator has looked for " in shown
+        assert "no operator has checked this for " in shown
 
 
 def test_a_move_asks_before_it_is_confirmed(home: Home, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_move_asks_before_it_is_confirmed(home: Home, tmp_path: Path) -> None:
 
     asked = offsite("moved", "--dir", str(there))
     assert isinstance(asked.exception, ConfirmationMissing)
-    assert "go on in" in asked.stderr
+    assert "continue in" in asked.stderr
     assert offsite("moved", "--dir", str(there), "--yes").exit_code == 0
     assert offsite("run", str(there), "--once", "--settle", "0s").exit_code == 0
 
@@ -281,7 +281,7 @@ def test_an_older_backup_is_shown_and_released(home: Home) -> None:
     declared.decide(DeclaredEntryKind.STOPPED)
     asked = offsite(*words)
     assert isinstance(asked.exception, ConfirmationMissing)
-    assert "would be let go" in asked.stderr
+    assert "would be deleted completely" in asked.stderr
     assert "120 records" in asked.stderr
     assert declared.history.backups[0].release is None
     done = answer(*words, "--yes")
@@ -289,5 +289,5 @@ def test_an_older_backup_is_shown_and_released(home: Home) -> None:
     assert declared.history.backups[0].release is not None
     assert done["doubt"] == ""
     refused_here = offsite(*words[:4], "--refuse")
-    assert "stays for now: the release of" in refused_here.stdout
+    assert "is kept for now: the release of" in refused_here.stdout
     assert "was refused on this machine" in " ".join(refused_here.stdout.split())

@@ -108,7 +108,7 @@ def read_tokens(path: Path) -> Tokens:
         if can_others_write(path.stat()):
             raise BadOption(
                 f"the token file {path} can be written by others, who could let themselves in",
-                hint="own it, and: chmod go-w FILE",
+                hint="become its owner, and: chmod go-w FILE",
             )
         lines = decode_text(path.read_bytes()).splitlines()
     except (OSError, NotUtf8) as error:

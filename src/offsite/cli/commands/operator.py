@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from offsite.operator.folder.layout import FolderLayout
     from offsite.operator.folder.operator import FolderOperator, LookResult
 
-app = typer.Typer(help="Keep backups as they are declared in a folder of YAML files.", no_args_is_help=True)
+app = typer.Typer(help="Run backups as declared in a folder of YAML files.", no_args_is_help=True)
 
 Folder = Annotated[
     Path, typer.Option("--dir", envvar="OFFSITE_OPERATOR_DIR", show_envvar=True, help="The folder of the operator.")
@@ -51,25 +51,30 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the resource.
 class RunOptions(KubernetesOptions):
     """Rules of an operator, as typed."""
 
-    every: Annotated[str, typer.Option("--every", help="From one look to the next.")] = "2s"
+    every: Annotated[str, typer.Option("--every", help="Time from one check of the resources to the next.")] = "2s"
     initial_copies: Annotated[
         int,
         typer.Option(
             "--initial-copies",
             min=1,
-            help="So many backups copy everything for the first time at once; with --kubernetes of each namespace.",
+            help="Maximum number of first copies at the same time; with --kubernetes in each namespace.",
         ),
     ] = 1
-    expiry_at_once: Annotated[int, typer.Option("--expiry-at-once", min=1, help="So many expiry jobs run at once.")] = 1
+    expiry_at_once: Annotated[
+        int, typer.Option("--expiry-at-once", min=1, help="Maximum number of expiry jobs at the same time.")
+    ] = 1
     expiry_retry: Annotated[
-        str, typer.Option("--expiry-retry", help="From one look at the full expiry queue to the next.")
+        str, typer.Option("--expiry-retry", help="Time from one check of the full expiry queue to the next.")
     ] = "10m"
     absent_after: Annotated[
         str,
-        typer.Option("--absent-after", help="In a folder: so long no file declares a resource before it is deleted."),
+        typer.Option(
+            "--absent-after",
+            help="In a folder: time without a file that declares a resource, before the resource is deleted.",
+        ),
     ] = "1h"
     settle: Annotated[
-        str, typer.Option("--settle", help="In a folder: so long a file is the same before what it says counts.")
+        str, typer.Option("--settle", help="In a folder: time that a file must be unchanged before it takes effect.")
     ] = "10s"
 
 
@@ -80,16 +85,14 @@ def run(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="The folder: resources, accounts.yaml, clusters/.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once, do one step for each resource, and end.")] = False,
-    stop_agents: Annotated[
-        bool, typer.Option("--stop-agents", help="At the end, let the processes that copy end as well.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Check once, do one step for each resource, and end.")] = False,
+    stop_agents: Annotated[bool, typer.Option("--stop-agents", help="At the end, also stop the agents.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Bring what is declared in a folder, or in Kubernetes, about, until SIGINT or SIGTERM.
+    """Bring the resources of a folder, or of Kubernetes, into their declared state, until SIGINT or SIGTERM.
 
     Agents, the copying processes, continue when the operator ends, and the next operator finds the agents. Several
-    operators of a folder do no harm.
+    operators may run on one folder.
     """
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.operator import run as go_on
@@ -97,16 +100,16 @@ def run(
     clock, every_s, lines = SystemClock(), parse_duration_s(options.every), _LookPrinter(output)
     if options.kubernetes:
         if folder is not None or once or stop_agents:
-            raise BadOption("--kubernetes goes with neither a folder, --once nor --stop-agents")
+            raise BadOption("--kubernetes excludes a folder, --once and --stop-agents")
         run_in_kubernetes(options, _queue(options), every_s=every_s, initial_copies=options.initial_copies)
         return
     check_not_given(options)
     if folder is None:
-        raise BadOption("there is nothing to look after", hint="name a folder, or add --kubernetes")
+        raise BadOption("no resources to manage are named", hint="name a folder, or add --kubernetes")
     if once and options.metrics_port:
-        raise BadOption("--once goes without --metrics-port", hint="metrics are of an operator that goes on")
+        raise BadOption("--once excludes --metrics-port", hint="metrics need an operator that keeps running")
     if once and stop_agents:
-        raise BadOption("--once goes without --stop-agents", hint="agents are to copy until the next look")
+        raise BadOption("--once excludes --stop-agents", hint="agents copy until the next check")
     operator = _operator(folder, options)
     if once:
         operator.settle()
@@ -117,9 +120,9 @@ def run(
             go_on(operator, every_s=every_s, clock=clock, on_look=lines.look)
     except KeyboardInterrupt:
         if stop_agents:
-            note("the agents are told to end")
+            note("the agents end")
             operator.agents.end_all()
-        note("stopped" if stop_agents else "stopped; agents go on")
+        note("stopped" if stop_agents else "stopped; agents continue")
 
 
 @app.command()
@@ -128,7 +131,7 @@ def apply(
     folder: Folder,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Check resources, and put them into the folder. Exit code 14: a field that may not change has changed."""
+    """Check resources, and store them in the folder. Exit code 14: an immutable field has changed."""
     _check_installed()
     from offsite.operator.folder.documents import read_text
     from offsite.operator.folder.edits import apply as put
@@ -145,7 +148,7 @@ def get(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only the resource of this name.")] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """List resources as the operator saw them last."""
+    """List resources in the state that the operator saw last."""
     _check_installed()
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.views import list_resources, parse_kind
@@ -157,7 +160,7 @@ def get(
 
 @app.command()
 def describe(kind: Kind, name: Name, folder: Folder, output: Output = OutputFormat.TABLE) -> None:
-    """Show all of a resource: spec, conditions, backups, its place in the expiry queue, and who holds its locks."""
+    """Show a resource in full: spec, conditions, backups, place in the expiry queue, and holders of its locks."""
     _check_installed()
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.views import describe as tell
@@ -173,13 +176,14 @@ def delete(
     name: Name,
     folder: Folder,
     keep_backups: Annotated[
-        bool, typer.Option("--keep-backups", help="Leave its backups in their repositories, whatever it declares.")
+        bool,
+        typer.Option("--keep-backups", help="Keep its backups in their repositories, whatever the resource declares."),
     ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Ask for the deletion of a resource, and of its backups unless its deletionFinalizer is off. A running operator
-    does it."""
+    """Request the deletion of a resource, and of its backups unless its deletionFinalizer is off. A running
+    operator deletes them."""
     _check_installed()
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.edits import plan_removal, remove
@@ -196,7 +200,7 @@ def delete(
 
 @app.command()
 def moved(folder: Folder, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
-    """Say that a folder was moved here from another file system or machine, or brought back, and not copied.
+    """Confirm that a folder was moved here from another file system or machine, or restored, and not copied.
 
     The folder's resources continue here.
     """
@@ -208,29 +212,30 @@ def moved(folder: Folder, yes: Yes = False, output: Output = OutputFormat.TABLE)
         plan = plan_move(layout)
         emit_notice(plan, render=render_move)
         confirm(
-            f"is nothing left of the folder in {plan.before}?"
+            f"is the folder {plan.before} gone?"
             if plan.before != plan.folder
-            else "was the folder brought back, and is no copy of it looked after elsewhere?"
+            else "was the folder restored, and does no operator manage another copy of it?"
         )
     emit(confirm_move(layout), output=output, render=render_move)
 
 
 @app.command()
 def release(
-    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="The low-level backup, as describe names it.")],
+    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="The low-level backup, by its name in describe.")],
     repo: Repo,
-    reason: Annotated[str, typer.Option("--reason", help="Why it may go: it is kept in the ledger.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why the backup may be deleted; stored in the ledger.")] = "",
     refuse: Annotated[
         bool, typer.Option("--refuse", help="Never delete it on this machine because of the present release.")
     ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Let an older backup of a declared one go that expiry keeps: the next expiry job deletes it whole, pins and all.
+    """Allow the deletion of an older backup that expiry keeps: the next expiry job deletes the backup completely, with
+    its pins.
 
-    The release holds for the displayed state: one more commit there voids the release. A running restore is waited for.
-    An operator on another machine deletes the backup three days after it first saw the release, or once the release is
-    also given there.
+    The release is valid for the displayed state: a new commit in the backup voids the release. The job waits for a
+    running restore. An operator on another machine deletes the backup three days after it first saw the release, or
+    once the release is also given there.
     """
     _check_installed()
     from offsite.operator.work.release import plan_release, refuse_release
@@ -243,29 +248,29 @@ def release(
     plan = plan_release(repository, backup)
     if not yes:
         emit_notice(plan, render=render_release)
-        confirm(f"let {plan.backup} go for good?")
+        confirm(f"delete {plan.backup} for ever?")
     emit(let_go(repository, plan, reason=reason), output=output, render=render_release)
 
 
 @app.command()
 def members(
-    identity: Annotated[str, typer.Argument(metavar="IDENTITY", help="As spec.identity of the resources has it.")],
+    identity: Annotated[str, typer.Argument(metavar="IDENTITY", help="The value of spec.identity of the resources.")],
     repo: Repo,
     gone: Annotated[
         str | None,
-        typer.Option("--gone", metavar="ID", help="Say that this one is gone, and can say so no more itself."),
+        typer.Option("--gone", metavar="ID", help="Declare that this resource is gone and cannot leave by itself."),
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="How that is known: it is kept in the ledger.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="How you know this; stored in the ledger.")] = "",
     refuse: Annotated[
-        bool, typer.Option("--refuse", help="With --gone: never count on this machine that somebody said so.")
+        bool, typer.Option("--refuse", help="With --gone: never believe this statement on this machine.")
     ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show which resources share a backup, in whatever Kubernetes cluster; or say that one of them is gone.
+    """Show which resources share a backup, in all Kubernetes clusters; or declare that one of them is gone.
 
     While another resource shares the backup, the deletion of a resource deletes no data. An operator on another machine
-    believes the statement three days after it first saw the statement, or once the statement is made there as well.
+    believes the statement three days after it first saw it, or when the statement is also made there.
     """
     _check_installed()
     from offsite.operator.world.membership import dismiss, list_members
@@ -317,7 +322,7 @@ def _layout(folder: Path) -> FolderLayout:
     from offsite.operator.folder.layout import FolderLayout
 
     if not folder.is_dir():
-        raise BadOption(f"there is no folder {folder}", hint="make it, and put resources into it")
+        raise BadOption(f"there is no folder {folder}", hint="create it, and put resources into it")
     return FolderLayout(root=folder.absolute())
 
 

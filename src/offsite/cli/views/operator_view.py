@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _ENDS = {
     "Backup": "its agents end, its backups are stopped",
-    "Restore": "if it runs it is stopped; what it has written stays",
-    "Schedule": "nothing begins any more; a run that has begun goes on to its end",
+    "Restore": "a running restore is stopped; written records are kept",
+    "Schedule": "no new run begins; a started run continues to its end",
 }
 
 
@@ -40,16 +40,16 @@ def render_applied(console: Console, result: AppliedAll) -> None:
 
 
 def render_removal(console: Console, removal: ResourceRemoval) -> None:
-    console.print(f"{removal.kind} {removal.name} is deleted: {_ENDS.get(removal.kind, 'nothing looks after it')}")
+    console.print(f"{removal.kind} {removal.name} is deleted: {_ENDS.get(removal.kind, 'no operator manages it')}")
     for file in removal.files:
         console.print(f"  {file} is removed")
     for backup in removal.backups:
         goes = f"is DELETED{', unless others share it' if removal.identity else ''}"
-        console.print(f"  {backup} {'stays' if removal.keeps_backups else goes}")
+        console.print(f"  {backup} {'is kept' if removal.keeps_backups else goes}")
 
 
 def render_move(console: Console, move: Move) -> None:
-    console.print(f"the resources of {move.before} go on in {move.folder}")
+    console.print(f"the resources of {move.before} continue in {move.folder}")
 
 
 def render_resources(console: Console, listing: ResourceList) -> None:
@@ -71,18 +71,18 @@ def render_resources(console: Console, listing: ResourceList) -> None:
         if resource.message:
             console.print(f"{resource.kind} {resource.name}: {resource.message}")
     for silence in dict.fromkeys(filter(None, map(_silence, listing.resources))):
-        console.print(f"{silence}: does one run?")
+        console.print(f"{silence}: is an operator running?")
 
 
 def render_detail(console: Console, detail: ResourceDetail) -> None:
     line = detail.line
-    console.print(f"{line.kind} {line.name}: {line.state}{', deletion was asked for' if detail.deletion_asked else ''}")
+    console.print(f"{line.kind} {line.name}: {line.state}{', deletion was requested' if detail.deletion_asked else ''}")
     console.print(f"  uid {detail.uid or '-'}, generation {line.generation}, declared in {detail.file or '-'}")
     console.print(f"  {'as declared' if line.reconciled else line.message or 'not as declared'}")
     if line.reconciled and line.message:
         console.print(f"  {line.message}")
     if silence := _silence(line):
-        console.print(f"  {silence}, what is told may be no more: does one run?")
+        console.print(f"  {silence}, this state may be old: is an operator running?")
     if detail.queue is not None:
         console.print(f"  expiry queue: {_queue(detail.queue)}")
     if (job := detail.last_job) is not None:
@@ -95,7 +95,7 @@ def render_detail(console: Console, detail: ResourceDetail) -> None:
         since = format_time(lock.since_ms)
         console.print(f"  {lock.what} in {lock.repository}: held by {lock.holder} since {since}")
     for problem in detail.problems:
-        console.print(f"  locks cannot be told: {problem}")
+        console.print(f"  locks are not known: {problem}")
     for title, fields in (("spec", detail.spec), ("status", detail.status)):
         console.print(f"{title}:")
         for row in json.dumps(plain(fields), indent=2).splitlines()[1:-1]:
@@ -106,13 +106,13 @@ def _silence(line: ResourceLine) -> str:
     """Return a warning that the displayed state is old; empty for a recent state, or without a state."""
     if not line.silent or line.looked_s < 0:
         return ""
-    return f"no operator has looked for {format_duration(line.looked_s)}"
+    return f"no operator has checked this for {format_duration(line.looked_s)}"
 
 
 def _queue(place: QueuePlace) -> str:
     if place.running:
         return "its job runs"
-    return f"{place.position} of {place.of}" if place.position else "nothing of it may go"
+    return f"{place.position} of {place.of}" if place.position else "nothing of it may be deleted"
 
 
 def render_members(console: Console, shared: MemberList) -> None:
@@ -120,35 +120,37 @@ def render_members(console: Console, shared: MemberList) -> None:
     console.print(f"{member_count} resources share {shared.identity} in {shared.repository}")
     for member in shared.members:
         console.print(f"  {member.id}  {member.name}: {_membership(member)}")
-        console.print(f"    {member.operator} spoke for it last, at {format_time(member.at_ms)}")
+        console.print(f"    {member.operator} reported it last, at {format_time(member.at_ms)}")
 
 
 def _membership(member: MemberLine) -> str:
     if member.gone:
-        return "let go"
+        return "has left"
     if member.dismissed:
         when = (
-            "" if member.believed else "; that counts here three days after it was first seen here, or once said here"
+            ""
+            if member.believed
+            else "; believed here three days after it was first seen here, or when also declared here"
         )
-        return f"gone, as a person said ({member.dismissed}){when}"
-    return "what it declares counts" if member.counts else "shares it"
+        return f"gone, declared by a person ({member.dismissed}){when}"
+    return "its declaration counts" if member.counts else "shares it"
 
 
 def render_release(console: Console, plan: ReleasePlan) -> None:
     if plan.doubt:
-        state = f"stays for now: {plan.doubt}"
+        state = f"is kept for now: {plan.doubt}"
     else:
-        state = "is let go: the next expiry job here deletes it" if plan.released else "would be let go, all of it"
+        state = "is released: the next expiry job here deletes it" if plan.released else "would be deleted completely"
     console.print(f"{plan.backup} in {plan.repository} {state}")
     if plan.problem:
-        console.print(f"  what it holds cannot be told: {plan.problem}")
+        console.print(f"  its content is not known: {plan.problem}")
     else:
         content = f"{plan.records:,} records, {format_size(plan.bytes)}, {plan.points:,} restore points"
         console.print(f"  holds {plan.topics or 'no topic'}: {content}")
         if plan.points:
             console.print(f"  from {format_time(plan.oldest_ms)} to {format_time(plan.newest_ms)}")
-    console.print(f"  it was kept because: {plan.kept or 'no job has said why'}")
+    console.print(f"  it was kept because: {plan.kept or 'no job has reported a reason'}")
     for pin in plan.pins:
-        console.print(f"  pinned, and goes with it: {pin}")
+        console.print(f"  pinned, and deleted with it: {pin}")
     for restore in plan.restores:
         console.print(f"  {restore}")

@@ -144,7 +144,7 @@ def test_a_command_shows_who_shares_a_backup_and_takes_off_who_is_gone(homes: tu
 
     words = ["members", IDENTITY, "--repo", repo, "--gone", gone, "--reason", "burnt down", "--yes"]
     told = CliRunner().invoke(app, words)
-    assert "gone, as a person said (burnt down)" in told.output
+    assert "gone, declared by a person (burnt down)" in told.output
     operators[1].look()
     history = DeclaredLedger(store=homes[0].repository.store, layout=DeclaredLayout(uid=IDENTITY)).read()
     assert all(member.dismissed is None for member in history.members), "it is there after all, and joins again"

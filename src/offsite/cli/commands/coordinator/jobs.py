@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsite.services.jobs.forget import ForgetResult
     from offsite.services.jobs.status import JobList, JobReport
 
-app = typer.Typer(help="See what coordinators are doing, and end it.", no_args_is_help=True)
+app = typer.Typer(help="Show the jobs of coordinators, and cancel them.", no_args_is_help=True)
 
 Job = Annotated[str, typer.Argument(metavar="ID", help="Id of the job.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number, the newest first.")]
@@ -35,7 +35,7 @@ def list_(repo: Repo, limit: Limit = 20, output: Output = OutputFormat.TABLE) ->
 
 @app.command()
 def show(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
-    """Show a job: how far it is, or how it ended.
+    """Show a job: its progress, or its result.
 
     The state is starting, running, cancelling, succeeded, partial, failed, cancelled or lost.
     """
@@ -46,7 +46,7 @@ def show(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
 
 @app.command()
 def cancel(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
-    """Let a job end, as Ctrl-C would. What it did so far stays as it is."""
+    """Cancel a job, like Ctrl-C. Finished work is kept."""
     from offsite.services.jobs.ask import cancel_job
     from offsite.services.jobs.status import read_job
 
@@ -59,10 +59,10 @@ def cancel(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
 @app.command()
 def forget(
     repo: Repo,
-    older_than: Annotated[str, typer.Option("--older-than", help="Such as 30d, 24h at least.")],
+    older_than: Annotated[str, typer.Option("--older-than", help="Minimum age, such as 30d; at least 24h.")],
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Delete the records of old jobs that are over. What they did stays: backups, reports of checks and drills."""
+    """Delete the records of old jobs that have ended. Their results are kept: backups, reports of checks and drills."""
     from offsite.model.time import parse_duration_s
     from offsite.services.jobs.forget import forget_jobs
 
@@ -79,7 +79,7 @@ def _render_list(console: Console, listing: JobList) -> None:
     from rich.table import Table
 
     if not listing.jobs:
-        console.print("no coordinator was asked for a job yet")
+        console.print("no job was requested from a coordinator yet")
         return
     table = Table("job", "state", "kind", "backup", "asked", "by")
     for job in listing.jobs:
@@ -91,16 +91,17 @@ def _render_list(console: Console, listing: JobList) -> None:
 
 def _render_forgotten(console: Console, forgotten: ForgetResult) -> None:
     console.print(
-        f"{len(forgotten.jobs):,} jobs forgotten" + (f", {forgotten.kept:,} as old are kept" if forgotten.kept else "")
+        f"{len(forgotten.jobs):,} job records deleted"
+        + (f", {forgotten.kept:,} others of that age are kept" if forgotten.kept else "")
     )
 
 
 def _render_job(console: Console, report: JobReport) -> None:
     console.print(f"job {report.id}: {report.state}")
     console.print(f"  {command_line(report)}")
-    console.print(f"  asked for at {format_time(report.asked_at_ms)} by {report.asked_by}")
+    console.print(f"  requested at {format_time(report.asked_at_ms)} by {report.asked_by}")
     if report.cancelled_by:
-        console.print(f"  told to end by {report.cancelled_by}")
+        console.print(f"  cancelled by {report.cancelled_by}")
     if (progress := report.progress) is not None and report.ended_at_ms < 0:
         console.print(
             f"  {progress.label}: {format_size(progress.moved_bytes)}, {progress.records:,} records, "

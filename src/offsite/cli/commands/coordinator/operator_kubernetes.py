@@ -28,22 +28,23 @@ class KubernetesOptions:
 
     kubernetes: Annotated[
         bool,
-        typer.Option("--kubernetes", help="Look after the resources of a Kubernetes cluster, instead of a folder."),
+        typer.Option("--kubernetes", help="Manage the resources of a Kubernetes cluster, instead of a folder."),
     ] = False
     namespace: Annotated[
         list[str] | None,
         typer.Option(
             "--namespace",
             envvar="OFFSITE_NAMESPACES",
-            help="With --kubernetes: only in this namespace; may be repeated. The variable has blanks between them.",
+            help="With --kubernetes: only this namespace; may be repeated. In the variable, separate namespaces by "
+            "blanks.",
         ),
     ] = None
     state: Annotated[
         str | None,
         typer.Option(
             "--state",
-            help="With --kubernetes: a folder or URL where several operators of the same Backups count who copies for "
-            "the first time. By default each counts its own.",
+            help="With --kubernetes: a folder or URL where several operators of the same Backups share the count of "
+            "first copies. By default each operator counts its own.",
             callback=checked_places,
         ),
     ] = None
@@ -56,7 +57,7 @@ class KubernetesOptions:
             "--agent-image",
             envvar="OFFSITE_AGENT_IMAGE",
             show_envvar=True,
-            help="With --kubernetes: the image of agents whose template names none.",
+            help="With --kubernetes: the image of agents without an image in their template.",
         ),
     ] = None
     allow_image: Annotated[
@@ -64,8 +65,8 @@ class KubernetesOptions:
         typer.Option(
             "--allow-image",
             envvar="OFFSITE_ALLOWED_IMAGES",
-            help="With --kubernetes: an image that templates may name beside that of agents; may be repeated. The "
-            "variable has blanks between them.",
+            help="With --kubernetes: another image that templates may name; may be repeated. In the variable, separate "
+            "images by blanks.",
         ),
     ] = None
     allow_metadata: Annotated[
@@ -73,8 +74,8 @@ class KubernetesOptions:
         typer.Option(
             "--allow-metadata",
             envvar="OFFSITE_ALLOWED_METADATA",
-            help="With --kubernetes: the name of a label or an annotation that templates may give to pods of agents; "
-            "may be repeated. The variable has blanks between them.",
+            help="With --kubernetes: name of a label or an annotation that templates may set on pods of agents; may be "
+            "repeated. In the variable, separate names by blanks.",
         ),
     ] = None
     metrics_port: Annotated[
@@ -95,14 +96,14 @@ def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s:
     home = KubernetesHome(HttpKubernetesApi(log_in), _rules(options, queue, initial_copies), clock=clock)
     with serve_probes(home, options.metrics_port, clock):
         run(home, namespaces=options.namespace or (), every_s=every_s)
-    note("stopped; agents go on")
+    note("stopped; agents continue")
 
 
 def check_not_given(options: KubernetesOptions) -> None:
     """Refuse options for Kubernetes in a folder. Raises `BadOption`."""
     kubernetes_only = {"--namespace": options.namespace, "--state": options.state}
     if wrong := [name for name, value in kubernetes_only.items() if value]:
-        raise BadOption(f"{', '.join(wrong)} goes with --kubernetes alone", hint="add --kubernetes, or leave it away")
+        raise BadOption(f"{', '.join(wrong)} works only with --kubernetes", hint="add --kubernetes, or omit the option")
 
 
 def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -> HomeRules:

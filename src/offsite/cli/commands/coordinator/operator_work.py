@@ -39,10 +39,10 @@ Uid = Annotated[str, typer.Option("--uid", help="The uid of the declared backup.
 
 
 MaximumRetention = Annotated[
-    str | None, typer.Option("--maximum-retention", help="Let go restore points that are older.")
+    str | None, typer.Option("--maximum-retention", help="Delete restore points that are older.")
 ]
 MinimumRestorable = Annotated[
-    str | None, typer.Option("--minimum-restorable", help="What stays restorable whatever is asked.")
+    str | None, typer.Option("--minimum-restorable", help="Minimum age that always stays restorable.")
 ]
 
 
@@ -58,7 +58,7 @@ def agent(
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Copy a declared backup while it is to run and no other agent copies it, until SIGINT or SIGTERM."""
+    """Copy a declared backup while its state is running and no other agent copies it, until SIGINT or SIGTERM."""
     from offsite.cli.commands.backup_follow import leave_in_time
     from offsite.model.clock import SystemClock
     from offsite.model.time import parse_duration_s
@@ -97,14 +97,16 @@ def agent(
 def expire(
     place: Annotated[
         list[str],
-        typer.Option("--place", help="A repository with backups of it; may be repeated.", callback=checked_places),
+        typer.Option(
+            "--place", help="A repository with backups of this resource; may be repeated.", callback=checked_places
+        ),
     ],
     uid: Uid,
     maximum_retention: MaximumRetention = None,
     minimum_restorable: MinimumRestorable = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete all of its backups.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete all backups of this resource.")] = False,
     member: Annotated[
-        str, typer.Option("--member", help="The resource that is deleted, where others may share the backup.")
+        str, typer.Option("--member", help="The deleted resource, if other resources may share the backup.")
     ] = "",
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -153,7 +155,7 @@ def _render_expired(console: Console, result: ExpiryResult) -> None:
     if result.left_to:
         console.print(f"nothing to do: {result.left_to}")
         return
-    console.print(f"{result.points} restore points were let go")
+    console.print(f"{result.points} restore points were deleted")
     for name in result.removed:
         console.print(f"deleted: {name}")
     for kept_backup in result.kept:

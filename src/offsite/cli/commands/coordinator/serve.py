@@ -32,11 +32,13 @@ LOOPBACK = "127.0.0.1"
 TIDIED_EACH_S = 3600.0
 _LOOPBACKS = frozenset({LOOPBACK, "::1", "localhost"})
 
-tokens = typer.Typer(help="Who may ask a coordinator for what.", no_args_is_help=True)
+tokens = typer.Typer(help="Manage tokens: who may do what on a coordinator.", no_args_is_help=True)
 
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", envvar="OFFSITE_TOKEN_FILE", help="Who may do what; see: offsite tokens add."),
+    typer.Option(
+        "--token-file", envvar="OFFSITE_TOKEN_FILE", help="Token file: who may do what; see: offsite tokens add."
+    ),
 ]
 
 
@@ -47,20 +49,23 @@ class ServeOptions:
     repo: Repo
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = 8080
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; others than this machine's own need tokens.")
+        str, typer.Option("--host", help="Address to listen on; addresses beyond this machine need tokens.")
     ] = LOOPBACK
     token_file: TokenFile = None
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="Let everybody on this machine do everything, without a token.")
+        bool, typer.Option("--no-token", help="Allow everybody on this machine to do everything, without a token.")
     ] = False
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="A name that it may be called by, besides localhost.")
+        list[str] | None,
+        typer.Option("--allow-host", help="A host name under which clients may call this server, besides localhost."),
     ] = None
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, with its chain, in PEM.")] = None
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, in PEM.")] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Key of the certificate, in PEM.")] = None
     session_key_file: Annotated[
         Path | None,
-        typer.Option("--session-key-file", help="32 bytes or more, the same for all coordinators behind one address."),
+        typer.Option(
+            "--session-key-file", help="File of 32 bytes or more, the same for all coordinators behind one address."
+        ),
     ] = None
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False
     backup: OptionalBackup = None
@@ -74,14 +79,15 @@ class ServeOptions:
         list[str] | None,
         typer.Option(
             "--records",
-            help="A folder or a URL where records of restores may lie, for a repository that cannot be written. "
-            "Whoever asks for a restore can name one of these. Can be repeated.",
+            help="A folder or a URL for records of restores, for a read-only repository. A request for a restore can "
+            "name one of these places. May be repeated.",
             callback=checked_places,
         ),
     ] = None
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
     metastore: Annotated[
-        Path | None, typer.Option("--metastore", help="Folder of offsite metastore backup on this machine, to show.")
+        Path | None,
+        typer.Option("--metastore", help="Folder of offsite metastore backup on this machine, shown on a page."),
     ] = None
 
 
@@ -98,8 +104,8 @@ class NewToken:
 def serve(options: ServeOptions, engine: SparkOptions) -> None:
     """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
 
-    All state lies in the repository: any number of coordinators may serve a repository. Callers need a token of
-    --token-file, or the printed address, whose code begins a single session.
+    All state is in the repository: any number of coordinators may serve a repository. Callers need a token of
+    --token-file, or the printed address: its code begins one session.
     """
     _check_installed()
     from offsite.api.app import make_app
@@ -114,7 +120,9 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
         address = f"{scheme}://{_shown(host)}:{sockets.port}"
         note(f"serving {options.repo} at {address}")
         if options.token_file is None and not options.no_token:
-            code = LoginCode(lambda code: _tell(f"open {address}/login?code={code} (once; the next one is told then)"))
+            code = LoginCode(
+                lambda code: _tell(f"open {address}/login?code={code} (works once; then the next address is printed)")
+            )
             code.renew()
             rules = replace(rules, login_code=code)
         if not options.read_only:
@@ -140,13 +148,13 @@ def _tidy(site: Site) -> None:
 @tokens.command()
 def add(
     form: Annotated[str, typer.Argument(metavar="NAME:ROLE", help="Role: watch, read, operate or restore.")],
-    token_file: Annotated[Path, typer.Option("--token-file", help="File that the token's hash is appended to.")],
+    token_file: Annotated[Path, typer.Option("--token-file", help="File to append the token's hash to.")],
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make a token, and show it once.
+    """Create a token, and show it once.
 
-    watch: see how backups stand; read: also records and jobs, and plan; operate: also take backups and checks; restore:
-    all.
+    watch: see the state of backups; read: also records, jobs and plans; operate: also run backups and checks; restore:
+    everything.
     """
     _check_installed()
     from offsite.api.guard.tokens import new_token
@@ -172,11 +180,13 @@ def _gate_rules(options: ServeOptions) -> GateRules:
         raise BadOption("--no-token and --token-file exclude each other", hint="leave one of them out")
     if options.host not in _LOOPBACKS and options.token_file is None:
         raise BadOption(
-            f"{options.host} can be reached from elsewhere, and nobody would have to say who he is",
-            hint="give --token-file FILE; make it with: offsite tokens add NAME:ROLE --token-file FILE",
+            f"{options.host} can be reached from other machines, and nobody would need a token",
+            hint="give --token-file FILE; create it with: offsite tokens add NAME:ROLE --token-file FILE",
         )
     if options.host not in _LOOPBACKS and options.tls_cert is None:
-        note("warning: tokens go over the network as they are: give --tls-cert and --tls-key, or put TLS before it")
+        note(
+            "warning: tokens cross the network unencrypted: give --tls-cert and --tls-key, or put a TLS proxy in front"
+        )
     return GateRules(
         hosts=Hosts.of([*(options.allow_host or ()), options.host]),
         sessions=Sessions(_session_key(options.session_key_file)),
@@ -222,7 +232,7 @@ def _target(text: str) -> tuple[str, ClusterAddress]:
     name, _, address = text.partition("=")
     bootstrap, _, file = address.partition(",") if address.count(",") == 1 and "/" in address else (address, "", "")
     if not name or not bootstrap or name == SOURCE:
-        raise BadOption(f"{text[:100]!r} is no NAME=HOST:PORT[,FILE]", hint="write it as dr=broker:9092")
+        raise BadOption(f"{text[:100]!r} is not NAME=HOST:PORT[,FILE]", hint="write it as dr=broker:9092")
     return name, ClusterAddress(bootstrap=bootstrap, kafka_config=Path(file) if file else None)
 
 
@@ -242,14 +252,14 @@ def _session_key(file: Path | None) -> bytes | None:
     try:
         if can_others_reach(file.stat()):
             raise BadOption(
-                f"{file} can be read by others, who could make sessions of their own",
-                hint="own it, and: chmod 600 FILE",
+                f"{file} can be read by other users, who could create sessions",
+                hint="become its owner, and: chmod 600 FILE",
             )
         key = file.read_bytes()
     except OSError as error:
         raise BadOption(f"{file} cannot be read: {error.strerror}", hint="name a file of 32 random bytes") from error
     if len(key) < 32:
-        raise BadOption(f"{file} has only {len(key)} bytes", hint="make it with: head -c 32 /dev/urandom > FILE")
+        raise BadOption(f"{file} has only {len(key)} bytes", hint="create it with: head -c 32 /dev/urandom > FILE")
     return key
 
 
