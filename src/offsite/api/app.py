@@ -95,7 +95,9 @@ def _http(request: Request, error: HTTPException) -> Response:
     if _is_actuator(request):
         return actuator.answer_message(status, status.phrase)
     if _is_page(request) and "text/html" in request.headers.get("accept", ""):
-        return _problem_page(request, status, "There is no such page, or it takes no such request.", "", "OFF-0202")
+        return _problem_page(
+            request, status, "There is no such page, or the page does not accept this request.", "", "OFF-0202"
+        )
     response = problem(status, id="OFF-0202", message=status.phrase, hint="see the API at /openapi.json")
     response.headers.update(error.headers or {})
     return response
@@ -104,6 +106,6 @@ def _http(request: Request, error: HTTPException) -> Response:
 def _answer_bug(_: Request, error: Exception) -> Response:
     failed("api", why=safe_line(error), trace=safe_trace(error))
     return JSONResponse(
-        {"error": {"id": "OFF-0100", "message": "a mistake of offsite: its journal tells more", "hint": ""}},
+        {"error": {"id": "OFF-0100", "message": "a mistake of offsite; see the log of the coordinator", "hint": ""}},
         status_code=HTTPStatus.INTERNAL_SERVER_ERROR,
     )

@@ -93,8 +93,8 @@ class Site:
         coordinator would write there."""
         if place not in self.settings.records:
             raise BadOption(
-                f"this coordinator keeps no records of restores in {place[:200]!r}",
-                hint=f"it was told of: {', '.join(self.settings.records) or 'none'} (offsite serve --records)",
+                f"this coordinator does not keep records of restores in {place[:200]!r}",
+                hint=f"it may use: {', '.join(self.settings.records) or 'none'} (offsite serve --records)",
             )
         return place
 

@@ -322,7 +322,7 @@ def test_a_token_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: py
     if owner == 0:
         assert read_tokens(file).active
         os.chown(file, 12_345, -1)
-    with pytest.raises(BadOption, match="can be written by others"):
+    with pytest.raises(BadOption, match="can be written by other users"):
         read_tokens(file)
 
 

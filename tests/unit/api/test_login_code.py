@@ -29,7 +29,7 @@ def test_a_code_begins_one_session_and_the_next_one_is_told_then(connect: Connec
     assert owner.get("/api/v1/status").status_code == 200
     late = stranger.get(f"/login?code={told[0]}")
     assert late.status_code == 401
-    assert "somebody else may do everything with it" in late.text
+    assert "somebody else may do everything with the session" in late.text
     assert stranger.get("/api/v1/status").status_code == 401
     assert len(told) == 2
     assert owner.get(f"/login?code={told[0]}").status_code == 303, "its own history leads in"

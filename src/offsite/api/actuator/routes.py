@@ -81,18 +81,18 @@ class RuntimeState(BaseModel):
 
 
 _WORDS = {
-    400: "no id, or no backup that this could be about",
+    400: "no id, or no matching backup",
     401: "a token is needed",
-    403: "whoever asks may not do this",
+    403: "the caller has no permission for this",
     404: "there is no such checkpoint",
-    408: "the body came too slowly",
-    409: "the same or a higher id is there, or the checkpoint is needed",
+    408: "the body arrived too slowly",
+    409: "the same or a higher id exists, or the checkpoint is needed",
     413: "the body is too large",
-    421: "the server was called by another name",
-    422: "what is stored is damaged",
+    421: "the server was called by an unknown host name",
+    422: "stored data is damaged",
     429: "too many jobs run here, or too many requests of one caller",
     502: "the cluster did not answer",
-    503: "the store did not answer, or nobody takes checkpoints",
+    503: "the store did not answer, or no process takes checkpoints",
     504: "no partition has started in time",
 }
 router = APIRouter(
@@ -100,7 +100,7 @@ router = APIRouter(
     tags=["Zeebe's management API"],
 )
 
-Id = Annotated[str, Path(max_length=40, description="An id, or the begin of ids and `*`.")]
+Id = Annotated[str, Path(max_length=40, description="An id, or a prefix of ids followed by `*`.")]
 
 
 @router.post("", status_code=202, response_model=ActuatorMessage)
@@ -133,7 +133,7 @@ def state_(site: TheSite) -> Response:
 
 @router.post("/state/sync", response_model=RuntimeState)
 def sync(site: TheSite) -> Response:
-    """The same: the store is the state, so there is nothing to synchronize."""
+    """The same as the state: the store is the state, nothing must be synchronized."""
     return _json(_state(site))
 
 
@@ -177,7 +177,7 @@ def _the_backup(site: Site) -> Backup:
     names = site.repository().backups()
     if len(names) != 1:
         raise BadOption(
-            f"the repository has {len(names)} backups, and this is about one",
+            f"the repository has {len(names)} backups, and this request needs one",
             hint="start the coordinator with --backup NAME",
         )
     return site.backup(names[0])
@@ -251,7 +251,7 @@ def _number(text: str) -> int:
     number = whole_number(text, most=MAX_OFFSET)
     if number is None or number < 1:
         raise BadOption(
-            f"{text!r} is no id of a backup", hint="an id is a number from 1 on; 10* means all that begin so"
+            f"{text!r} is no id of a backup", hint="an id is a number from 1 on; 10* means all ids with this prefix"
         )
     return number
 

@@ -120,12 +120,14 @@ class Gate:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._guarded.hosts.allow(host):
-            raise _refused(HTTPStatus.MISDIRECTED_REQUEST, "this server has another name", _HOST_HINT)
+            raise _refused(HTTPStatus.MISDIRECTED_REQUEST, "this server does not have that host name", _HOST_HINT)
         if "transfer-encoding" in headers and "content-length" in headers:
             raise _ambiguous()
         has_effect = scope["method"] not in SAFE or requirement.is_more_than_reading
         if has_effect and not self._is_of_ours(headers, host):
-            raise _refused(HTTPStatus.FORBIDDEN, "a page of another server has sent this", "use the pages of this one")
+            raise _refused(
+                HTTPStatus.FORBIDDEN, "the request came from a page of another server", "use the pages of this server"
+            )
         self._admit(scope, headers, requirement)
         return await _body(headers, receive, most=BODY_MAX if requirement.role else LOGIN_MAX)
 
@@ -136,11 +138,17 @@ class Gate:
         if requirement.role is not None and caller is None:
             raise _unknown(scope)
         if requirement.role is not None and caller is not None and caller.role < requirement.role:
-            lacking = f"{caller.name} may not do this: it needs the role {requirement.role.name.lower()}"
-            raise _refused(HTTPStatus.FORBIDDEN, lacking, "ask whoever runs this coordinator for such a token")
+            lacking = (
+                f"{caller.name} has no permission for this: the request needs the role {requirement.role.name.lower()}"
+            )
+            raise _refused(
+                HTTPStatus.FORBIDDEN, lacking, "ask the administrator of this coordinator for a token with this role"
+            )
         if requirement.changes and self._guarded.read_only:
             raise _refused(
-                HTTPStatus.FORBIDDEN, "this coordinator only shows", "it was started with --read-only: ask another one"
+                HTTPStatus.FORBIDDEN,
+                "this coordinator is read-only",
+                "it was started with --read-only: use another coordinator",
             )
 
     def _caller(self, headers: Headers, cookie: str) -> Caller | None:
@@ -163,8 +171,8 @@ class Gate:
 
 
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-_TURN_HINT = "wait for an answer before you ask more"
-_HOST_HINT = "call it by the name it was told with --allow-host, or from this machine as 127.0.0.1"
+_TURN_HINT = "wait for an answer before you send more requests"
+_HOST_HINT = "use a host name given with --allow-host, or 127.0.0.1 from this machine"
 
 
 class _Answer:
@@ -245,12 +253,14 @@ def _unknown(scope: Scope) -> RefusedRequest:
 
 
 def _too_large(most: int) -> RefusedRequest:
-    return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {most} bytes", "send less")
+    return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have at most {most} bytes", "send less")
 
 
 def _ambiguous() -> RefusedRequest:
     """A proxy may have used the other length, and may take the rest for the next request."""
-    refusal = _refused(HTTPStatus.BAD_REQUEST, "the length of the body is told in two ways", "send one of them")
+    refusal = _refused(
+        HTTPStatus.BAD_REQUEST, "the request gives the length of the body in two ways", "send one of the two headers"
+    )
     refusal.response.headers["Connection"] = "close"
     return refusal
 

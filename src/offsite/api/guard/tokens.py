@@ -23,7 +23,7 @@ _NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.nam
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
 _FORM = re.compile(f"{_NAME}:{_ROLE}")
 _PREFIX = "offsite_"
-_HINT = "a line is: NAME ROLE sha256:HEX; make one with: offsite tokens add NAME:ROLE --token-file FILE"
+_HINT = "a line is: NAME ROLE sha256:HEX; create one with: offsite tokens add NAME:ROLE --token-file FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def read_tokens(path: Path) -> Tokens:
     try:
         if can_others_write(path.stat()):
             raise BadOption(
-                f"the token file {path} can be written by others, who could let themselves in",
+                f"the token file {path} can be written by other users, who could add tokens",
                 hint="become its owner, and: chmod go-w FILE",
             )
         lines = decode_text(path.read_bytes()).splitlines()
@@ -119,7 +119,7 @@ def read_tokens(path: Path) -> Tokens:
         if line.strip() and not line.lstrip().startswith("#")
     ]
     if len({token.caller.name for token in tokens}) < len(tokens):
-        raise BadOption(f"the token file {path} has one name twice", hint="give each token a name of its own")
+        raise BadOption(f"the token file {path} has a name twice", hint="give each token its own name")
     if not tokens:
         raise BadOption(f"the token file {path} holds no token", hint=_HINT)
     return Tokens(active=tuple(tokens))
@@ -130,9 +130,9 @@ def new_token(form: str, path: Path) -> str:
     `BadOption`."""
     match = _FORM.fullmatch(form)
     if match is None:
-        raise BadOption(f"{form[:80]!r} is no NAME:ROLE", hint="write it as alice:read, ci:operate or admin:restore")
+        raise BadOption(f"{form[:80]!r} is not NAME:ROLE", hint="write it as alice:read, ci:operate or admin:restore")
     if path.exists() and read_tokens(path).find_caller(match["name"]):
-        raise BadOption(f"{path} has a token of {match['name']}", hint="take its line away first, or choose a new name")
+        raise BadOption(f"{path} has a token of {match['name']}", hint="delete its line first, or choose a new name")
     token = _PREFIX + secrets.token_urlsafe(32)
     path.touch(mode=0o600)
     with path.open("a", encoding="utf-8") as file:

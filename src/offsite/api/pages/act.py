@@ -79,7 +79,7 @@ def search(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> 
     try:
         query = SearchBody.model_validate(words)
     except ValueError as error:
-        raise BadOption("this is no search: it needs a topic", hint="write its name, and fewer characters") from error
+        raise BadOption("the search needs a topic", hint="give the name of a topic, and fewer characters") from error
     return begin_and_redirect(
         site, make_job_request(caller, SEARCH, backup, search_command(backup, query)), ClusterAddress(), form
     )
@@ -142,14 +142,14 @@ def _proof(job: JobReport) -> tuple[bool, str] | None:
     result = job.result if isinstance(job.result, dict) else {}
     if job.kind == "restore" and result.get("verified") is not None:
         records = result.get("records")
-        same = "what was written was read back, and is what the backup holds"
-        return bool(result["verified"]), f"{records} records: {same if result['verified'] else 'NOT what it holds'}."
+        same = "the written records were read back, and equal the backup"
+        return bool(
+            result["verified"]
+        ), f"{records} records: {same if result['verified'] else 'NOT equal to the backup'}."
     if job.kind == "drill" and result.get("proven") is not None:
         return bool(result["proven"]), "Proven by a restore." if result["proven"] else "Not proven."
     if job.kind == "verify" and "ok" in result:
-        return bool(result["ok"]), "Everything is there, and as it was written." if result[
-            "ok"
-        ] else "Damage was found."
+        return bool(result["ok"]), "Everything exists and is unchanged." if result["ok"] else "Damage was found."
     return None
 
 

@@ -20,10 +20,10 @@ async def read_form(request: Request) -> dict[str, str]:
     try:
         pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
     except (UnicodeDecodeError, ValueError) as error:
-        raise BadOption(f"this is no form: {error}", hint="use the form of the page") from error
+        raise BadOption(f"this is not a form: {error}", hint="use the form of the page") from error
     fields = dict(pairs)
     if not request.app.state.guarded.sessions.is_form_word(fields.pop(WORD, ""), request.state.cookie):
-        raise NotAllowed("this form is not one of ours, or of an earlier session", hint="load its page again")
+        raise NotAllowed("this form is not from this server, or from an earlier session", hint="load its page again")
     return fields
 
 
@@ -37,5 +37,5 @@ def parse_number(text: str, noun: str) -> int | None:
     if not text.strip():
         return None
     if not (text.strip().isascii() and text.strip().isdecimal()) or len(text.strip()) > 19:
-        raise BadOption(f"{text[:60]!r} is no number of a {noun}", hint="write digits alone")
+        raise BadOption(f"{text[:60]!r} is not a number of a {noun}", hint="write only digits")
     return int(text)

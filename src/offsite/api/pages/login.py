@@ -19,8 +19,9 @@ from offsite.services.reports.look import STYLE_FILE
 router = APIRouter(include_in_schema=False)
 
 _USED = (
-    "This code does not count, or no more: each begins one session. offsite serve tells the next one where it was"
-    " started. If it was not you who used this one, end offsite serve: somebody else may do everything with it."
+    "This code is not valid, or not valid any more: each code begins one session. offsite serve prints the next code "
+    "where it was started. If you did not use this code yourself, stop offsite serve: somebody else may do everything "
+    "with the session."
 )
 
 _STATIC = Path(__file__).parent / "static"
@@ -49,7 +50,7 @@ def login(request: Request, form: Form) -> Response:
     word = form.get("token", "").strip()
     caller = OWNER if _uses_code(request, word) else _tokens_of(request.app.state.guarded).authenticate(word)
     if caller is None:
-        return _login_page(request, _USED if _has_code(request) else "This is no token that counts here.")
+        return _login_page(request, _USED if _has_code(request) else "This token is not valid here.")
     return _begun(request, caller)
 
 

@@ -75,7 +75,7 @@ def _planned(text: str) -> Any:  # noqa: ANN401  # a model made at run time
     try:
         return RestoreBody.model_validate_json(text)
     except ValueError as error:
-        raise BadOption("this is no plan of ours", hint="begin anew with the first step") from error
+        raise BadOption("this plan is not from this server", hint="begin again with the first step") from error
 
 
 def _words(form: dict[str, str]) -> dict[str, Any]:

@@ -28,6 +28,6 @@ def check_confirmed(sent: str, now: str) -> None:
     """Raises `PlanChanged` if `sent` is not the value of the present plan, `now`."""
     if not hmac.compare_digest(sent.encode("utf-8", "replace"), now.encode()):
         raise PlanChanged(
-            "what would be done now is not what was confirmed: nothing was done",
-            hint="ask for the plan again, read it, and send the value of that one",
+            "the plan has changed since it was confirmed: nothing was done",
+            hint="request the plan again, read it, and send its new value",
         )

@@ -24,10 +24,10 @@ _examining = threading.Lock()
 
 @router.get("/doctor", response_model=Examination)
 def doctor(site: TheSite) -> Response:
-    """Make all checks that need no Spark, as `offsite doctor --no-spark -o json`. Takes seconds, or a minute if
-    something does not answer. A read-only coordinator writes nothing into the store."""
+    """Run all checks that do not need Spark, like `offsite doctor --no-spark -o json`. Takes seconds, or a
+    minute if a server does not answer. A read-only coordinator writes nothing into the store."""
     if not _examining.acquire(blocking=False):
-        raise TooManyJobs("an examination is being made", hint="wait until it has ended, and ask again")
+        raise TooManyJobs("a check is already running", hint="wait until it has ended, and send the request again")
     try:
         request = make_request(site)
         return answer(examine(request, parts=Parts(request, make_cluster=site.cluster)))

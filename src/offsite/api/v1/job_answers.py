@@ -69,5 +69,5 @@ def make_job_request(
     caller: Caller, kind: str, backup: str, command: Sequence[str], *, cluster: str = ""
 ) -> JobRequest:
     if any("\0" in word for word in command):
-        raise BadOption("a word holds a NUL character, which no command line can", hint="leave it out")
+        raise BadOption("a value contains a NUL character, which a command line cannot pass", hint="remove it")
     return JobRequest(kind=kind, arguments=tuple(command), backup=backup, by=caller.name, cluster=cluster)

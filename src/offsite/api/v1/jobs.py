@@ -40,7 +40,7 @@ def jobs(site: TheSite, most: Most = 50) -> Response:
 
 @router.get("/jobs/{job}", response_model=JobReport)
 def job(site: TheSite, caller: TheCaller, job: JobId) -> Response:
-    """The progress or the end of a job."""
+    """The progress or the result of a job."""
     return answer(read_job_noted(site, caller, job))
 
 
@@ -54,7 +54,7 @@ def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
 
 @router.post("/jobs/{job}/cancel", status_code=202, response_model=JobReport)
 def cancel(site: TheSite, caller: TheCaller, job: JobId) -> Response:
-    """End a job, like Ctrl-C. Finished work stays. An ended job stays as it ended."""
+    """Cancel a job, like Ctrl-C. Finished work is kept. An ended job does not change."""
     store = site.repository().store
     if read_job(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
         cancel_job(store, job, by=caller.name)

@@ -31,8 +31,8 @@ from offsite.stores.open_store import open_store
 
 router = APIRouter(responses=PROBLEMS)
 
-ConfirmationText = Annotated[str, Field(max_length=64, description="The value that the plan told.")]
-_Time = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="The `now_ms` that the plan told.")]
+ConfirmationText = Annotated[str, Field(max_length=64, description="The value from the plan.")]
+_Time = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="The `now_ms` from the plan.")]
 
 RetentionPlanBody = make_body("RetentionPlanBody", PolicyWords)
 RetentionBody = make_body("RetentionBody", PolicyWords, now_ms=(_Time, ...), confirmation=(ConfirmationText, ...))

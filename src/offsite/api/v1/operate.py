@@ -56,7 +56,7 @@ def run(
 
 @router.post("/backups/{backup}/checkpoints", status_code=202, response_model=JobBegun)
 def take(site: TheSite, caller: TheCaller, backup: BackupName, body: TakeBody, key: IdempotencyKey = None) -> Response:
-    """Take a checkpoint: by the run that follows the backup, or by a process of its own."""
+    """Take a checkpoint: by the run that follows the backup, or by a new process."""
     site.backup(backup)
     command = [
         "checkpoint",
@@ -85,7 +85,7 @@ def verify(
 def drill(
     site: TheSite, caller: TheCaller, backup: BackupName, body: DrillBody, key: IdempotencyKey = None
 ) -> Response:
-    """Prove that a restore point is restorable, in a sandbox of its own."""
+    """Prove that a restore point is restorable, in a temporary sandbox."""
     site.backup(backup)
     if body.records is not None:
         site.check_records_place(body.records)

@@ -65,7 +65,7 @@ def groups(site: TheSite, caller: TheCaller, backup: BackupName, commit: CommitN
 
 @router.get("/backups/{backup}/pins", response_model=list[PinnedPoint])
 def pins(site: TheSite, backup: BackupName) -> Response:
-    """The restore points that are kept in spite of the rules."""
+    """The pinned restore points: kept in spite of the rules."""
     return answer(pinned_points(site.cached_backup(backup)))
 
 

@@ -31,7 +31,7 @@ RestoreBody = make_body(
     "RestoreBody",
     RestoreWords,
     target=(Target, SOURCE),
-    confirmation=(Annotated[str, Field(max_length=64, description="The value that the plan told.")], ...),
+    confirmation=(Annotated[str, Field(max_length=64, description="The value from the plan.")], ...),
 )
 
 

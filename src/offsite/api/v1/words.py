@@ -47,8 +47,8 @@ def check_bounded(words: Mapping[str, Any]) -> None:
             stars = part.rpartition("=")[0].count("*") if name == "rename" else 0
             if part.strip().startswith("regex:") or stars > _STARS_MAX:
                 raise BadOption(
-                    f"a coordinator takes no such pattern: {part[:60]!r}",
-                    hint="name topics, or use * a few times; offsite's commands take regular expressions",
+                    f"a coordinator does not accept this pattern: {part[:60]!r}",
+                    hint="name topics, or use * a few times; the offsite commands accept regular expressions",
                 )
 
 
