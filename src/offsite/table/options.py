@@ -102,7 +102,7 @@ def read_options(raw_options: Mapping[str, str]) -> TableOptions:
 def _check_one_point(options: Mapping[str, str]) -> None:
     points = [name for name in ("commit", "checkpoint", "asOf") if name in options]
     if len(points) > 1:
-        raise BadOption(f"{points[0]} and {points[1]} both set the time of the data", hint="give one of them")
+        raise BadOption(f"{points[0]} and {points[1]} both name the restore point", hint="give one of them")
     if "checkpoint" in options and "at" in options:
         raise BadOption("checkpoint and at both set the end", hint="give one of them")
 

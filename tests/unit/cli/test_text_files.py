@@ -92,5 +92,5 @@ def test_a_token_in_another_encoding_is_refused_without_a_byte_of_it(tmp_path: P
 def test_a_token_file_with_a_mark_is_read(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_bytes(MARK + b"# none\n")
     (tmp_path / "tokens").chmod(0o600)
-    with pytest.raises(OffsiteError, match="holds no token"):
+    with pytest.raises(OffsiteError, match="contains no token"):
         read_tokens(tmp_path / "tokens")

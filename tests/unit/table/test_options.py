@@ -28,7 +28,7 @@ def test_everything_visible_of_the_newest_commit_is_meant_unless_options_say_oth
         ({"repo": "r"}, "needs the option 'backup'"),
         ({"backup": "b"}, "needs the option 'repo'"),
         ({**PLACE, "topic": "orders"}, "no option 'topic'"),
-        ({**PLACE, "commit": "1", "asOf": "2h-ago"}, "both set the time of the data"),
+        ({**PLACE, "commit": "1", "asOf": "2h-ago"}, "both name the restore point"),
         ({**PLACE, "checkpoint": "1", "at": "2h-ago"}, "both set the end"),
         ({**PLACE, "commit": "-1"}, "not a number"),
         ({**PLACE, "commit": "9" * 5000}, "not a number"),

@@ -251,7 +251,7 @@ def _number(text: str) -> int:
     number = whole_number(text, most=MAX_OFFSET)
     if number is None or number < 1:
         raise BadOption(
-            f"{text!r} is no id of a backup", hint="an id is a number from 1 on; 10* means all ids with this prefix"
+            f"{text!r} is not an id of a backup", hint="an id is a number from 1 on; 10* means all ids with this prefix"
         )
     return number
 

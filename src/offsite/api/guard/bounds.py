@@ -45,4 +45,4 @@ class RefusalLog:
         self._told[name] = (minute, count)
         if count > REFUSALS_LOGGED_MAX:
             return None
-        return "no more of this minute are told" if count == REFUSALS_LOGGED_MAX else ""
+        return "further refusals of this minute are not logged" if count == REFUSALS_LOGGED_MAX else ""

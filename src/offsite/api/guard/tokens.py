@@ -121,7 +121,7 @@ def read_tokens(path: Path) -> Tokens:
     if len({token.caller.name for token in tokens}) < len(tokens):
         raise BadOption(f"the token file {path} has a name twice", hint="give each token its own name")
     if not tokens:
-        raise BadOption(f"the token file {path} holds no token", hint=_HINT)
+        raise BadOption(f"the token file {path} contains no token", hint=_HINT)
     return Tokens(active=tuple(tokens))
 
 
@@ -143,7 +143,7 @@ def new_token(form: str, path: Path) -> str:
 def _known(line: str, where: str) -> KnownToken:
     match = _LINE.fullmatch(line.strip())
     if match is None:
-        raise BadOption(f"{where} is no token", hint=_HINT)
+        raise BadOption(f"{where} is not a token", hint=_HINT)
     return KnownToken(caller=Caller(name=match["name"], role=AccessRole[match["role"].upper()]), sha256=match["hash"])
 
 

@@ -48,7 +48,7 @@ _WORDS = {
     400: "the request is wrong",
     401: "a token is needed",
     403: "the caller has no permission for this",
-    404: "there is no such thing",
+    404: "the object does not exist",
     408: "the body arrived too slowly",
     409: "refused by a guard, or another request was first",
     413: "the body is too large",

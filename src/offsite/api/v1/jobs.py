@@ -48,7 +48,7 @@ def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
     """Read a job, and record in the journal that the caller reads search words or records, if the job is a search."""
     report = read_job(site.repository().store, job)
     if report.kind == SEARCH:
-        noted("looked", by=caller.name, what=f"the search of job {job}, and what it has found", backup=report.backup)
+        noted("looked", by=caller.name, what=f"search results of job {job}", backup=report.backup)
     return report
 
 

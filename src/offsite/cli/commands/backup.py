@@ -181,7 +181,7 @@ def _note_gone(vanished: Sequence[str], deleted: Sequence[str], denied: Sequence
     if deleted:
         note(f"note: {_named(deleted)} was deleted at the source; its backed-up records are kept")
     if denied:
-        note(f"warning: no permission any more to describe {_named(denied)}; earlier commits still hold the records")
+        note(f"warning: permission lost to describe {_named(denied)}; earlier commits still hold the records")
     if unseen := sorted({*vanished} - {*deleted} - {*denied}):
         note(f"note: the cluster does not show {_named(unseen)} any more; earlier commits still hold the records")
 

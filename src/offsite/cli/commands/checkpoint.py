@@ -248,5 +248,7 @@ def _chosen(argument: int | None, option: int | None) -> int:
 
     chosen = argument if argument is not None else option
     if chosen is None or (None not in {argument, option} and argument != option):
-        raise BadOption("which checkpoint?", hint="give one id; see them with: offsite checkpoint list")
+        raise BadOption(
+            "exactly one checkpoint id is needed", hint="give one id; offsite checkpoint list shows the ids"
+        )
     return chosen

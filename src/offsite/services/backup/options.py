@@ -35,8 +35,7 @@ class BackupWords(TypedDict, total=False):
     compression: Annotated[
         CompressionText,
         Option(
-            "How objects are stored; auto compresses records that producers did not compress.",
-            CompressionChoice.DEFAULT,
+            "How objects are stored; auto compresses data that producers did not compress.", CompressionChoice.DEFAULT
         ),
     ]
     schemas_topic: Annotated[

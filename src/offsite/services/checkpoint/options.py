@@ -50,10 +50,15 @@ def parse_participants(words: ParticipantWords) -> Stamping | None:
     control_topic = words.get("control_topic")
     if form is None:
         if topics or control_topic:
-            raise BadOption("--participants is missing", hint="add --participants markers, or --participants acks")
+            raise BadOption(
+                "--participant-topics and --control-topic work only with --participants",
+                hint="add --participants markers, or --participants acks",
+            )
         return None
     if not topics:
-        raise BadOption("--participant-topics is missing", hint="add --participant-topics 'orders,payments-*'")
+        raise BadOption(
+            "--participants needs --participant-topics", hint="add --participant-topics 'orders,payments-*'"
+        )
     return Stamping(
         form=parse_choice(StampForm, form),
         topics=parse_selection(topics).include,

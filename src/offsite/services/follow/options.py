@@ -49,5 +49,7 @@ def parse_follow(  # noqa: PLR0913, PLR0917  # as they are typed
     if every is not None and not times.checkpoint_every_s:
         raise BadOption(f"a checkpoint every {every} would take a checkpoint in every round", hint="choose 1m or more")
     if times.interval_s <= 0:
-        raise BadOption(f"an interval of {interval} would query the brokers without a pause", hint="choose 1s or more")
+        raise BadOption(
+            f"an interval of {interval} would send requests to the brokers without a pause", hint="choose 1s or more"
+        )
     return times

@@ -52,7 +52,7 @@ def parse_generations(options: GenerationInput, words: BackupWords, properties: 
     length_s = parse_duration_s(options.length or of_file.length or LENGTH)
     interval_s = parse_duration_s(options.interval)
     if length_s <= 0 or interval_s <= 0:
-        raise BadOption("a length or interval of zero would run without a pause", hint="choose 1s or more")
+        raise BadOption("a length or an interval of 0 would run without a pause", hint="choose 1s or more")
     if of_file.topics is not None and not words.get("topics"):
         words = {**words, "topics": split_patterns(of_file.topics)}
     return GenerationsRequest(

@@ -75,12 +75,12 @@ def parse_location(location: str | None, properties: Path | None) -> Path:
 def parse_topic(words: MetastoreWords, settings: Mapping[str, str] | None = None) -> str:
     """The command topic. Raises `BadOption`."""
     if words.topic and words.service_id is not None:
-        raise BadOption("--topic and --service-id name the same thing", hint="give one of them")
+        raise BadOption("--topic and --service-id both name the topic", hint="give one of them")
     settings = _settings(words.properties) if settings is None else settings
     service = words.service_id if words.service_id is not None else settings.get(SERVICE, DEFAULT_SERVICE)
     if not words.topic and words.service_id is None and words.properties is None:
         raise BadOption(
-            "the command topic is not given", hint="name --topic, --service-id, or --properties of the ksqlDB server"
+            "no command topic is named", hint="name --topic, --service-id, or --properties of the ksqlDB server"
         )
     topic = words.topic or topic_of_service(service)
     if not is_topic_name(topic):
@@ -106,7 +106,7 @@ def _default_location() -> Path:
         return memory_root() / "metastore"
     except RuntimeError as error:
         hint = f"name a folder with --location, or {LOCATION} in --properties"
-        raise BadOption("the folder of the backup files is unknown: this user has no home folder", hint=hint) from error
+        raise BadOption("no folder for the backup files: this user has no home folder", hint=hint) from error
 
 
 def _switch(settings: Mapping[str, str], properties: Path) -> Switch:

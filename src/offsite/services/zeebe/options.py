@@ -44,7 +44,7 @@ def parse_zeebe(words: ZeebeWords) -> tuple[ZeebeCluster, ...]:
     if file is None:
         return tuple(ZeebeCluster(address=address) for address in addresses)
     if not addresses:
-        raise BadOption("--zeebe-token-file needs --zeebe", hint="add --zeebe http://HOST:9600")
+        raise BadOption("--zeebe-token-file works only with --zeebe", hint="add --zeebe http://HOST:9600")
     authorizations = parse_authorizations(_read(Path(file)))
     if strange := sorted(authorizations.keys() - {address.name for address in addresses} - {""}):
         raise BadOption(f"--zeebe-token-file names {', '.join(strange)}, but no --zeebe has that name")

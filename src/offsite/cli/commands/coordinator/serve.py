@@ -240,7 +240,7 @@ def _tls(options: ServeOptions) -> tuple[Path, Path] | None:
     if options.tls_cert is None and options.tls_key is None:
         return None
     if options.tls_cert is None or options.tls_key is None:
-        raise BadOption("--tls-cert and --tls-key belong together", hint="give both")
+        raise BadOption("--tls-cert and --tls-key must be given together", hint="give both")
     if options.tls_key.is_file() and (why := exposure(options.tls_key.stat())):
         note(f"warning: {options.tls_key} holds a secret, and {why}")
     return options.tls_cert, options.tls_key
