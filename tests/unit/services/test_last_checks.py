@@ -269,8 +269,8 @@ def test_what_this_installation_did_not_check_is_claimed_and_clears_nothing(back
     assert (seen.claimed_ms, seen.claimed_drill_ms) == ({"deep": forged.verified_at_ms}, 1_767_398_410_000)
     shown = dict(describe_checks(found.checks))
     assert shown["Last deep check"].endswith("DAMAGE")
-    assert "not made here" in shown["Claimed deep check"]
-    assert shown["Last proven by a drill"] == "never here"
+    assert "not made on this machine" in shown["Claimed deep check"]
+    assert shown["Last proven by a drill"] == "never on this machine"
 
 
 def test_a_claim_of_damage_counts_until_a_deep_check_of_ours_finds_none(backup: Backup) -> None:

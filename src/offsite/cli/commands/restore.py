@@ -44,7 +44,8 @@ TakeOver = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Continue this restore although another process is running it: the other process is stopped.",
+        help="Continue this restore although another process is running it: the other process can no longer write, "
+        "and ends.",
     ),
 ]
 

@@ -50,12 +50,12 @@ def describe_checks(checks: LastChecks | None) -> list[tuple[str, str]]:
         )
         for record in checks.claimed
     ]
-    proven = _time(checks.proven_ms) if checks.proven_ms >= 0 else "never here"
+    proven = _time(checks.proven_ms) if checks.proven_ms >= 0 else "never on this machine"
     if checks.drill is not None and not checks.drill.proven:
         own_checks.append(("Last drill", _drill(checks.drill)))
     if checks.claimed_drill is not None:
         claimed.append(("Claimed drill", f"{_drill(checks.claimed_drill)}{_by(checks.claimed_drill)}"))
-    return [*(own_checks or [("Last check", "never here")]), ("Last proven by a drill", proven), *claimed]
+    return [*(own_checks or [("Last check", "never on this machine")]), ("Last proven by a drill", proven), *claimed]
 
 
 def _drill(drill: DrillRecord) -> str:
@@ -64,7 +64,7 @@ def _drill(drill: DrillRecord) -> str:
 
 
 def _by(record: VerifyRecord | DrillRecord) -> str:
-    return f", by {record.by or 'an unknown installation'}, not made here"
+    return f", by {record.by or 'an unknown installation'}, not made on this machine"
 
 
 def _verdict(status: Status) -> str:
