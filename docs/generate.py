@@ -272,7 +272,7 @@ def _commands(command: Any, path: str) -> Iterator[str]:  # noqa: ANN401  # type
 def _parameter(parameter: Any) -> tuple[object, ...]:  # noqa: ANN401  # the same
     names = parameter.opts if parameter.opts[0].startswith("-") else [parameter.name.upper()]
     default = parameter.default
-    choices = f"{_code(type(default))}; `{default}` unless told." if isinstance(default, StrEnum) else ""
+    choices = f"{_code(type(default))}; default: `{default}`." if isinstance(default, StrEnum) else ""
     meaning = [parameter.help, choices, "**Required.**" * parameter.required]
     return _code(names), _code([parameter.envvar] if parameter.envvar else []), " ".join(filter(None, meaning))
 

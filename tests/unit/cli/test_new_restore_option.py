@@ -83,7 +83,7 @@ def test_the_reference_pages_have_it() -> None:
     pages = generator()
     assert "| `echo` | `Literal['no', 'twice']` |" in pages.python_page()
     page = "\n".join(pages._commands(typer.main.get_command(command(RestoreOptions, [])), "offsite restore"))
-    assert "| `--echo` |  | Whether an echo comes back. `no`, `twice`; `no` unless told. |" in page
+    assert "| `--echo` |  | Whether an echo comes back. `no`, `twice`; default: `no`. |" in page
 
 
 def generator() -> ModuleType:

@@ -70,7 +70,7 @@ class PointWords(TypedDict, total=False):
         ),
     ]
     isolation: Annotated[
-        IsolationText, Option("Whether to restore records of aborted transactions.", Isolation.DEFAULT)
+        IsolationText, Option("Whether to include records of aborted transactions.", Isolation.DEFAULT)
     ]
     accept_rollback: Annotated[
         bool,
@@ -150,9 +150,9 @@ class RestoreWords(PointWords, total=False):
     retention: Annotated[
         RetentionText,
         Option(
-            "For a retention that would delete restored records at once: hold = a created topic does not get it "
-            "until you set it (the result says how), and an existing topic is refused; override = it is set, or set "
-            "back, at the end.",
+            "A retention setting that would delete restored records at once: hold = a created topic stays without the "
+            "setting until you set it (the result says how), an existing topic is refused; override = the setting is "
+            "set, or set back, at the end.",
             RetentionMode.DEFAULT,
         ),
     ]

@@ -27,10 +27,12 @@ class PolicyWords(TypedDict, total=False):
 
     keep_age: Annotated[str | None, Option("Keep every restore point that is younger than this duration, such as 7d.")]
     keep_hourly: Annotated[int | None, Option("Keep the newest restore point of each of the last N hours (UTC).")]
-    keep_daily: Annotated[int | None, Option("The same for the last N days (UTC).")]
-    keep_weekly: Annotated[int | None, Option("The same for the last N weeks, from Monday on (UTC).")]
-    keep_monthly: Annotated[int | None, Option("The same for the last N months (UTC).")]
-    keep_yearly: Annotated[int | None, Option("The same for the last N years (UTC).")]
+    keep_daily: Annotated[int | None, Option("Keep the newest restore point of each of the last N days (UTC).")]
+    keep_weekly: Annotated[
+        int | None, Option("Keep the newest restore point of each of the last N weeks, from Monday on (UTC).")
+    ]
+    keep_monthly: Annotated[int | None, Option("Keep the newest restore point of each of the last N months (UTC).")]
+    keep_yearly: Annotated[int | None, Option("Keep the newest restore point of each of the last N years (UTC).")]
     max_bytes: Annotated[
         str | None,
         Option(
@@ -40,9 +42,7 @@ class PolicyWords(TypedDict, total=False):
     ]
     floor: Annotated[
         str | None,
-        Option(
-            "Refuse a deletion after which this recent time, such as 7d, would no longer be restorable at every moment."
-        ),
+        Option("Refuse a deletion after which a moment of this time span, such as 7d, could no longer be restored."),
     ]
 
 

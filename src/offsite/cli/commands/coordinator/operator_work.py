@@ -42,7 +42,7 @@ MaximumRetention = Annotated[
     str | None, typer.Option("--maximum-retention", help="Delete restore points that are older.")
 ]
 MinimumRestorable = Annotated[
-    str | None, typer.Option("--minimum-restorable", help="Minimum age that always stays restorable.")
+    str | None, typer.Option("--minimum-restorable", help="Time span that always stays restorable.")
 ]
 
 
@@ -110,7 +110,7 @@ def expire(
     ] = "",
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Let old data of a declared backup go, or all of it. Exit code 14: not yet, for it is read or copied."""
+    """Delete old data of a declared backup, or all of its data. Exit code 14: not yet, the data is read or copied."""
     from offsite.model.clock import SystemClock
     from offsite.operator.work.assembly import make_expiry_request
     from offsite.operator.work.expire import expire as do
