@@ -96,7 +96,7 @@ def test_why_a_generation_stays_is_shown_with_what_to_do(place: str) -> None:
     store, layout = open_folder(Path(place)), SetLayout(name="pair")
     put_kept(store, layout, KeptGeneration(generation=1, successor=2, why="generation 2 lacks t/0: 7 keys"))
     shown = " ".join(CliRunner().invoke(app, ["generations", "status", "--repo", place]).stdout.split())
-    assert "generation 1 stays: generation 2 lacks t/0: 7 keys" in shown
+    assert "generation 1 is kept: generation 2 lacks t/0: 7 keys" in shown
     assert "offsite generations release --name pair --generation 1" in shown
     store.put_overwrite(layout.kept_key, b"garbage")
     assert "stays" not in CliRunner().invoke(app, ["generations", "status", "--repo", place]).stdout

@@ -39,7 +39,7 @@ def test_progress_tells_what_holds_a_run_back() -> None:
 
     assert told() == ""
     assert told(limited_s=3).startswith(", throttled by the limits of the command for 3")
-    assert told(throttled_s=2, limited_s=3).count("held back") == 2
+    assert told(throttled_s=2, limited_s=3).count("throttled") == 2
 
 
 def test_lines_of_progress_go_on_when_another_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
