@@ -101,7 +101,7 @@ def _render_job(console: Console, report: JobReport) -> None:
     console.print(f"  {command_line(report)}")
     console.print(f"  requested at {format_time(report.asked_at_ms)} by {report.asked_by}")
     if report.cancelled_by:
-        console.print(f"  cancelled by {report.cancelled_by}")
+        console.print(f"  cancel requested by {report.cancelled_by}")
     if (progress := report.progress) is not None and report.ended_at_ms < 0:
         console.print(
             f"  {progress.label}: {format_size(progress.moved_bytes)}, {progress.records:,} records, "
