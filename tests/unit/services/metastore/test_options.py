@@ -85,7 +85,7 @@ def test_without_a_location_there_is_one_of_the_user(tmp_path: Path, monkeypatch
     assert parse_place(words(None, topic="t")).location == default
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setattr(Path, "home", _no_home)
-    with pytest.raises(BadOption, match="the folder of the backup files is unknown"):
+    with pytest.raises(BadOption, match="no folder for the backup files"):
         parse_location(None, None)
 
 

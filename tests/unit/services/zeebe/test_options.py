@@ -92,7 +92,7 @@ def test_each_cluster_gets_its_own_secret_and_no_repr_shows_it(tmp_path: Path) -
 
 
 def test_a_file_for_nobody_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadOption, match="needs --zeebe"):
+    with pytest.raises(BadOption, match="works only with --zeebe"):
         parse_zeebe(words(tmp_path, "Bearer a"))
     with pytest.raises(BadOption, match="names north"):
         parse_zeebe(words(tmp_path, "north=Bearer a", "http://127.0.0.1"))
