@@ -149,7 +149,7 @@ def test_a_rename_that_cannot_be_meant_is_refused(renames: str) -> None:
 
 
 def test_two_topics_never_share_a_target() -> None:
-    with pytest.raises(BadOption, match="under one name"):
+    with pytest.raises(BadOption, match="under the same name"):
         plan(backup(shape("t"), shape("u", topic_id="id-2")), renames="t=u")
 
 
