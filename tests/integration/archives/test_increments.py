@@ -173,10 +173,10 @@ def test_an_export_in_rounds_is_one_export(exchange: Exchange, monkeypatch: pyte
 def test_options_mean_something_to_the_format_or_are_refused(exchange: Exchange) -> None:
     several_segments(exchange)
     for format_name, options, problem in (
-        ("jsonl", {"plain": True}, "--plain means nothing"),
-        ("avro", {"backup_id": "b"}, "--backup-id means nothing"),
+        ("jsonl", {"plain": True}, "--plain cannot be used with jsonl archives"),
+        ("avro", {"backup_id": "b"}, "--backup-id cannot be used with avro archives"),
         ("avro", {"compression": "zip"}, "no compression 'zip'"),
-        ("trivadis", {}, "only read"),
+        ("trivadis", {}, "can only be read"),
         ("zip", {}, "no archive format 'zip'"),
     ):
         with pytest.raises(BadOption, match=problem):
