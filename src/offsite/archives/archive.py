@@ -105,7 +105,9 @@ def read_while_usable(
         on_damage(damage)
         problem_count += not damage.is_note
         if problem_count == most:
-            on_damage(Damage(file=file, position=damage.position, problem=f"{most} damages: the rest is not listed"))
+            on_damage(
+                Damage(file=file, position=damage.position, problem=f"{most} damages: the rest of the file is left out")
+            )
             raise _TooDamaged
 
     try:

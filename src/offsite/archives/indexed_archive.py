@@ -33,7 +33,9 @@ from offsite.model.journal import decided
 
 __all__ = ["RECORDS_ONLY", "FirstOffset", "IndexedArchive"]
 
-RECORDS_ONLY = "records only: it has no batches, compression, producer ids, transaction markers and leader epochs"
+RECORDS_ONLY = (
+    "records only: batches and their compression, producer ids, transaction markers and leader epochs are not kept"
+)
 """Properties lost in every archive of this kind."""
 
 _TABLE_LOGS = {"_delta_log/": "Delta Lake", ".hoodie/": "Hudi"}

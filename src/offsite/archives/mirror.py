@@ -92,7 +92,7 @@ class MirrorRule:
         elif limits.keep_bytes == UNLIMITED:
             reason = "its topic has no retention limit"
         elif self.log_start is None:
-            reason = "the size limit can be checked only with the cluster"
+            reason = "the size limit can be checked only with the cluster (--bootstrap)"
         else:
             reason = f"within retention.bytes, {format_size(limits.keep_bytes)}"
         return reason if limits == self.now else f"{reason}, at the time of the export"

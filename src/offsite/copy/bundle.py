@@ -143,7 +143,7 @@ def _all_copied(
 
 def _not_tried(task: CopyTask, silent: int) -> Failed:
     error = LeaderUnavailable(
-        f"{task.range.topic_partition} was not tried: the {silent} partitions before it did not answer",
+        f"{task.range.topic_partition} was not tried: {silent} partitions before it did not answer",
         hint="run again: the backup continues from there",
     )
     return Failed(error=error, trace="")

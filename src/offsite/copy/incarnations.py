@@ -316,7 +316,7 @@ def _verdict(
     if older.newest_ms < newer.oldest_ms and not is_emptied:
         return _Verdict.NEWER, f"it has records dated {at} or before, and all records of the older one are earlier"
     if is_newer == is_older:
-        why = "the records of the older one were deleted" if is_emptied else "both have records of the same times"
+        why = "the backup deleted the records of the older one" if is_emptied else "both have records of the same times"
         return _Verdict.UNCLEAR, why
     return (_Verdict.NEWER if is_newer else _Verdict.OLDER), f"it existed at {at}"
 

@@ -175,7 +175,7 @@ def _ends_elsewhere(commit: BackupState, request: PointRequest, ends: Mapping[Pa
     commit_ends = {partition_id: position.end for partition_id, position in commit.positions.items()}
     if not options or all(commit_ends.get(partition_id, 0) == end for partition_id, end in ends.items()):
         return ""
-    return f"{options[0]} sets the ends of partitions itself, and they differ from the cut of the commit"
+    return f"{options[0]} sets the ends of partitions itself, and they differ from the ends of the commit"
 
 
 def _reads_all(request: PointRequest, choice: CutChoice) -> str:

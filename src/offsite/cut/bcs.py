@@ -165,4 +165,4 @@ def _check(version: int, checkpoint: int) -> None:
     if version != VERSION:
         raise ValueError(f"a checkpoint record of version {version}; this engine knows {VERSION}")
     if checkpoint <= 0:
-        raise ValueError(f"{checkpoint} is no id of a checkpoint: ids begin with 1")
+        raise ValueError(f"{checkpoint} is not a checkpoint id: ids begin with 1")

@@ -230,7 +230,8 @@ class PartitionWriter:
     def _checked_start(self, end: int) -> int:
         if self._start not in {-1, end}:
             raise KafkaProtocolError(
-                f"{self._topic_partition} grew from offset {self._start} to {end} since the check: nothing was sent",
+                f"the end of {self._topic_partition} moved from offset {self._start} to {end} since the check: nothing "
+                "was sent",
                 hint="stop all other writers of the partition, and run the same command again",
             )
         return end

@@ -191,7 +191,7 @@ def verify_crc(data: Buffer, headers: Iterable[BatchHeader]) -> None:
         if crc32c(view[position + CRC_START : position + size_bytes]) != header.crc:
             raise DamagedBatch(
                 f"the batch at offset {header.base_offset} (byte {position}, {size_bytes} bytes) fails its CRC32C",
-                hint="read the range again from another copy; run `offsite verify --deep` to see what is affected",
+                hint="read the range again from another copy; to see the damage, run: offsite verify --deep",
             )
 
 

@@ -84,8 +84,8 @@ def abort_left_out(
             yield part
     if missing := sorted(expected - matched):
         raise DamagedObject(
-            f"the consistent cut leaves out a transaction that was committed at offset {missing[0]}, and the backup has"
-            f" no commit marker there{_more(len(missing) - 1)}",
+            f"the consistent cut leaves out a transaction that was committed at offset {missing[0]}, but the backup "
+            f"has no commit marker there{_more(len(missing) - 1)}",
             hint="restore what was copied (--cut as-copied), or another commit (--commit)",
         )
 

@@ -184,7 +184,7 @@ def _headers(a: Record, b: Record) -> str:
     if len(a.headers) != len(b.headers):
         return f"{len(a.headers)} became {len(b.headers)}"
     place = next(i for i, (x, y) in enumerate(zip(a.headers, b.headers, strict=True)) if x != y)
-    return f"number {place + 1} of {len(a.headers)} is another"
+    return f"number {place + 1} of {len(a.headers)} differs"
 
 
 def _counted(count: int) -> str:

@@ -79,13 +79,13 @@ class MapChunk:
         plain = _expanded(payload, max_bytes)
         size_bytes = len(plain)
         if size_bytes < _BOUNDS * _NUMBER_BYTES or size_bytes % _NUMBER_BYTES:
-            raise DamagedObject("the offset map does not hold the runs it promises")
+            raise DamagedObject("the offset map has another number of runs than it states")
         source_start, source_end, target_start, target_end, runs = _numbers(plain[: _BOUNDS * _NUMBER_BYTES])
         if size_bytes != (_BOUNDS + 3 * runs) * _NUMBER_BYTES:
-            raise DamagedObject("the offset map does not hold the runs it promises")
+            raise DamagedObject("the offset map has another number of runs than it states")
         counts = _taken(plain, runs)
         if min(counts, default=1) < 1:
-            raise DamagedObject("a run of the offset map holds nothing")
+            raise DamagedObject("a run of the offset map is empty")
         target_starts = _starts(target_start, _taken(plain, runs), counts, target_end)
         chunk = cls(
             source_start=source_start,
@@ -102,16 +102,19 @@ class MapChunk:
 def _payload(data: memoryview) -> tuple[memoryview, memoryview]:
     """The payload of the first chunk, checked for completeness, and the bytes behind the chunk."""
     if len(data) < _HEAD.size:
-        raise DamagedObject("the offset map is cut")
+        raise DamagedObject("the offset map is truncated")
     magic, version, payload_bytes = _HEAD.unpack_from(data)
     if magic != _MAGIC or version < _VERSION_WITHOUT_DIGEST:
         raise DamagedObject("not an offset map")
     if version > _VERSION:
-        raise FormatTooNew(f"offset map version {version}", hint="use a newer offsite to read it")
+        raise FormatTooNew(
+            f"the offset map has version {version}, which this offsite does not support",
+            hint="upgrade offsite to read the map",
+        )
     start = _HEAD.size + (0 if version == _VERSION_WITHOUT_DIGEST else _DIGEST_BYTES)
     payload, remaining = data[start : start + payload_bytes], data[start + payload_bytes :]
     if len(payload) < payload_bytes:
-        raise DamagedObject("the offset map is cut")
+        raise DamagedObject("the offset map is truncated")
     if version != _VERSION_WITHOUT_DIGEST and _digest(data[: _HEAD.size], payload) != data[_HEAD.size : start]:
         raise DamagedObject("the offset map does not have its recorded digest")
     return payload, remaining
@@ -146,7 +149,7 @@ def _starts(start: int, gaps: array[int], counts: array[int], end: int) -> array
     try:
         starts = array("q", accumulate(map(add, gaps, chain((start,), counts))))
     except OverflowError as error:
-        raise DamagedObject("a run of the offset map lies beyond all offsets") from error
+        raise DamagedObject("a run of the offset map is beyond the highest possible offset") from error
     if starts and starts[-1] + counts[-1] > end:
         raise DamagedObject("a run of the offset map reaches past the map's end")
     return starts

@@ -21,7 +21,7 @@ from offsite.model.untrusted.whole_number import whole_number
 _LINE = re.compile(r'"?(?P<topic>[A-Za-z0-9._-]+)"?\s*[,:]\s*(?P<partition>\d+)\s*[,:]\s*(?P<offset>\d+)')
 _HEADER = re.compile(r"topic\s*[,:]\s*partition\s*[,:]\s*\w+", re.IGNORECASE)
 _FIELDS = ("topic", "partition", "offset")
-_FILE_HINT = 'write one "topic,partition,offset" a line, or the JSON of kafka-delete-records.sh'
+_FILE_HINT = 'write one line "topic,partition,offset" for each partition, or the JSON of kafka-delete-records.sh'
 _BEFORE_HINT = "write --before topic=orders,partition=3,offset=1234"
 
 OffsetVector = Mapping[TopicPartition, int]
@@ -34,7 +34,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     rows = _json_rows(text) if text.lstrip()[:1] in ("{", "[") else _line_rows(text)
     vector = _vector(rows, _FILE_HINT)
     if not vector:
-        raise BadOption("the file holds no offsets", hint=_FILE_HINT)
+        raise BadOption("the file has no offsets", hint=_FILE_HINT)
     return vector
 
 
@@ -48,7 +48,9 @@ def _vector(rows: Iterable[_Row], hint: str) -> dict[TopicPartition, int]:
     vector: dict[TopicPartition, int] = {}
     for topic, number, offset in rows:
         if number is None or offset is None:
-            raise BadOption(f"a partition or an offset of {topic[:100]!r} is no number that Kafka has", hint=hint)
+            raise BadOption(
+                f"a partition or an offset of {topic[:100]!r} is not a number that Kafka supports", hint=hint
+            )
         partition = TopicPartition(topic=check_topic_name(topic), partition=number)
         if vector.setdefault(partition, offset) != offset:
             raise BadOption(f"{partition} has two offsets", hint=hint)
@@ -77,7 +79,7 @@ def _json_rows(text: str) -> Iterator[_Row]:
     for row in rows:
         topic, partition, offset = (row.get(name) if isinstance(row, dict) else None for name in _FIELDS)
         if not isinstance(topic, str) or type(partition) is not int or type(offset) is not int:
-            raise BadOption(f"{_excerpt(row)} is no topic, partition and offset", hint=_FILE_HINT)
+            raise BadOption(f"{_excerpt(row)} is not a topic, partition and offset", hint=_FILE_HINT)
         yield topic, _within(partition, MAX_PARTITIONS - 1), _within(offset, MAX_OFFSET)
 
 
@@ -88,7 +90,7 @@ def _before_row(value: str) -> _Row:
         raise BadOption(f"{value!r} does not name topic, partition and offset", hint=_BEFORE_HINT)
     partition, offset = fields["partition"], fields["offset"]
     if not (partition.isdecimal() and offset.isdecimal()):
-        raise BadOption(f"{value!r}: partition and offset are numbers", hint=_BEFORE_HINT)
+        raise BadOption(f"{value!r}: partition and offset must be numbers", hint=_BEFORE_HINT)
     return fields["topic"], _partition(partition), whole_number(offset)
 
 

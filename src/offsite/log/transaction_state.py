@@ -86,15 +86,15 @@ def parse_transaction_change(record: Record, log: int) -> TransactionChange:
 def _transactional_id(key: bytes) -> str:
     version, length = _KEY.unpack_from(key)
     if version != KEY_VERSION:
-        raise ValueError(f"its key is of version {version}")
+        raise ValueError(f"its key has version {version}")
     if length < 0 or _KEY.size + length != len(key):
-        raise ValueError(f"its key says that it holds {length} bytes, and holds {len(key) - _KEY.size}")
+        raise ValueError(f"its key states {length} bytes, but has {len(key) - _KEY.size}")
     return key[_KEY.size :].decode()
 
 
 def _state(value: bytes) -> tuple[int, int, TransactionStatus]:
     (version,) = _I16.unpack_from(value)
     if version not in VALUE_VERSIONS:
-        raise ValueError(f"its value is of version {version}")
+        raise ValueError(f"its value has version {version}")
     _, producer_id, epoch, _, status = _VALUE.unpack_from(value)
     return producer_id, epoch, TransactionStatus(status)

@@ -141,7 +141,7 @@ def _record(document: JsonObject, text: bytes | None) -> Record:
     else:
         parsed = None if text is None else parse_line(text)
         if parsed is None:
-            raise BadEntry("it has no key, and its line has none either")
+            raise BadEntry("it has no key, and no valid line to take the key from")
         key, value = parsed
     offset, time_ms, time_type = (
         document.count("offset"),

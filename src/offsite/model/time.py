@@ -36,7 +36,7 @@ def parse_time(text: str, *, now_ms: int) -> int:
 def _number_ago(text: str) -> int:
     number = whole_number(text, most=_MAX_AGO)
     if number is None:
-        raise BadOption(f"{text[:100]} is earlier than any Kafka timestamp", hint=_HINT)
+        raise BadOption(f"{text[:100]} is too large: use {_MAX_AGO:,} at most, or a larger unit", hint=_HINT)
     return number
 
 
@@ -47,7 +47,7 @@ def parse_duration_s(text: str) -> float:
         raise BadOption(f"{text!r} is not a duration", hint="write it as 500ms, 10s, 5m or 2h")
     duration_s = float(match[1]) * UNIT_MS[match[2]] / 1000
     if duration_s > _MAX_DURATION_S:
-        raise BadOption(f"{text[:100]} is too long", hint="write it as 500ms, 10s, 5m or 2h")
+        raise BadOption(f"{text[:100]} is too long: use 30 years at most", hint="write it as 500ms, 10s, 5m or 2h")
     return duration_s
 
 

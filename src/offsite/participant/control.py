@@ -205,9 +205,9 @@ def _object(value: bytes | None) -> dict[str, object]:
     try:
         data = json.loads(value)
     except (ValueError, RecursionError) as problem:
-        raise Unreadable("a record of the control topic is no JSON") from problem
+        raise Unreadable("a record of the control topic is not JSON") from problem
     if not isinstance(data, dict):
-        raise Unreadable("a record of the control topic is no JSON object")
+        raise Unreadable("a record of the control topic is not a JSON object")
     return data
 
 

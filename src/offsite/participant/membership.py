@@ -76,7 +76,7 @@ class Membership:
     def check(self) -> None:
         """Raise `LeaseLost` unless a record may be produced now."""
         if not self.holds:
-            raise LeaseLost(f"{self._name!r} could not say in time that it is there, and must not produce")
+            raise LeaseLost(f"{self._name!r} could not announce itself in time, and must not produce")
 
     def ack(self, checkpoint: int) -> None:
         if self._session_lease is not None:

@@ -69,7 +69,7 @@ class Stamp:
         """The value of the header. Raises `ValueError` for a stamp that `parse_stamp` would refuse."""
         data = f"{self.number};{self.form.value};{self.topic};{self.control_topic}".encode()
         if parse_stamp(data) != self:
-            raise ValueError(f"{self} is no stamp")
+            raise ValueError(f"{self} is not a stamp")
         return data
 
 

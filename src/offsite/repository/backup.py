@@ -170,8 +170,8 @@ class Backup:
                 raise NoSuchRestorePoint(
                     f"commit {seq} of backup {self.descriptor.name} is no longer a restore point: retention deleted it",
                     hint=f"see the remaining restore points with: offsite show {self.descriptor.name}, and the reason "
-                    "of the deletion with: offsite retention log. If nobody of yours deleted it, --as-of-head "
-                    f"{seq} reads the backup as it was then",
+                    "of the deletion with: offsite retention log. If no rule or command of yours deleted it, "
+                    f"--as-of-head {seq} reads the backup as it was then",
                 )
             raise self._no_such(f"commit {seq}", head)
 

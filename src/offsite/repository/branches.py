@@ -69,7 +69,7 @@ def cut_segments(segments: Iterable[Segment], cut: CutBack) -> SplitSegments:
 
 def _part(segment: Segment, part: SegmentPart | None, cut: CutBack) -> Iterator[Segment]:
     if cut.below is None and cut.above is None:
-        raise _unfit(cut, f"it does not decide about {segment.key}")
+        raise _unfit(cut, f"it does not say what remains of {segment.key}")
     if part is None:
         return
     if part.key != segment.key or not segment.start <= part.start < part.end <= segment.end:

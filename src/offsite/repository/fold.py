@@ -215,7 +215,7 @@ class StateBuilder:
         partition = expired.partition_id
         position = self._positions.get(partition)
         if position is None or position.end < expired.end:
-            raise impossible_expiry(expired, "the backup has no records up to there")
+            raise impossible_expiry(expired, "the backup ends before that offset")
         if segments := self._segments.get(partition):
             _lay(self._segments, partition, expire(segments, expired))
         self._expired[partition] = join_spans((*(self._expired.get(partition) or ()), (expired.start, expired.end)))

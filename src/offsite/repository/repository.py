@@ -70,7 +70,7 @@ class Repository:
         if (above := next(repositories_above(store), None)) is not None:
             raise RepositoryExists(
                 f"{store.url} is inside {above.url}, which is already a repository",
-                hint="choose a place outside that repository",
+                hint="choose a place outside that repository: objects inside would be deleted with it",
             )
         store.prepare()
         if store.head(ROOT_KEY) is not None:

@@ -90,4 +90,6 @@ def _jar_of(line: str) -> Jar:
 
 
 def _damaged(path: Path, problem: str) -> DamagedJar:
-    return DamagedJar(f"{path} {problem}", hint=f"delete the folder {path.parent} and try again: it is fetched anew")
+    return DamagedJar(
+        f"{path} {problem}", hint=f"delete the folder {path.parent} and try again: the files are downloaded again"
+    )

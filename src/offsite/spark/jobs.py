@@ -140,7 +140,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
             "task_failed", task=index, error=failure.id, why=f"the task ended its worker every time: {failure.message}"
         )
         if open_tasks := self._outcomes.open_tasks():
-            decided("job_repeated", tasks=len(open_tasks), why=f"Spark gave up the task together with task {index}")
+            decided("job_repeated", tasks=len(open_tasks), why=f"Spark gave up these tasks together with task {index}")
         self._show()
 
     def _is_over(self) -> bool:

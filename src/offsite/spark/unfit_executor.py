@@ -36,14 +36,14 @@ def unfit_executor(message: str) -> OffsiteError | None:
 
 
 def _other_offsite(host: str, actual: str, expected: str) -> OffsiteError:
-    return ExecutorDiffers(
+    return ExecutorDiffers(  # the text comes from an executor of another version, so `_KNOWN` must know it
         f"the executor on {host} has offsite {actual}, and this one is {expected}",
         hint="send this version to executors: offsite spark pack, --spark-archive; or install it on each executor",
     )
 
 
 def _no_offsite(_: re.Match[str]) -> OffsiteError:
-    return SparkFailed("an executor has no offsite in its Python", hint=_PACK)
+    return SparkFailed("the Python of an executor cannot import offsite", hint=_PACK)
 
 
 def _no_python(_: re.Match[str]) -> OffsiteError:

@@ -49,7 +49,7 @@ def latest_offsets(tasks: Sequence[ScanTask], store: Store) -> array[int]:
     if far := [scan.segment for task in tasks for scan in task.segments if scan.segment.end > MAX_END]:
         raise DamagedObject(
             f"{far[0].key} reaches offset {far[0].end}",
-            hint="read the table without the option for the latest record of each key",
+            hint="read the table without the option latest",
         )
     records = sum(scan.segment.records for task in tasks for scan in task.segments)
     buckets = max(1, -(-records // BUCKET_RECORDS))

@@ -166,7 +166,7 @@ def test_a_listed_offset_that_is_no_commit_marker_is_refused_before_anything_is_
     forged = leaving_out(copy.site.backup, log.partition, [listed], floor=listed)
     commit_cut(copy.site.backup, CommitCut(partitions=(forged,)))
     with pytest.raises(
-        DamagedObject, match=f"committed at offset {listed}, and the backup has no commit marker"
+        DamagedObject, match=f"committed at offset {listed}, but the backup has no commit marker"
     ) as told:
         copy.restore(log.topic)
     assert "--cut as-copied" in told.value.hint

@@ -165,7 +165,7 @@ def test_executors_without_an_offsite_are_named_as_such(yarn: Yarn, copy: Copy, 
     running = yarn.start(*backup(copy, tmp_path, many_records(copy)), sent=False)
     _, said = running.communicate(timeout=LIMIT_S)
     (error,) = (json.loads(line)["error"] for line in said.splitlines() if line.startswith('{"error"'))
-    assert "an executor has no offsite" in error["message"]
+    assert "the Python of an executor cannot import offsite" in error["message"]
 
 
 def many_records(copy: Copy) -> str:

@@ -37,7 +37,7 @@ def test_without_the_archive_an_executor_without_offsite_is_named(
     monkeypatch.setenv("PYSPARK_PYTHON", OWN_PYTHON)
     spark = SparkRunner(SparkChoice(master=cluster.url, conf=CONF))
     try:
-        with pytest.raises(SparkFailed, match="an executor has no offsite") as raised:
+        with pytest.raises(SparkFailed, match="the Python of an executor cannot import offsite") as raised:
             spark.run_all(list(range(4)), str)
     finally:
         spark.close()

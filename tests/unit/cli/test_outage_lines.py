@@ -49,10 +49,10 @@ def test_a_wait_that_lasts_is_told_once_a_minute_and_ends_with_the_round(capsys:
     clock = StepClock()
     lines = OutageLines(clock)
     for waited_s in range(5, 5 + 2 * int(SHOWN_AGAIN_S)):
-        lines.waiting(Waiting(subject="no records yet of orders-0", waited_s=waited_s))
+        lines.waiting(Waiting(subject="no progress in orders-0", waited_s=waited_s))
         clock.now_s += 1
     lines.worked()
-    lines.waiting(Waiting(subject="no records yet of orders-1", waited_s=5))
+    lines.waiting(Waiting(subject="no progress in orders-1", waited_s=5))
     shown = capsys.readouterr().err.splitlines()
     assert [each.partition(" now")[0] for each in shown] == [
         "waiting, for 5.0 s",

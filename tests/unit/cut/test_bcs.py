@@ -77,7 +77,7 @@ def test_a_replay_that_cannot_be_stops_the_partition(created: Created) -> None:
 
 @pytest.mark.parametrize(("checkpoint", "position"), [(0, 41), (-3, 41), (6, 40), (6, 3)])
 def test_a_request_that_cannot_be_stops_the_partition(checkpoint: int, position: int) -> None:
-    with pytest.raises(ValueError, match=r"no id of a checkpoint|cannot follow"):
+    with pytest.raises(ValueError, match=r"not a checkpoint id|cannot follow"):
         on_create(AT_FIVE, Create(checkpoint=checkpoint), position)
 
 

@@ -42,7 +42,7 @@ def test_what_was_aborted_may_be_kept_and_what_is_left_out_is_not() -> None:
 
 @pytest.mark.parametrize("listed", [6, 12, 99], ids=["no marker", "an abort", "behind all"])
 def test_an_offset_that_is_no_commit_marker_is_damage(listed: int) -> None:
-    with pytest.raises(DamagedObject, match=f"offset {listed}, and the backup has no commit marker there") as told:
+    with pytest.raises(DamagedObject, match=f"offset {listed}, but the backup has no commit marker there") as told:
         CommittedView(abort_left_out(PARTS, [5, listed]), end_offset=100)
     assert "--cut as-copied" in told.value.hint
 

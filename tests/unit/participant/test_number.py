@@ -63,7 +63,7 @@ def test_what_is_no_stamp_counts_as_none(value: bytes | None) -> None:
 
 @pytest.mark.parametrize("impossible", [stamp(-1), stamp(MAX_NUMBER + 1), stamp(1, "no topic"), stamp(1, "t" * 250)])
 def test_a_stamp_that_could_not_be_read_is_not_written(impossible: Stamp) -> None:
-    with pytest.raises(ValueError, match="is no stamp"):
+    with pytest.raises(ValueError, match="is not a stamp"):
         impossible.format()
 
 

@@ -175,7 +175,10 @@ def test_a_change_that_somebody_else_wrote_is_undone_only_where_it_is_named(site
     undo_groups(site.backup, site.target.admin, own)
     with pytest.raises(NoSuchRestore) as caught:
         find_change(site.backup, site.target.admin, None)
-    assert f"there are: {forged.change}, made by other machines: choose one with --change" in caught.value.hint
+    assert (
+        f"there are: {forged.change}, but this machine did not record them: choose one with --change"
+        in caught.value.hint
+    )
 
 
 def test_a_damaged_record_of_a_change_stops_only_who_names_it(site: Site, caplog: pytest.LogCaptureFixture) -> None:

@@ -140,7 +140,7 @@ def test_a_transaction_that_brokers_would_end_is_translated_by_auto_and_tried_wi
     slow, quick = decided(state, "preserve", find_slow=find_slow)
     assert (slow.preserve, quick.preserve) == (True, True)
     assert [len(offsets_notes(each)) for each in (slow, quick)] == [1, 0]
-    assert "t may lose its offsets" in offsets_notes(slow)[0]
+    assert "t may not keep its offsets" in offsets_notes(slow)[0]
     assert decided(state, "translate", find_slow=find_slow)[0].reason == ""
 
 

@@ -71,7 +71,7 @@ def test_a_task_that_ends_each_worker_is_named_and_so_is_the_job_that_goes_on(ca
     failed, repeated = caplog.messages
     assert failed.startswith("task_failed task=0 error=OFF-")
     assert "the task ended its worker every time" in failed
-    assert repeated == 'job_repeated tasks=1 why="Spark gave up the task together with task 0"'
+    assert repeated == 'job_repeated tasks=1 why="Spark gave up these tasks together with task 0"'
 
 
 def test_an_executor_that_can_run_nothing_ends_the_job_instead_of_task_after_task() -> None:
@@ -88,7 +88,7 @@ def test_an_executor_that_can_run_nothing_ends_the_job_instead_of_task_after_tas
     ],
 )
 def test_executors_without_offsite_are_told_as_such(said: str) -> None:
-    with pytest.raises(SparkFailed, match="has no offsite in its Python"):
+    with pytest.raises(SparkFailed, match="cannot import offsite"):
         run(PlayedJob([], RuntimeError(said)), tasks=1)
 
 

@@ -49,7 +49,7 @@ OTHER_NAMED = f"{HEAD}  Failed to find a compatible PEX_PYTHON=/opt/bin/python3.
             ExecutorDiffers,
             "the executor on w7 has offsite 0.2, and this one is 0.1.0",
         ),
-        ("/usr/bin/python3: No module named offsite.spark", SparkFailed, "no offsite in its Python"),
+        ("/usr/bin/python3: No module named offsite.spark", SparkFailed, "cannot import offsite"),
     ],
 )
 def test_what_is_wrong_with_an_executor_is_named(said: str, kind: type[OffsiteError], told: str) -> None:

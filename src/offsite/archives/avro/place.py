@@ -14,7 +14,7 @@ _KINDS = {
     AVRO: (RECORDS_ONLY,),
     AVRO_PLAIN: (
         RECORDS_ONLY,
-        "plain Avro schema: it has no timestamp types, null values, repeated headers and null header values",
+        "plain Avro schema: timestamp types, null values, repeated headers and null header values are not kept",
     ),
 }
 

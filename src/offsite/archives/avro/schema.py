@@ -62,10 +62,11 @@ SCHEMA: dict[str, Schema] = {
             "name": "headerList",
             "type": ["null", {"type": "array", "items": _HEADER}],
             "default": None,
-            "doc": "All headers in their order, if the map cannot contain all of them; names are bytes.",
+            "doc": "All headers in their order, where the map does not say it all; names are bytes.",
         },
     ],
 }
+"""Written into every file, `doc` texts included. Never change a byte: readers take every other schema for foreign."""
 
 
 def encode_schema(schema: Mapping[str, Schema]) -> bytes:

@@ -50,7 +50,7 @@ def _check_partition_index(files: Files, partition: PartitionFiles, on_damage: O
     present = {segment.stem for segment in partition.segments}
     for entry in decode_partition_index(data):
         if entry.stem not in present and stem_start(entry.stem) != entry.start:
-            on_damage(Damage(file=key, position=entry.position, problem="it does not name a possible segment"))
+            on_damage(Damage(file=key, position=entry.position, problem="it names a segment that cannot exist"))
         elif entry.stem not in present and entry.start > partition.segments[0].start:
             missing = records_key(partition.topic, entry.stem)
             lost = LostOffset(topic=partition.topic, partition=partition.partition, offset=entry.start)

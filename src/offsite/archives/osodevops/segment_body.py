@@ -53,7 +53,7 @@ def decode_records(plain: Iterable[bytes], on_problem: OnProblem) -> Iterator[li
         on_problem(pending.position, str(problem))
         return
     if pending.size_bytes:
-        on_problem(pending.position, f"{pending.size_bytes} bytes at the end are no whole record")
+        on_problem(pending.position, f"{pending.size_bytes} bytes at the end are not a whole record")
 
 
 class _PendingBytes:

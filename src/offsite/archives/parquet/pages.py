@@ -50,7 +50,7 @@ def _check(leaf: _Leaf, sizes: Fields) -> None:
     if any(count not in (0, levels[number] + 1) for number, count in counts.items()):
         raise BadThrift("a column of other levels than its schema has")
     if (1, I64) in sizes and not leaf.is_bytes:
-        raise BadThrift("a column with invalid sizes of texts")
+        raise BadThrift("a column without texts, but with sizes of texts")
 
 
 def _leaves(elements: Sequence[Fields]) -> Iterator[_Leaf]:
@@ -76,7 +76,7 @@ def _leaves(elements: Sequence[Fields]) -> Iterator[_Leaf]:
 def _structs(fields: Fields, number: int) -> list[Fields]:
     structs = cast("list[Fields]", fields.get((number, LIST), []))
     if not all(isinstance(struct, dict) for struct in structs):
-        raise BadThrift(f"field {number} is no list of structs")
+        raise BadThrift(f"field {number} is not a list of structs")
     return structs
 
 

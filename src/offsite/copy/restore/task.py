@@ -188,8 +188,8 @@ class _Turns:
 
     def _left_alone(self, number: int) -> Failed:
         error = WriterFenced(
-            f"{self._tasks[number].partition.target} was not written: another attempt writes this part now, or the "
-            "restore has ended",
+            f"{self._tasks[number].partition.target} was not completed: another attempt writes the partitions of "
+            "this task now, or the restore has ended",
             hint="the other attempt is not affected; if the restore did not end, run the same command again",
         )
         return Failed(error=error, trace="", tried=False)

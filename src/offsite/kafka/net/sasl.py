@@ -154,7 +154,7 @@ def read_token(source: TokenSource) -> str:
     if not token.strip():
         raise KafkaAuthenticationFailed(
             "the OAUTHBEARER token source returned no token",
-            hint="check the token file, or run the token command yourself",
+            hint="check the token file" if source.file else "run the token command yourself",
         )
     return token.strip()
 
@@ -174,6 +174,6 @@ def _run(command: tuple[str, ...]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise KafkaAuthenticationFailed(
             f"the OAUTHBEARER token command {command[:1]} failed: {type(error).__name__}",
-            hint="check the token file, or run the token command yourself",
+            hint="run the token command yourself",
         ) from None
     return completed.stdout

@@ -57,12 +57,12 @@ class SilentLeaders:
     def refusal(self, partition: TopicPartition) -> OffsiteError | None:
         """Return the error for a partition not worth a try; None where nothing predicts another wait in vain."""
         if self._store_waits >= SILENT_MAX:
-            why = f"the store did not answer for the {SILENT_MAX} partitions before this one"
+            why = f"the store did not answer for {SILENT_MAX} partitions before this one"
             return StoreUnavailable(f"{partition} was not tried: {why}", hint=_HINT)
         if self._waits:
             leader = self._leader(partition)
             if max(self._waits[leader, _ANY_TOPIC], self._waits[leader, partition.topic]) >= SILENT_MAX:
-                why = f"the {SILENT_MAX} partitions before this one, with the same leader, failed: {self._last}"
+                why = f"{SILENT_MAX} partitions before this one, with the same leader, failed: {self._last}"
                 return LeaderUnavailable(f"{partition} was not tried: {why}", hint=_HINT)
         return None
 

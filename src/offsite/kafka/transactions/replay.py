@@ -284,7 +284,7 @@ class PartitionTransactions:
         return None if self._owner < 0 else (self._owner, 0)
 
     def _end(self, slots: Sequence[TransactionSlot], *, committed: bool) -> None:
-        check(all(slot.is_ongoing for slot in slots), f"a transaction of {self._partition} cannot end before it begins")
+        check(all(slot.is_ongoing for slot in slots), f"a transaction of {self._partition} ends that did not begin")
         requests = {slot.transactional_id: end_request(slot.producer, committed=committed) for slot in slots}
         self._coordinators.ask(requests, doing=f"ending a transaction in {self._partition}")
         for slot in slots:
@@ -329,7 +329,9 @@ class PartitionTransactions:
             ending = [name for name, transaction in transactions.items() if transaction.is_ending]
             if not ending:
                 return transactions
-            backoff.wait(KafkaTimeout(f"transaction {ending[0]} ended in some of its partitions only"))
+            backoff.wait(
+                KafkaTimeout(f"transaction {ending[0]} is ending, but not all of its partitions have its marker yet")
+            )
 
     def _describe_transactions(self) -> dict[str, DescribedTransaction]:
         transactions: dict[str, DescribedTransaction] = {}

@@ -103,7 +103,7 @@ def _take_member(data: memoryview, position: int, step: int, plain: bytearray, m
         if not chunk:
             chunk, position = data[position : position + step], min(position + step, len(data))
             if not chunk:
-                raise DamagedBatch("not gzip: the stream is cut")
+                raise DamagedBatch("not gzip: the stream is truncated")
         plain += inflater.decompress(chunk, _GZIP_STEP_BYTES)
         check_room(len(plain), max_bytes)
     return position - len(inflater.unused_data)
@@ -134,7 +134,7 @@ def _read_snappy(data: memoryview, max_bytes: int) -> bytearray:
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     position = len(_XERIAL_HEADER)
     if len(data) < position:
-        raise DamagedBatch("not snappy: the header is cut")
+        raise DamagedBatch("not snappy: the header is truncated")
     while position < len(data):
         (size,) = struct.unpack_from(">i", data, position)
         position += 4

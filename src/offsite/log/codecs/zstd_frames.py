@@ -68,7 +68,7 @@ def _parts(frame: memoryview, cuts: Sequence[int]) -> Iterator[bytes]:
     for end in cuts:
         part = expanding.decompress(frame[start:end])
         if end == cuts[-1] and not expanding.eof:
-            raise zstandard.ZstdError("the frame is cut")
+            raise zstandard.ZstdError("the frame is truncated")
         yield part
         start = end
 

@@ -117,7 +117,7 @@ def _compact_text(data: bytes, position: int) -> str:
 
 def _slice(data: bytes, start: int, length: int) -> str:
     if start + length > len(data):
-        raise IndexError(f"{length} bytes wanted at {start} of {len(data)}")
+        raise IndexError(f"{length} bytes needed at {start} of {len(data)}")
     return data[start : start + length].decode()
 
 

@@ -48,7 +48,7 @@ def keep_offsets(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> 
             next_offset = next(remaining_offsets, -1)
     if len(retained) != len(offsets):
         raise DamagedBatch(
-            f"the batch at offset {header.base_offset} holds {len(retained)} of {len(offsets)} records found there"
+            f"the batch at offset {header.base_offset} has {len(retained)} of the {len(offsets)} records to keep"
         )
     latest_ms = header.max_timestamp_ms if header.timestamp_type else latest_ms
     changed = header._replace(record_count=len(retained), max_timestamp_ms=latest_ms)

@@ -47,7 +47,9 @@ class PartitionSelection:
         partition."""
         highest = max((numbers[-1] for numbers in self.chosen.get(topic, ())), default=-1)
         if highest >= partitions:
-            raise BadOption(f"--partitions names {topic}:{highest}, but the topic has {partitions}", hint=_HINT)
+            raise BadOption(
+                f"--partitions names {topic}:{highest}, but the topic has {partitions} partitions", hint=_HINT
+            )
 
     def __str__(self) -> str:
         return ",".join(f"{topic}:{','.join(map(_text, self.chosen[topic]))}" for topic in sorted(self.chosen))
@@ -125,7 +127,9 @@ def parse_partition_counts(
         topic = check_topic_name(name) if separator and name != _ALL else _ALL
         count = whole_number(number, most=_MAX_PARTITIONS)
         if topic in counts or not count:
-            raise BadOption(f"{part[:100]!r} is not a partition count, or is the second one", hint=_COUNTS_HINT)
+            raise BadOption(
+                f"{part[:100]!r} is not a partition count, or is the second count of its topic", hint=_COUNTS_HINT
+            )
         counts[topic] = count
     if batch_bytes is not None and not counts:
         raise BadOption(

@@ -49,7 +49,7 @@ def _no_constant(name: str) -> NoReturn:
 
 def _finite(text: str) -> float:
     if not isfinite(number := float(text)):
-        raise ValueError(f"{text[:20]} is not a valid number")
+        raise ValueError(f"{text[:20]} is too large for a number")
     return number
 
 

@@ -201,7 +201,7 @@ def _read_environment(path: Path) -> dict[str, str]:
         if not line.strip() or line.lstrip().startswith(("#", ";")):
             continue
         if (parts := _LINE.fullmatch(line)) is None:
-            raise BadResource(f"{path.name}: line {number} is no NAME=value", hint="write one variable in each line")
+            raise BadResource(f"{path.name}: line {number} is not NAME=value", hint="write one variable in each line")
         value = parts[2].strip()
         is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
         variables[parts[1]] = value[1:-1] if is_quoted else value

@@ -56,7 +56,7 @@ def _by(field: str) -> AfterValidator:
     def once(parts: Sequence[Part]) -> Sequence[Part]:
         values: list[Hashable] = [getattr(part, field) for part in parts]
         if twice := [value for value in values if values.count(value) > 1]:
-            raise ValueError(f"{shorten(str(twice[0]))} is there twice")
+            raise ValueError(f"{shorten(str(twice[0]))} is given twice")
         return parts
 
     return AfterValidator(once)

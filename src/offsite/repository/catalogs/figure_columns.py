@@ -45,5 +45,5 @@ class FigureColumns:
 
 def _integers(table: pa.Table, name: str, key: str) -> array[int]:
     if name not in table.column_names:
-        raise damaged_catalog(f"{key}: its columns are not those of segments")
+        raise damaged_catalog(f"{key}: its columns are not the columns of segments")
     return integers_of(table.column(name), key)

@@ -29,5 +29,5 @@ def decode_lines(data: bytes, *, key: str) -> Columns:
     """The lines in the object `key`. Raises `DamagedObject`."""
     table = from_parquet(data, key)
     if tuple(table.column_names) != COLUMNS:
-        raise damaged_catalog(f"{key}: its columns are not those of a history")
+        raise damaged_catalog(f"{key}: its columns are not the columns of a history")
     return tuple(integers_of(column, key) for column in table.columns)

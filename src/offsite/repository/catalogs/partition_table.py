@@ -96,7 +96,7 @@ def decode_partitions(
     that reads the segments from the commits if a part is damaged. Raises `DamagedObject`."""
     table = from_parquet(data, key)
     if not table.schema.equals(_schema()):
-        raise damaged_catalog(f"{key}: its columns are not those of partitions")
+        raise damaged_catalog(f"{key}: its columns are not the columns of partitions")
     described = (table.schema.metadata or {}).get(_STATE, b"")
     document = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
     try:

@@ -82,7 +82,7 @@ def whole_rows(table: pa.Table, key: str) -> pa.Table:
     if set(table.column_names) == set(expected.names):
         table = table.select(expected.names)
     if not table.schema.equals(expected):
-        raise damaged_catalog(f"{key}: its columns are not those of segments")
+        raise damaged_catalog(f"{key}: its columns are not the columns of segments")
     return table
 
 

@@ -90,12 +90,16 @@ def apply_entry(history: DeclaredHistory, entry: DeclaredEntry, *, head: str) ->
     if (entry.seq, entry.previous) != (history.seq + 1, history.head):
         raise EntryRefusedError(f"entry {entry.seq} does not follow entry {history.seq}")
     if entry.fence < history.fence:
-        raise EntryRefusedError(f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed")
+        raise EntryRefusedError(
+            f"entry {entry.seq} was written under lock {entry.fence}, but lock {history.fence} is newer"
+        )
     if entry.generation < history.generation:
-        raise EntryRefusedError(f"entry {entry.seq} is by generation {entry.generation}, not by {history.generation}")
+        raise EntryRefusedError(f"entry {entry.seq} has generation {entry.generation}, older than {history.generation}")
     word = LedgerEntryInfo(hash=head, by=entry.by, at_ms=entry.at_ms)
     if (history.members or entry.member is not None) and entry.generation > history.generation + 1:
-        raise EntryRefusedError(f"entry {entry.seq} is by word {entry.generation}, and there were {history.generation}")
+        raise EntryRefusedError(
+            f"entry {entry.seq} has statement {entry.generation}, but the ledger has {history.generation}"
+        )
     if entry.kind in {DeclaredEntryKind.JOINED, DeclaredEntryKind.DECLARED, DeclaredEntryKind.LEFT}:
         if history.backups and not history.members:
             raise EntryRefusedError("the ledger belongs to a resource that does not share its backup")

@@ -127,7 +127,7 @@ def apply_restore_entry(history: RestoreHistory, entry: RestoreEntry, *, head: s
         raise RestoreEntryRefusedError(f"entry {entry.seq} does not follow entry {history.seq}")
     if entry.fence < history.fence:
         raise RestoreEntryRefusedError(
-            f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed"
+            f"entry {entry.seq} was written under lock {entry.fence}, but lock {history.fence} is newer"
         )
     if history.is_over:
         raise RestoreEntryRefusedError(f"entry {entry.seq} is about a restore that is over")
@@ -137,14 +137,14 @@ def apply_restore_entry(history: RestoreHistory, entry: RestoreEntry, *, head: s
 
 def _begun(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
     if history.is_under_way or entry.attempt != history.attempt + 1:
-        raise RestoreEntryRefusedError(f"attempt {entry.attempt} begins after attempt {history.attempt}")
+        raise RestoreEntryRefusedError(f"attempt {entry.attempt} cannot begin: the last attempt is {history.attempt}")
     return replace(history, attempt=entry.attempt, begun_ms=entry.at_ms, end=None, ended_ms=0)
 
 
 def _ended(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
     is_lost = entry.end is not None and entry.end.outcome is AttemptOutcome.LOST
     if entry.attempt != history.attempt or (is_lost and not history.is_under_way):
-        raise RestoreEntryRefusedError(f"attempt {entry.attempt} ends after attempt {history.attempt}")
+        raise RestoreEntryRefusedError(f"attempt {entry.attempt} cannot end: the last attempt is {history.attempt}")
     return replace(history, end=entry.end, ended_ms=entry.at_ms)
 
 

@@ -135,8 +135,8 @@ class LeaseTerms:
     def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
         """The error for a process that would start the same work."""
         return RestoreRunning(
-            f"{self.lease.resource} is run by {claim.holder.text} since {format_time(claim.since_ms)}; its last "
-            f"heartbeat was {self._silent_s(claim):.0f} s ago",
+            f"{claim.holder.text} has been working on {self.lease.resource} since {format_time(claim.since_ms)}; its "
+            f"last heartbeat was {self._silent_s(claim):.0f} s ago",
             hint=hint,
         )
 

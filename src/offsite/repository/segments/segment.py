@@ -134,7 +134,7 @@ class Segment:
 
 def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
     """The fields of `segment`, which must be whole, under their own names; an absent index is left out."""
-    check(segment.whole is None, f"a part of segment {segment.key} is no segment of a commit")
+    check(segment.whole is None, f"a part of segment {segment.key} is not a segment of a commit")
     fields: dict[str, JsonValue] = {name: getattr(segment, name) for name in _PLAIN}
     fields["compression"] = segment.compression.value
     if segment.index_key is not None:

@@ -175,7 +175,7 @@ def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[
         if branch.at < reached <= branch.end:
             why = f"the source's log was cut back to offset {branch.at} (found by commit {branch.commit})"
             advice = (
-                f"the archive ends at offset {reached} and may have records from before the cut; export the topic "
+                f"the archive ends at offset {reached} and may have records from before that; export the topic "
                 "into another place"
             )
             yield branch.partition_id, f"{branch.partition_id}: {why}, and {advice}"

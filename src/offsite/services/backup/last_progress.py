@@ -40,7 +40,7 @@ class LastProgress:
         partitions = self._open_partitions()
         if not partitions:
             return "all partitions are copied, but the Spark job has not ended"
-        return f"no records yet of {named(partitions, most=NAMED_MAX, of='partitions')}"
+        return f"no progress in {named(partitions, most=NAMED_MAX, of='partitions')}"
 
 
 def _moved(progress: RunProgress) -> tuple[float, ...]:

@@ -171,7 +171,10 @@ def _stamps(plan: BackupPlan, whole: PassSummary) -> Stamps:
 def _doubts_of_stamps(windows: StampWindows, observed: Mapping[PositionKey, ObservedStamps]) -> Iterator[str]:
     """Why the stamps do not prove that the writers have taken the checkpoint."""
     if not windows.is_heard and any(partition_stamps.has_data for partition_stamps in observed.values()):
-        yield "there are new records, but no participant acknowledged the checkpoint: do all writers use acks?"
+        yield (
+            "there are new records, but no participant was present to acknowledge the checkpoint: do all writers use "
+            "acks?"
+        )
     ahead = max((partition_stamps.number for partition_stamps in observed.values()), default=0)
     if ahead > windows.checkpoint:
         yield (

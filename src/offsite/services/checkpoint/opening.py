@@ -84,7 +84,7 @@ class Opener:
             windows = self._spread(windows, reader, stamping.control_topic, at)
         except SourceTruncated as error:  # an opener of another checkpoint deletes older records
             raise _overtaken(checkpoint, stamping.control_topic) from error
-        decided("checkpoint_opened", why=f"heard of by {stamping.form}", id=checkpoint, partitions=len(windows.starts))
+        decided("checkpoint_opened", why=f"announced by {stamping.form}", id=checkpoint, partitions=len(windows.starts))
         return windows
 
     def _spread(self, windows: StampWindows, reader: ControlReader, topic: str, at: int) -> StampWindows:
@@ -173,7 +173,7 @@ def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBoun
     chosen, missing = set(selection.select(topics)), selection.missing(topics)
     if stamping.control_topic in chosen | PROTECTED_TOPICS:
         raise BadOption(
-            f"{stamping.control_topic} is not a control topic", hint="use a topic that nothing else writes to"
+            f"{stamping.control_topic} cannot be the control topic", hint="use a topic that nothing else writes to"
         )
     if missing or not chosen:
         raise NoSuchTopic(
@@ -198,7 +198,7 @@ def _overtaken(checkpoint: int, topic: str) -> ParticipantFailed:
         f"{checkpoint} was acknowledged",
         hint=(
             "only one checkpoint at a time can use a control topic. If two backups use it, give each backup its own "
-            "control topic"
+            "control topic, or take their checkpoints one after the other"
         ),
     )
 

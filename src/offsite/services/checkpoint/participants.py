@@ -166,7 +166,7 @@ class Participants:
         if not self._may_hold:
             return
         try:
-            self._ask_all(release, RELEASE_TIMEOUT_S, "released its resources")
+            self._ask_all(release, RELEASE_TIMEOUT_S, "resumed what it paused")
             self._may_hold = False
         except OffsiteError as error:
             warned("participants_held", error=error.id, why=error.message)

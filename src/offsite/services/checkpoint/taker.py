@@ -77,10 +77,10 @@ class Taker:
         if request is None:
             return True
         if missing := sorted(set(request.participants) - set(self.participants)):
-            self.fail(checkpoint, f"the process that took it does not know participant {', '.join(missing)}")
+            self.fail(checkpoint, f"the process that was to take it does not know participant {', '.join(missing)}")
             return False
         if request.stamping not in {None, self.stamping}:
-            self.fail(checkpoint, "the process that took it has other options for participants")
+            self.fail(checkpoint, "the process that was to take it has other options for participants")
             return False
         return True
 

@@ -47,7 +47,7 @@ STEP_BYTES = 256 * MIB
 DELETED_AT_ONCE = 1_000
 """Objects deleted by one step."""
 BY = "collect"
-RULE = "commits replaced it or let it go, and no restore point needs it"
+RULE = "commits replaced or deleted it, and no restore point needs it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

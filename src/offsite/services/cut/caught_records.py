@@ -111,7 +111,7 @@ class CaughtRecords:
                 self._left_bytes -= len(item.data) if isinstance(item, Chunk) else 0
                 caught.items.append(_kept(item))
                 if self._left_bytes < 0:
-                    why = f"this would need more than {BYTES_MAX} bytes in one read"
+                    why = f"the caught records of all partitions would exceed {BYTES_MAX} bytes"
                     break
         except OffsiteError as error:
             why = error.message

@@ -29,7 +29,10 @@ def configuration(parts: Parts) -> CheckResult:
     config = cluster.config
     said = f"{len(config.bootstrap)} bootstrap addresses, {config.security_protocol}"
     if cluster.warnings:
-        return warning(f"{said}; {'; '.join(cluster.warnings[:NAMED_MAX])}", cure="remove them, or see the how-to")
+        return warning(
+            f"{said}; {'; '.join(cluster.warnings[:NAMED_MAX])}",
+            cure="correct or remove these settings, or see the how-to",
+        )
     if config.cleartext_hosts:
         said = f"{said}: the password or token goes over the network unencrypted"
         return warning(said, cure="use security.protocol=SASL_SSL, or SCRAM")
@@ -44,7 +47,7 @@ def bootstrap(parts: Parts) -> CheckResult:
         return from_error(wrong[0])
     said = f"{len(probes) - len(wrong)} of {len(probes)} named addresses answer"
     if wrong:
-        return warning(f"{said}; {_named(wrong)}", cure="remove old brokers from --bootstrap")
+        return warning(f"{said}; {_named(wrong)}", cure="remove addresses that are no longer brokers from --bootstrap")
     return ok(said)
 
 

@@ -75,7 +75,7 @@ def log_dirs(parts: Parts) -> CheckResult:
         if partition.leader >= 0
     ][:CONFIGS_MAX]
     if not partitions:
-        raise NotMeasurable("there are no logs with a size")
+        raise NotMeasurable("there is no partition with a readable log size")
     sizes = parts.admin.sizes_bytes(partitions)
     if not sizes:
         return warning(

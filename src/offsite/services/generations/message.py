@@ -143,7 +143,7 @@ class _Reader:
         size = _bounded(self.long(), MESSAGE_BYTES_MAX)
         start, self._at = self._at, self._at + size
         if self._at > len(self._data):
-            raise ValueError("a text goes on behind the message")
+            raise ValueError("there is more text after the message")
         return self._data[start : self._at].decode()
 
 

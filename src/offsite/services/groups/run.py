@@ -253,7 +253,7 @@ def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> Grou
         return changes[change]
     if change is not None or not ours:
         here = [candidate.change for candidate in changes.values() if candidate.cluster_id == cluster_id]
-        by_others = ", made by other machines: choose one with --change" if here and not change else ""
+        by_others = ", but this machine did not record them: choose one with --change" if here and not change else ""
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no change of groups {change or 'on this cluster'} to undo",
             hint=f"there are: {', '.join(here) or 'none'}{by_others}; {GIVEN_AGAIN}",

@@ -127,8 +127,8 @@ class RestoreWords(PointWords, total=False):
         OffsetsText,
         Option(
             "preserve: every record at its old offset, transactions replayed. translate: gap-free from the target's "
-            "end, with a stored map from old to new offsets. auto: preserve for each topic where that is fast "
-            "enough, else translate.",
+            "end, with a stored map from old to new offsets. auto: for each topic preserve, if that is possible "
+            "and fast enough, else translate.",
             OffsetsMode.DEFAULT,
         ),
     ]

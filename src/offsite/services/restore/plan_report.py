@@ -230,7 +230,7 @@ def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
         return [f"{offsets.source} does not keep its offsets: {offsets.reason}"] if offsets.reason else []
     notes = []
     if slow := describe_slow_transaction(offsets.partitions):
-        notes.append(f"{offsets.source} may lose its offsets: {slow}; --offsets translate has no such limit")
+        notes.append(f"{offsets.source} may not keep its offsets: {slow}; --offsets translate has no such limit")
     if offsets.extra_s >= _TOLD_FROM_S and not all(partition.way.direct for partition in offsets.partitions):
         notes.append(f"{offsets.source} keeps its offsets, but slowly: with {DIRECT_NEEDS} it is fast")
     return notes

@@ -190,9 +190,8 @@ def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cl
         )
     for record in matching:
         if not counts(record):
-            warned(
-                "restore_claimed", restore=record.restore, why="another machine began it, so it is not continued here"
-            )
+            why = "this machine did not begin it, so it is not continued"
+            warned("restore_claimed", restore=record.restore, why=why)
     if newest is None or find_successor(backup.record_store, backup.layout, newest, accepts=counts) is not None:
         return None
     return newest if _can_go_on(backup, admin, newest) else None
@@ -250,7 +249,7 @@ def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bo
     lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease
     if LeaseTerms(store=backup.record_store, lease=lease).holder(asking=ProcessIdentity.current()) is not None:
         return True
-    decided("begins_anew", why="its target topics no longer exist", restore=record.restore)
+    decided("begins_anew", why="none of its target topics exists now", restore=record.restore)
     return False
 
 

@@ -80,7 +80,7 @@ def set_settings_aside(
         if is_quiet:
             notes = _given_back(store, layout, cluster, asides)
         else:
-            notes = _left_aside(cluster.config, asides, why="stopped workers may still write")
+            notes = _left_aside(cluster.config, asides, why="workers were told to stop, but may still write")
         _tell(error, [*notes, *_kept_back(settings)])
         raise
 

@@ -27,9 +27,9 @@ from offsite.services.retention.policy import RetentionPolicy
 class CommitKind(Enum):
     """The purpose of a commit, as stated in the commit."""
 
-    COMPLETE = "everything in the source at that time was copied or is named as missing"
+    COMPLETE = "everything in the source at that time was copied, or is named as not copied"
     INCOMPLETE = "a pass that later commits continued, or that was interrupted"
-    UPKEEP = "a roll-up, a compaction, retention, a pin: same content as the commit before"
+    UPKEEP = "a roll-up, a compaction, retention, a pin: no new records since the commit before"
 
 
 KindOf = Callable[[int], CommitKind]

@@ -309,8 +309,8 @@ class _Planning:
             last = newest_between(self._head.history, start, end)
             if (needed is not None and start <= needed.seq < end) or last.committed_at_ms > since_ms:
                 return (
-                    f"restore points up to commit {last.seq} would be deleted, and the last "
-                    f"{format_duration(self._policy.floor_ms / 1000)} would no longer be restorable at every moment"
+                    f"restore points up to commit {last.seq} would be deleted, and some of them are needed to restore "
+                    f"every moment of the last {format_duration(self._policy.floor_ms / 1000)}"
                 )
         return ""
 

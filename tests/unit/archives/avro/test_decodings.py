@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import random
+from hashlib import sha256
 
 import pytest
 
 from offsite.archives.avro.encoding import RecordEncoding, full_tails, plain_tails
 from offsite.archives.avro.foreign_decoding import ForeignDecoding
 from offsite.archives.avro.own_decoding import OwnDecoding
-from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
+from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA, encode_schema
 from offsite.archives.indexed_writing import Losses
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns
 from tests.archive_records import TIME_MS, binary_header, odd_records, plain_records
 
+SCHEMAS = {"full": SCHEMA, "plain": PLAIN_SCHEMA}
 ORDERS = TopicPartition(topic="orders", partition=0)
 PLAIN_ODDITIES = [
     *plain_records(0, 9),
@@ -84,3 +86,11 @@ def test_bytes_that_changed_are_an_error_or_records_but_nothing_worse(is_plain: 
         except ValueError:
             refused += 1
     assert 2_500 < refused < 5_000
+
+
+def test_the_schemas_in_files_never_change() -> None:
+    """Earlier files have the same bytes. With another text, a damaged file of an earlier version would be unreadable."""
+    assert {name: sha256(encode_schema(schema)).hexdigest()[:16] for name, schema in SCHEMAS.items()} == {
+        "full": "814cd9ead3ea521d",
+        "plain": "036735693e5dc142",
+    }

@@ -393,7 +393,7 @@ def test_a_repository_makes_nobody_write_to_a_cluster(site: Site) -> None:
     report = Checkpoints(site.backup).report(7)
     assert (report.status, report.failure_reason) == (
         "failed",
-        "the process that took it has other options for participants",
+        "the process that was to take it has other options for participants",
     )
     assert len(records(site, "orders", 0)) == before
 

@@ -247,7 +247,7 @@ def test_no_process_takes_it_without_the_participants_that_it_was_asked_for_with
     request_checkpoint(site.backup, 7, participants=["database"])
     report = take(site, Participants())
     assert report.status == "failed"
-    assert report.failure_reason == "the process that took it does not know participant database"
+    assert report.failure_reason == "the process that was to take it does not know participant database"
     request_checkpoint(site.backup, 8, participants=["database"])
     database = FileParticipant(folder=tmp_path, reads=lambda: at(1))
     assert take(site, together(database), 8).status == "completed"

@@ -174,7 +174,7 @@ def test_a_time_that_may_mean_an_earlier_topic_is_unclear_also_when_that_was_let
     with pytest.raises(IncarnationUnclear, match="records of the same times"):
         find_point(made.backup, then)
     let_go(made, parse_policy(keep_age="1d"))
-    with pytest.raises(IncarnationUnclear, match="the records of the older one were deleted"):
+    with pytest.raises(IncarnationUnclear, match="the backup deleted the records of the older one"):
         find_point(made.backup, then)
 
 
