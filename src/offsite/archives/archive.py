@@ -35,8 +35,8 @@ class LostOffset:
 class Damage:
     """An unusable part of a file. `position`: bytes from the start of the file.
 
-    `is_note`: nothing is lost, but whoever trusts the archive should know (a sentence for `fidelity`). `lost_at`: an
-    offset that is lost if no piece holds the offset, for damage reported by `contents` only. `unfit`: advice for an
+    `is_note`: nothing is lost, but a reader that trusts the archive should know (a sentence for `fidelity`). `lost_at`:
+    an offset that is lost if no piece holds the offset, for damage reported by `contents` only. `unfit`: advice for an
     intact file whose layout breaks the rules of the format. Unfit files are never skipped like damage, because a skip
     would lose the whole file.
     """

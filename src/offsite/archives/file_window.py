@@ -50,7 +50,7 @@ class FileWindow:
         return self.read(min(newline + 1 - self._at, limit))
 
     def back_to(self, position: int) -> None:
-        """Go back to a position; bytes outside the window are fetched anew."""
+        """Go back to a position; bytes outside the window are fetched again."""
         if position < self._start:
             self._data, self._start = b"", position
         self._at = position - self._start

@@ -79,7 +79,7 @@ class _Results(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Stderr. Unwritable messages are dropped: a backup goes on without a reader of messages."""
+    """Stderr. Unwritable messages are dropped: a backup continues without a reader of messages."""
 
     def __init__(self) -> None:
         super().__init__(_STDERR, "w", closefd=False)

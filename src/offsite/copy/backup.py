@@ -197,8 +197,8 @@ def check_border(read: TaskReader, task: ReadTask, border: LastBatch) -> None:
 
     Leader epochs reveal a log that a new leader has cut back (see `services.backup.log_truncation`). Leader epochs do
     not reveal a broker with a disk put back to an older state that leads in the same epoch again. Before topic ids
-    (Kafka 2.8), leader epochs do not reveal a topic made anew either: its offsets soon reach the old ones, and only the
-    records differ.
+    (Kafka 2.8), leader epochs do not reveal a topic created again either: its offsets soon reach the old ones, and only
+    the records differ.
 
     A log that has deleted the batch meanwhile is accepted. Raises `SourceTruncated`, or `TopicReplaced` for a topic
     without an id, and the errors of `read`.

@@ -2,8 +2,9 @@
 
 A commit is named by number, by time (`committed_at`) or through a checkpoint; otherwise the newest commit is meant, or
 for a consistent cut the newest commit with a cut. `at` (a time of records), `ends` (an offset for every partition) and
-`before` (an offset for some partitions) take only a part of the commit. Of a topic that was deleted and made anew one
-incarnation is taken: the requested one, the one of `at`, or the newest. All offsets belong to the taken incarnation.
+`before` (an offset for some partitions) take only a part of the commit. Of a topic that was deleted and created again
+one incarnation is taken: the requested one, the one of `at`, or the newest. All offsets belong to the taken
+incarnation.
 """
 
 from __future__ import annotations
@@ -274,7 +275,8 @@ def _resolved(
 
 
 def _reaching(incarnations: Iterable[IncarnationSummary], partition: TopicPartition, end: int) -> Iterator[str]:
-    """Offsets count anew in every incarnation: suggests incarnations left aside that hold the requested offset."""
+    """Offsets begin at 0 again in every incarnation: suggests incarnations left aside that hold the requested
+    offset."""
     for other in incarnations:
         ranges = {offset_range.partition: offset_range for offset_range in other.ranges}
         if other.topic == partition.topic and partition.partition in ranges and ranges[partition.partition].end >= end:

@@ -104,7 +104,7 @@ class Step:
     1. `pin_before`: hold the newest base snapshot whose state, with all consequences, ends before the position
        (`offsite.cut.bcs_snapshots.is_base`), and the log from the snapshot on, against compaction. The pin comes first:
        the snapshot after the next may already contain more than the checkpoint. None: nothing to hold. Without any
-       snapshot, the log is held from its beginning. If holding is impossible, the checkpoint goes on, and its copy
+       snapshot, the log is held from its beginning. If holding is impossible, the checkpoint continues, and its copy
        fails.
     2. `progress` and `appended` become durable together, as the result of the record.
     3. `answer` goes to the requester; `upload` starts beside the processing, and ends with the release of the pin.

@@ -69,7 +69,7 @@ class Beginning(StrEnum):
     abandon. Copy only after that. If the answer changes, abandon the own copy."""
     SKIP = "skip"
     """A completed copy exists, or the checkpoint belongs to the processor that was backed up: after a restore its
-    `Create` is processed anew."""
+    `Create` is processed again."""
     REFUSE = "refuse"
     """The id is spent: a copy failed or was deleted, or a later leader is at work."""
 

@@ -1,6 +1,6 @@
 """Base snapshots taken by a log processor beside its processing: which to keep, and for which checkpoint.
 
-Such a snapshot takes a while, and the engine goes on meanwhile. Afterwards nobody can say, without opening the
+Such a snapshot takes a while, and the engine continues meanwhile. Afterwards nobody can say, without opening the
 snapshot, how much the snapshot contains. Two positions are certain: records processed before the beginning are inside,
 and records written after the end are not. The true end lies between. A checkpoint between both positions makes the
 snapshot dangerous in two ways:

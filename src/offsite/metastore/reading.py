@@ -1,6 +1,6 @@
 """Reads a backup file and its sidecar as commands, with all problems. Pure.
 
-Problems are reported, and reading goes on: one damaged line must not hide the thousands after it.
+Problems are reported, and reading continues: one damaged line must not hide the thousands after it.
 
 An editor's changes around a command are no part of the command: a byte order mark before the first line, a carriage
 return before a line break, a last line without a line break. Such a last line counts if it is certainly complete.

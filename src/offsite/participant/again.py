@@ -12,7 +12,7 @@ _PAUSE_S = 0.1
 
 
 def until_read(read: Callable[[], ControlRead], problems: type[Exception], topic: str) -> ControlRead:
-    """The answer of `read`, after at most `ANSWER_S` of `problems`; every attempt looks anew where `topic` begins.
+    """The answer of `read`, after at most `ANSWER_S` of `problems`; every attempt looks again where `topic` begins.
     Raises `ControlUnavailable`."""
     end_s = time.monotonic() + ANSWER_S
     while True:

@@ -97,7 +97,7 @@ class ParticipantCore:
             self._read_control()
 
     def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take more partitions, or the same ones anew."""
+        """Take more partitions, or the same partitions again."""
         self._reading.assign(partitions)
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:

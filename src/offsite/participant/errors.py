@@ -20,8 +20,8 @@ class ParticipantError(Exception):
 
 
 class LeaseLost(ParticipantError):
-    """The last beat known to have arrived is too old to produce: a taker of a checkpoint may have gone on without the
-    participant, which joins anew at the next `poll()`."""
+    """The last beat known to have arrived is too old to produce: a taker of a checkpoint may have continued without the
+    participant, which joins again at the next `poll()`."""
 
 
 class NotDelivered(ParticipantError):

@@ -37,7 +37,7 @@ class Settings:
 
 
 class SystemClock:
-    """Goes on while the machine sleeps, where the system has such a clock."""
+    """A clock that continues while the machine sleeps, if the system has such a clock."""
 
     _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -111,4 +111,4 @@ class Client(Group, Protocol):
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Never goes back, and goes on while the process or the machine sleeps."""
+        """Never goes back, and continues while the process or the machine sleeps."""

@@ -103,7 +103,7 @@ class Backup:
         """This backup, for reading a restore point.
 
         `is_named`: the user named the restore point by number or id. `as_of`: the backup as of this commit; later
-        commits are ignored, whoever wrote them.
+        commits are ignored, no matter who wrote them.
         """
         backup = self if as_of is None else replace(self, as_of=as_of)
         return replace(backup, allows_newer_format=True) if is_named else backup
@@ -238,7 +238,7 @@ class Backup:
 
     def lost_commit(self, head: BackupState) -> int | None:
         """The newest lost commit after `head`, the end of the log, as proven by a sealed catalog. The end of the log
-        alone cannot show a loss. None also if the log has gone on."""
+        alone cannot show a loss. None also if the log has continued."""
         lost = max(self.catalog.sealed(after=head.seq), default=None)
         return None if lost is None or self.store.head(self.layout.commit_key(head.seq + 1)) else lost
 

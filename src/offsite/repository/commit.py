@@ -265,7 +265,7 @@ class CommitChanges:
     ends after the commit; `cut_refused`: the cut must not be used. `gaps` account, with `segments` and `holes`, for the
     offsets of moved positions. `explained`: holes of earlier commits of the same run, with a reason found later.
     `accounted`: the commit accounts for every offset; commits of earlier versions gave no such promise. `left_behind`:
-    partitions that the run could not copy to their end, or not at all. `incomplete`: the run goes on, and ends with a
+    partitions that the run could not copy to their end, or not at all. `incomplete`: the run continues, and ends with a
     complete commit unless interrupted; `progress`: the run's progress at the commit, None in older commits. `cut_back`
     applies before all other changes: the data above the cut becomes a closed branch, and positions continue from the
     cut.

@@ -1,10 +1,10 @@
 """Remembers the local installation's own writes into repositories: a hash of every name with its bytes, noted before
 the write.
 
-Whoever may create objects in a repository can forge objects like ours. Where the content of an object is acted on with
-more rights than its writer's, only our own objects count. Without a memory, none count. The rule holds for records of a
-restore, which decide the topics, offsets and final topic settings of the restore, applied with the credentials of the
-cluster.
+Every party that may create objects in a repository can forge objects like ours. Where the content of an object is acted
+on with more rights than its writer's, only our own objects count. Without a memory, none count. The rule holds for
+records of a restore, which decide the topics, offsets and final topic settings of the restore, applied with the
+credentials of the cluster.
 """
 
 from __future__ import annotations

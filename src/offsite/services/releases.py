@@ -1,10 +1,10 @@
-"""When a release counts: the word of a ledger that a person lets a declared backup or a generation go as a whole,
-although no comparison allows the removal. See decision 0046.
+"""When a release counts. A release is an entry of a ledger: a person permits the complete deletion of a declared backup
+or of a generation, although no comparison allows the deletion. See decision 0046.
 
-Whoever may create objects can write such a word, in anybody's name. A release therefore counts at once on the machine
-of its origin, and on another machine some days after that machine first saw the release. Until the release counts, the
-released backup stays, and a viewer is informed. A person may refuse a release: the release then never counts on
-the local machine.
+Every party that may create objects can write such an entry, in anybody's name. A release therefore counts at once on
+the machine of its origin, and on another machine some days after that machine first saw the release. Until the release
+counts, the released backup stays, and a viewer is informed. A person may refuse a release: the release then never
+counts on the local machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offsite.stores.store import Store
 RELEASE_AFTER_MS = 3 * LEFTOVER_AFTER_MS
 """How long a machine has known of a foreign release before it counts: somebody looks meanwhile."""
 _BY_MAX = 100
-"""Characters shown of a name: whoever may create objects chooses it."""
+"""Characters shown of a name: every party that may create objects can choose the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ _SEALS_MAX = 100
 
 
 def seal_backup(backup: Backup) -> None:
-    """Take the next number. Raises `CommitLost` if other writers go on and on, and as `Backup.commit`."""
+    """Take the next number. Raises `CommitLost` if other writers commit again and again, and as `Backup.commit`."""
     for attempts_left in reversed(range(_SEALS_MAX)):
         state = backup.state()
         changes = replace(state.carry_over(CommitChanges(seal=True)), incomplete=state.incomplete or not state.seq)

@@ -1,7 +1,7 @@
 """Reports the waits of a following run from a thread beside it, because a waiting thread cannot report.
 
 A frozen broker, a network that drops packets, a store without an answer: each is an error only after its time-out, half
-a minute or minutes later. A person wants to know within seconds. A report decides nothing: the run goes on waiting, and
+a minute or minutes later. A person wants to know within seconds. A report decides nothing: the run keeps waiting, and
 only its own outcome counts.
 """
 

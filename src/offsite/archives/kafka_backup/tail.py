@@ -40,7 +40,7 @@ class Tail:
 
 
 def mend_tail(files: AppendableFiles, partition: PartitionFiles) -> Tail:
-    """Repair and return the tail. A partition whose segments were all deleted starts anew.
+    """Repair and return the tail. A partition whose segments were all deleted starts again.
 
     Raises `DamagedArchive` for states impossible after a crash: a file of another version, records behind damage.
     """

@@ -129,7 +129,7 @@ class OsodevopsWriter(ArchiveWriter):
         return chosen_id
 
     def _remove_leftovers(self, manifest: Manifest, written: Sequence[RangeReceipt]) -> None:
-        """Remove segments of a crashed export with other cuts: all their records were written anew."""
+        """Remove segments of a crashed export with other cuts: all their records were written again."""
         listed = {segment.key for segment in manifest.segments()}
         listed |= {receipt.name for range_receipt in written for receipt in range_receipt.files}
         for of, ranges in _by_partition(written).items():

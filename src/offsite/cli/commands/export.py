@@ -226,7 +226,7 @@ def _follow(job: ExportJob, runner: Runner, interval_s: float, give_up_after_s: 
 
 
 class _StoppableClock(SystemClock):
-    """A clock whose sleep ends when the run is told to stop."""
+    """A clock whose sleep ends when the run is asked to stop."""
 
     def __init__(self, stop: Event) -> None:
         self._stop = stop

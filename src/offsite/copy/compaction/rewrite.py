@@ -1,4 +1,4 @@
-"""Writes a part anew with the records to keep, as Kafka's log cleaner writes a segment.
+"""Rewrites a part with the records to keep, as Kafka's log cleaner writes a segment.
 
 Batches with only kept records are copied unchanged, batches with some are filtered, all others are left out. A marker
 may be removed if its transaction began and ended in the part, and none of its records stays. The first marker of every

@@ -100,7 +100,7 @@ def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
 
 
 def prove_by_reading(task: ProofTask, read: RangeReader, *, ends: ProofEnds) -> PartitionProof:
-    """The proof of `prove_partition`, with `read` as reader of the target. Begins anew behind records that the target
+    """The proof of `prove_partition`, with `read` as reader of the target. Begins again behind records that the target
     deletes meanwhile."""
     now = task
     compared, holes = _compare(now, ends, read)

@@ -8,13 +8,13 @@ target is the progress of the earlier attempts. 2. The target holds nothing else
 idempotent producer (KIP-98): a batch carries the producer's id and the sequence number of its first record. The leader
 takes a batch whole or not at all, behind the previous batch, and once, however often it is sent. 3. Attempts shut one
 another out: all share one producer id, and a later attempt has the higher epoch (see `copy.restore.attempt`). Its first
-batch starts the sequence anew under the epoch; from then on the leader refuses writers under a lower epoch (KIP-360).
+batch starts the sequence again under the epoch; from then on the leader refuses writers under a lower epoch (KIP-360).
 
 Records that an earlier attempt appends before this first batch are looked for: the end of the log is requested again
 when all existing records have passed, once more right before the first batch is sent, and every acknowledgement tells
 the offset of its batch. An unexpected end or offset stops the attempt; the producer of the unexpected records decides
-whether the topic is made anew or left alone. Records of other writers are found by a comparison of the last existing
-batches with the expected ones.
+whether the topic is created again or left alone. Records of other writers are found by a comparison of the last
+existing batches with the expected ones.
 
 The map of source to target offsets follows from the same counting. Existing batches are mapped as they pass, from the
 target's end before the first attempt on; new batches are mapped to the offset that their acknowledgement must have.

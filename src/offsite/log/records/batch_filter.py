@@ -4,7 +4,7 @@ its own.
 The remaining records are copied as bytes: their deltas count from the base offset and the base time of the batch, and
 both stay. Last offset, leader epoch, producer, base sequence, attributes and codec stay as well. New are the number of
 records, the latest time (for CreateTime batches), the length and the CRC. Kafka's `MemoryRecords.filterTo` starts the
-times anew at the first remaining record; readers see the same times. See `rewrite` for batches sent to a broker.
+times again at the first remaining record; readers see the same times. See `rewrite` for batches sent to a broker.
 """
 
 from __future__ import annotations

@@ -213,8 +213,8 @@ def _go_on(
 def _copy_first(
     desired: DesiredBackup, observed: ObservedBackup, live: ObservedLowLevel, slot: SlotAvailability
 ) -> Step | None:
-    """Of an initial copy. One that nobody carries out, or whose slot was lost, rests, and lets others copy. If it is
-    shared it goes on: others may carry it out, and have a slot of their own."""
+    """The step of an initial copy. An initial copy without agents, or with a lost slot, is paused, and other backups
+    copy. The initial copy of a shared backup continues: agents of other members may do it, with their own slot."""
     is_running, is_carried_out = live.low.phase is BackupPhase.RUNNING, _is_carried_out(desired, observed, live)
     if desired.identity and is_running and not (is_carried_out and slot is SlotAvailability.FREE):
         return None if is_carried_out else _give(slot)

@@ -25,9 +25,9 @@ _CLUSTER = "cluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Of a resource among those that share its backup. `stands_by`: what another one declares counts; `lets_go`:
-    whether old data may go. `problem`: in what it differs from what counts; `note`: who differs from it, while it
-    counts; empty for nothing."""
+    """The standing of a resource among the resources that share its backup. `stands_by`: a different spec of another
+    resource is in force. `lets_go`: old data may be deleted. `problem`: the differences from the spec in force. `note`:
+    the resources with other specs, if the spec of this resource is in force. Both are empty without differences."""
 
     stands_by: bool
     lets_go: bool
@@ -47,7 +47,8 @@ def statement_of(desired: DesiredBackup) -> MemberStatement:
 
 
 def next_statement(desired: DesiredBackup, members: Sequence[BackupMember]) -> DeclaredEntryKind | None:
-    """What it has to say: that it joins, or that something that all share was changed in it. None: nothing."""
+    """Return the kind of the next statement of the resource: it joins, or it declares changed common parts. None: no
+    statement is due."""
     statement = statement_of(desired)
     mine = find_member(members, statement.id)
     if mine is None or mine.dismissed is not None:
@@ -57,8 +58,9 @@ def next_statement(desired: DesiredBackup, members: Sequence[BackupMember]) -> D
 
 
 def refusal_to_join(wanted: DesiredBackup, history: DeclaredHistory) -> tuple[str, str] | None:
-    """Why the resource cannot share the ledger, and what to do; None: it can, or does. As long as something of it is
-    left, a ledger has one source: of another one's data nothing would be told apart."""
+    """Return why the resource cannot share the ledger, and the next step; None if it can or does. While a backup of
+    the ledger is left, all backups of the ledger have one source cluster: data of another cluster could not be
+    distinguished."""
     mine, another = (
         find_member(history.members, statement_of(wanted).id),
         "declare another Backup, with another identity",

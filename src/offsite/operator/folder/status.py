@@ -120,8 +120,8 @@ def describe_backups(observed: ObservedBackup) -> list[JsonValue]:
 
 
 def describe_members(members: Sequence[BackupMember], counts: BackupMember | None, *, own: str) -> list[JsonValue]:
-    """The resources that share a backup. `counts`: the one whose word does; `own`: the id of the one that is told of
-    it."""
+    """The resources that share a backup. `counts`: the resource with the spec in force. `own`: the id of the resource
+    with this status."""
     return [
         {
             "id": member.id,

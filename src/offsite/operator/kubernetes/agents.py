@@ -133,8 +133,9 @@ class PodAgents:
         return now is not None and ResourceReference.of(now) == named
 
     def _patch(self, named: ResourceReference, deployment: Body, agents: DesiredAgents) -> None:
-        """As `kubectl apply`: what the operator gave it and does not give it any more goes, and what others put there
-        stays. Of pods of which nobody can tell what the operator gave them, all that it does not give them goes."""
+        """Patch the Deployment like `kubectl apply`: fields that the operator set before and no longer sets are
+        removed, and fields of others stay. If the earlier fields of the operator are unknown, all other fields of the
+        pod template are removed."""
         before, after = parse_agents(deployment), agent_deployment(named, agents, self.image)
         own = {"spec": {"template": deployment["spec"]["template"]}}
         patch = merge_patch(agent_deployment(named, before, self.image) if before is not None else own, after)

@@ -36,8 +36,8 @@ def status_patch(body: Body, status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_reason(condition: Condition, fields: Mapping[str, Any], body: Body) -> Condition:
-    """With the reason why agents do not run, where a Deployment tells one. What becomes of a pod (no node takes it, a
-    volume is missing, it is ended for its memory) is told of pods alone, which the operator may not read."""
+    """Add the reason why agents do not run, if the Deployment has one, and the command that shows the state of the
+    pods. Only pods have reasons such as a missing volume or too little memory, and the operator may not read pods."""
     if condition.type != ConditionType.DEPLOYMENT_ROLLING_OUT:
         return condition
     named, problem = ResourceReference.of(body), (fields.get("agents") or {}).get("problem")

@@ -45,8 +45,8 @@ class StopCopying(Exception):  # no error: it ends the work on a backup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext:
-    """What an agent works with. `interval_of`: seconds from one round to the next, of a low-level backup;
-    `check_source`: raises `OtherCluster` where it is not of the cluster that this agent reaches."""
+    """The context of an agent. `interval_of`: seconds from one round to the next, for a low-level backup.
+    `check_source`: raises `OtherCluster` for a low-level backup of another cluster than the agent's."""
 
     store: Store
     uid: str
@@ -109,8 +109,9 @@ class Agent:
                 noted("agent_rests", why=str(told), uid=self._parts.uid, backup=low.beginning.backup)
 
     def _check_source(self, low: LowLevelBackup) -> None:
-        """Who stands by for what it could never go on with is no help: it says so by its end. The name of a cluster may
-        lead to another one elsewhere. What does not answer now is asked again."""
+        """Check that this agent can copy the backup. An agent on standby that could never take over is no help, and
+        ends with `OtherCluster`: on another machine the same cluster name may lead to another cluster. A cluster
+        without an answer is asked again later."""
         if self._checked == low.number:
             return
         try:

@@ -69,10 +69,10 @@ _BROUGHT_BACK = "somebody restored the backup, or its removal was interrupted at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryRequest:
-    """What is asked of a job. `policy`: what the retention keeps of the last backup, None for all; `minimum_ms`: how
-    much must be restorable of it before older ones go; `is_deletion`: all go. `member`: the uid of the resource that is
-    deleted, where others may share the backup: nothing goes while one of them is there; `declared`: a hash of each part
-    of the expiry that this job goes by."""
+    """The request of a job. `policy`: the retention of the last backup; None keeps everything. `minimum_ms`: the time
+    span that must be restorable from the last backup before older backups are deleted. `is_deletion`: delete all
+    backups. `member`: the uid of the deleted resource, if other resources may share the backup: nothing is deleted
+    while another member exists. `declared`: a hash of each part of the declared expiry."""
 
     uid: str
     repositories: Sequence[Repository]
@@ -85,8 +85,9 @@ class ExpiryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryResult:
-    """What a job did. `points`: restore points let go of the last backup; `removed`: names of the backups that were
-    deleted as a whole; `kept`: older ones that stay, and why. `left_to`: another job of it runs, and has its work."""
+    """The result of a job. `points`: number of restore points deleted from the last backup. `removed`: names of the
+    completely deleted backups. `kept`: kept older backups, with the reasons. `left_to`: the other running job of the
+    backup, which does the work."""
 
     uid: str
     points: int = 0
@@ -123,10 +124,11 @@ class _Low:
 
 
 def expire(request: ExpiryRequest, *, clock: Clock) -> ExpiryResult:
-    """Do one job, and tell in the repositories what was kept. Leaves the work to another one of this backup that runs;
-    a deletion raises `RestoreRunning` then, for it is to be done. Raises `ExpiryNotDone` where a backup that is to go
-    is still read, copied or pinned, or who shares it declares another expiry, `CommitsGone` where the last one is not
-    what this machine saw there before, and what the retention and the stores raise."""
+    """Do one job, and record the kept backups in the repositories. If another job of this backup runs, that job does
+    the work; for a deletion this raises `RestoreRunning`, because every deletion must be tried again. Raises
+    `ExpiryNotDone` if a backup to delete is still read, copied or pinned, or if a member declares another expiry;
+    `CommitsGone` if the last backup lacks commits that this machine saw before; and the errors of the retention and of
+    the stores."""
     layout = DeclaredLayout(uid=request.uid)
     with ExitStack() as stack:
         try:
@@ -390,9 +392,9 @@ def _is_ours(store: Store, backup: str, uid: str) -> bool:
 
 
 def _check_members(asked: ExpiryRequest, store: Store, history: DeclaredHistory) -> None:
-    """Nobody shares the backup of a resource that is deleted: it said itself that it let go, and so did all others. Of
-    one that goes on all declare the expiry that this job goes by, also who spoke since it began. Raises
-    `ExpiryNotDone`, and what the store raises."""
+    """Check the members of a shared backup. For a deletion, the resource itself and all other members must have left.
+    Otherwise all members must declare the expiry of this job, also members that joined after the start of the job.
+    Raises `ExpiryNotDone`, and the errors of the store."""
     if not asked.is_deletion:
         others = [other for other in list_present(store, history) if differing(other.fields, asked.declared)]
         if others:

@@ -1,4 +1,4 @@
-"""Enters into the ledger of a resource what was decided of its backup, under the lock of operators."""
+"""Enters decisions about the backup of a resource into the ledger of the resource, under the lock of operators."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import Store
 
 _TRIES = 20
-"""Operators may be faster so often."""
+"""Attempts to append an entry while other operators append theirs first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedEntry:
-    """What is to be entered. The word of a `member` raises the number by which decisions are fenced."""
+    """An entry to append. A statement of a `member` raises the generation, which fences decisions."""
 
     kind: DeclaredEntryKind
     number: int = 0
@@ -36,13 +36,14 @@ class ProposedEntry:
 
 
 Propose = Callable[[DeclaredHistory], ProposedEntry | None]
-"""What is to be entered behind a state; None: nothing. Raises where that state does not allow it."""
+"""Returns the entry to append to a state; None: no entry. Raises if the state does not allow the entry."""
 
 
 def enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
-    """The state behind what was entered. Raises `RestoreRunning` while another operator holds the lock,
-    `RestoreTakenOver` where one has taken it over from this process, which was stopped for long; `ExpiryNotDone` where
-    others are always faster, `DamagedObject`, `EntryRefusedError`, and what `say` and the store raise."""
+    """Append the entry, and return the new state. Raises `RestoreRunning` while another operator holds the lock,
+    `RestoreTakenOver` if another operator took the lock over after a long stop of this process, `ExpiryNotDone` if
+    other operators were faster at every attempt, `DamagedObject`, `EntryRefusedError`, and the errors of `say` and of
+    the store."""
     layout = DeclaredLayout(uid=ledger)
     log, terms = DeclaredLedger(store=store, layout=layout), LeaseTerms(store=store, lease=layout.lock)
     with terms.held(by) as claim:
@@ -74,8 +75,8 @@ def enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> De
 
 
 def check_fence(terms: LeaseTerms, claim: LeaseClaim, history: DeclaredHistory) -> None:
-    """Check that something decided under a lock can follow. Raises `RestoreTakenOver` where another operator took the
-    lock over, and `DamagedObject` for a state by a lock that nobody has held: all would wait for ever."""
+    """Check that an entry under this lock can follow the state. Raises `RestoreTakenOver` if another operator took the
+    lock over, and `DamagedObject` for a state under a lock that never existed: all operators would wait for ever."""
     if history.fence <= claim.term:
         return
     terms.check(claim)

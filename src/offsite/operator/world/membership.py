@@ -162,9 +162,8 @@ def _dismissible(history: DeclaredHistory, member: str) -> BackupMember:
 
 
 def _enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
-    """The state behind what was said: who decides at the same time, decides by the state before or by the one behind.
-    Where the word of a resource changes, what counts has another number, and what was decided by the one before is
-    refused."""
+    """Append the statement, and return the new state. A decision at the same time uses the state before or after the
+    entry. A statement raises the generation of the ledger: decisions of the generation before are refused."""
     after = enter(store, ledger, say, by=by)
     decided(
         "declared",

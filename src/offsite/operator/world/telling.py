@@ -21,7 +21,8 @@ REMEMBERED_MS = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceNote:
-    """Of one resource. `conditions`: (type, message); `member`: what names it among those that share a backup."""
+    """The note about one resource. `conditions`: (type, message). `member`: the id of the resource among the resources
+    that share a backup."""
 
     kind: str
     name: str

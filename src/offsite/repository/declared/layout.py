@@ -1,19 +1,19 @@
 """The keys of declared backups: built here, parsed here, nowhere else. Pure.
 
-declared/<uid>/ledger/<seq:020>.json        what was decided of the backups of the resource with that uid, or of those
-                                            that share a backup by that identity, create-only
-declared/<uid>/lock/<term:08>.<part>.json   which operator may decide (a lease; its term is the fencing number)
-declared/<uid>/agent/<term:08>.<part>.json  which agent copies (a lease)
-declared/<uid>/agent-word.json              what the agent that copies says of its work (overwritten, never trusted)
+declared/<uid>/ledger/<seq:020>.json        decisions about the backups of the resource with that uid, or of the
+                                            resources that share a backup by that identity, create-only
+declared/<uid>/lock/<term:08>.<part>.json   the operator that may decide (a lease; its term is the fencing number)
+declared/<uid>/agent/<term:08>.<part>.json  the agent that copies (a lease)
+declared/<uid>/agent-word.json              the report of the agent about its work (overwritten, never trusted)
 declared/<uid>/audit/<seq:020>-<attempt>.jsonl
-                                            what was deleted of its backups, noted before, behind entry `seq`
-declared/<uid>/restore/<seq:020>.json       what was decided of the restore with that uid, create-only
-declared/<uid>/expiry/<term:08>.<part>.json which process lets old data go (a lease)
-declared/<uid>/probe-<word>.json            whether two names are of one place (deleted again, never trusted)
-declared/<uid>/told.json                    what its operator tells of it for people (overwritten, never trusted)
-declared/<uid>/told/<member>.json           the same of one of the resources that share a backup
-declared-names/<backup>.json                of which resource the backup of that name is, create-only
-declared-names/<backup>/<number:08>.json    of which one it is since those before have nothing left of it, create-only
+                                            deletions from the backups, noted beforehand, after entry `seq`
+declared/<uid>/restore/<seq:020>.json       decisions about the restore with that uid, create-only
+declared/<uid>/expiry/<term:08>.<part>.json the process that deletes old data (a lease)
+declared/<uid>/probe-<word>.json            a test whether two names mean one place (deleted again, never trusted)
+declared/<uid>/told.json                    the operator's note for people (overwritten, never trusted)
+declared/<uid>/told/<member>.json           the same for one resource that shares a backup
+declared-names/<backup>.json                the owner of the backup with that name, create-only
+declared-names/<backup>/<number:08>.json    a later owner, after the earlier owners have no data left, create-only
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The resources that share one declared backup: which there are, whose word counts, and who let go. Pure.
+"""The resources that share one declared backup: the members, the member in force, and the members that left. Pure.
 
-Each of them says in the ledger that it shares the backup, what it declares, and that it lets go. The newest word that
-was entered counts: by the order of entries, never by a clock. A resource that only joins changes nothing.
+The ledger has three kinds of statements of a resource: it joins, it declares a spec, it leaves. The last declared spec
+is in force, by the order of entries, never by a clock. A resource that only joins changes nothing.
 
-A resource says each spec of it once. Its generation orders its specs only until its cluster is brought back as it was
-before, or somebody speaks in its name: so what is new is judged by all that it said, and not by a number.
+A resource declares each of its specs once. The generation of the resource orders its specs, but only until the cluster
+of the resource is restored to an older state, or another party writes in the name of the resource. Whether a spec is
+new is therefore judged by all earlier statements of the resource, not by the generation alone.
 
-That a resource let go is shown by its uid. The ledger has a hash of it until then, so nobody else can say so, but
-whoever may read the resource. Without the uid it is the word of a person, and may be made up.
+The uid of a resource proves that the resource leaves. Until then the ledger has only a hash of the uid, so only a party
+that may read the resource can enter the proof. Without the uid, the report of a person counts, and may be forged.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from offsite.repository.declared.entry import DeclaredEntry, DeclaredEntryKind, 
 from offsite.stores.numbered_log import LedgerEntryInfo
 
 Fields = tuple[tuple[str, str], ...]
-"""A hash of each part of a spec that all have to declare alike."""
+"""A hash of each part of the spec that must be equal in all members."""
 _BY_MAX = 100
 _ID_TOLD = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupMember:
-    """One resource. `by`: the process that entered its newest word, at `at_ms` by the store's clock; `said`: all its
-    specs, each with its generation, in the order in which they were entered; `joined`, `declared`: numbers of entries,
-    0 for what it never changed. `is_gone`: it let go, and showed it; `dismissed`: a person said that it is gone."""
+    """One resource. `by`: the process that entered the newest statement, at `at_ms` by the store's clock. `said`: all
+    declared specs with their generations, in the order of entries. `joined`, `declared`: numbers of the entries with
+    the join and with the last declared spec; 0: none. `is_gone`: the resource left, with proof. `dismissed`: a person's
+    report that the resource is gone."""
 
     id: str
     name: str
@@ -52,12 +54,13 @@ class BackupMember:
 
     @property
     def fields(self) -> Fields:
-        """What it declares."""
+        """The last declared spec."""
         return self.said[-1][1]
 
     def is_news(self, generation: int, fields: Fields) -> bool:
-        """Whether it changed that since it spoke, as far as its words tell: it never said this spec, and neither what
-        it said last nor what it said up to that generation is the same."""
+        """Whether the spec is new, judged by the earlier statements: the resource did not declare the spec in this
+        generation, and the spec differs from the last statement and from the newest statement up to this
+        generation."""
         if any(said_of == generation and not differing(said, fields) for said_of, said in self.said):
             return False
         until_then = [word for word in reversed(self.said) if word[0] <= generation]
@@ -65,13 +68,13 @@ class BackupMember:
         return bool(differing(self.fields, fields)) and (before is None or bool(differing(before[1], fields)))
 
     def __str__(self) -> str:
-        """With what a person names it by: names are alike in all clusters, and whoever may write chooses one."""
+        """The name with the beginning of the id: names are not unique, and every writer can choose a name."""
         return f"{self.name} (member {self.id[:_ID_TOLD]}, {printable(self.by[:_BY_MAX])})"
 
 
 def differing(one: Fields, other: Fields) -> tuple[str, ...]:
-    """The parts that are not alike. What one of the two does not know, for it is of another version, is no difference:
-    an upgrade would let all stand by."""
+    """The differing parts. A part that only one side has comes from another version, and is no difference: otherwise
+    all members would stand by after an upgrade."""
     mine, theirs = dict(one), dict(other)
     return tuple(part for part in sorted(mine.keys() & theirs.keys()) if mine[part] != theirs[part])
 

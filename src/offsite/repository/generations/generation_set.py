@@ -49,7 +49,7 @@ class Generation:
 
     @property
     def is_released(self) -> bool:
-        """Whether the ledger says so; whether a person said so is another matter (see `services.releases`)."""
+        """Whether the ledger has a release. A release in the ledger may be forged (see `services.releases`)."""
         return self.released is not None
 
     @property

@@ -7,9 +7,9 @@ nothing was removed.
 
 Opening a backup needs the descriptor. The descriptor is deleted next, and `removed.json` explains the absence: the
 remaining objects are no damage. The history follows, from the catalogs and the newest commit on, and the data last. A
-crash anywhere leaves less than before, and the same call goes on. Only keys below the backup's own prefix are deleted,
-by their listed names. `removed.json` is put before the descriptor is deleted: a later call that finds both cannot tell
-a returned backup from a removal that ended in between.
+crash anywhere leaves less than before, and the same call continues. Only keys below the backup's own prefix are
+deleted, by their listed names. `removed.json` is put before the descriptor is deleted: a later call that finds both
+cannot tell a returned backup from a removal that ended in between.
 
 `removed.json` stays for a time: a stopped process may wake up after the removal and leave an object, which counts as
 nothing and is deleted by a `sweep`. No backup begins under the name meanwhile.
@@ -34,7 +34,7 @@ Announce = Callable[[int], None]
 """Called with the existing bytes before the first of them is deleted; not called where nothing exists."""
 
 KEPT_MS = 30 * 24 * 3_600_000
-"""How long `removed.json` stays: no process is stopped for longer and goes on."""
+"""How long `removed.json` stays: no process is stopped for longer and continues."""
 
 SETTLED_MS = 24 * 3_600_000
 """How long nothing was put, by the store's clock, before a sweep deletes: an import, or a copy brought back, puts

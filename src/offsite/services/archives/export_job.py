@@ -28,7 +28,7 @@ OnResult = Callable[[ExportResult], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportJob:
-    """An export from a source into an archive. `plan` plans anew, from the current state of source and archive; raises
+    """An export from a source into an archive. `plan` plans again, from the current state of source and archive; raises
     like `plan_export`."""
 
     target: ExportTarget

@@ -1,7 +1,7 @@
 """Plans an export from a restore point of a backup, before anything is written.
 
-An archive says how far every partition reaches; an export continues there, whoever wrote the archive. Offsets due next
-and missing at the source become a hole.
+An archive says how far every partition reaches; an export continues there, no matter which process wrote the archive.
+Offsets due next and missing at the source become a hole.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder. The name is free at once, so the next user starts anew."""
+    """Remove a folder. The name is free at once, so the next user starts again."""
     going = folder.with_name(f"{folder.name}-{random_id()}{_GOING}")
     folder.rename(going)
     shutil.rmtree(going, ignore_errors=True)

@@ -1,9 +1,10 @@
 """Checks whether a source's logs are still the backed-up logs: not cut back, and not logs of recreated topics.
 
-After an unclean leader election a log is cut back and written anew, and soon regains its old length. Only leader epochs
-reveal the change (KIP-101): records written by leaders up to the epoch of the backup end earlier than the backup. Where
-epochs also prove an offset up to which both logs agree, the old history is closed there and the new history goes on
-(decision 0020); otherwise the partition is sick. A reader detects a change during its range in the same way.
+After an unclean leader election a log is cut back and written again, and soon regains its old length. Only leader
+epochs reveal the change (KIP-101): records written by leaders up to the epoch of the backup end earlier than the
+backup. Where epochs also prove an offset up to which both logs agree, the old history is closed there and the new
+history continues (decision 0020); otherwise the partition is sick. A reader detects a change during its range in the
+same way.
 
 Brokers before 2.8 give topics no ids, and a recreated topic begins in leader epoch 0 again: only its records tell both
 apart. A position of today knows its last batch, and workers compare that batch (`copy.backup.check_border`). For

@@ -16,7 +16,7 @@ A participant that cannot replay must be exactly where the cut ends: it stops th
 reads, or the checkpoint fails. `Window.externals` judges both kinds (rule C5), after the copy, by the stored cut.
 
 Nothing here resumes. A participant that fails, does not answer in time or contradicts fails the checkpoint, and the
-next id asks anew. States saved meanwhile stay until the checkpoint is deleted.
+next id asks again. States saved meanwhile stay until the checkpoint is deleted.
 """
 
 from __future__ import annotations

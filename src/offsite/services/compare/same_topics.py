@@ -1,6 +1,6 @@
 """Whether a cluster's topic is the very topic of the backup, and the offsets that the backup covers.
 
-A topic made anew under its name is another topic. Pure.
+A topic created again under its name is another topic. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offsite.services.import_origin import import_origin
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameTopics:
     """Names of topics that are those of the backup, sorted. `by_name`: neither the cluster nor the backup has topic
-    ids; a topic made anew would be taken for the old one, and its records would be named as differences."""
+    ids; a topic created again would be taken for the old one, and its records would be named as differences."""
 
     by_id: tuple[str, ...]
     by_name: tuple[str, ...]

@@ -29,7 +29,7 @@ from offsite.model.journal import decided
 from offsite.model.size import MIB
 
 PARTITIONS_MAX = 256
-"""Every partition costs one or two requests, in sequence, while the application goes on."""
+"""Every partition costs one or two requests, in sequence, while the application continues."""
 BYTES_MAX = 64 * MIB
 """Of all partitions together, in the driver's memory."""
 TIME_MAX_S = 5.0

@@ -34,7 +34,7 @@ READINGS_MAX_S = 2.0
 PAUSE_S, PAUSE_MAX_S = 0.005, 0.25
 """Before the second row; doubled before every further row: a marker may be late by a whole request."""
 DISTURBED_MAX = 10
-"""Rows without a complete reading: leaders go on moving."""
+"""Rows without a complete reading: leaders keep moving."""
 GROUPS_TOPIC = "__consumer_offsets"
 _NAMED_MAX = 3
 _GROUPS_UNSEEN = f"the principal may not see all of {GROUPS_TOPIC}: grant DESCRIBE and READ on the topic"
@@ -113,8 +113,8 @@ def take_readings(
     """Take readings of `partitions` and of `__consumer_offsets` until every changing producer was clean in a reading.
 
     If `__transaction_state` did not exist at the baseline, every broker is asked again after the last reading: if the
-    topic exists now, everything is read anew, the topic from its beginning. Raises `LeaderUnavailable` where leaders go
-    on moving.
+    topic exists now, everything is read again, the topic from its beginning. Raises `LeaderUnavailable` where leaders
+    go on moving.
     """
     keys = {
         TopicPartition(topic=key.topic, partition=key.partition): key for key in (*partitions, *baseline.group_ends)

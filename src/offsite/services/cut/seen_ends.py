@@ -63,7 +63,7 @@ class ObservedEnds:
 
 def begin_if_possible(admin: ClusterAdmin) -> ReadingsBaseline | OffsiteError:
     """Begin readings before the groups are read. Returns the error of a cluster that does not tell enough for a cut:
-    the backup goes on without a cut."""
+    the backup continues without a cut."""
     try:
         return begin_readings(admin)
     except OffsiteError as error:

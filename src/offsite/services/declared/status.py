@@ -43,13 +43,12 @@ class LowLevelReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredReport:
-    """One declared resource: of a Backup its backups, the newest first, and the `members` that share it, in words,
-    where it has an identity, which is its `uid` here; of a Restore or a Schedule `facts`, as its status has them.
-    `kind`, `name`, `conditions` (type → message; of resources that share a backup the type names which one it is),
-    `facts` and `queue` (its place in the expiry queue, 0: none) are as its operator told at `told_at_ms` (epoch ms, -1:
-    never). `agent`, `operator`, `expiry`: the processes that have it in hand now (who copies, who decides, who lets
-    go), empty for none. `silent`: no operator has told anything for five minutes, so what was told may be no more.
-    `problem`: why nothing else is known."""
+    """One declared resource. A Backup has `backups`, the newest first, and with an identity (then the `uid`) the
+    `members` that share the backup, in words. A Restore or Schedule has `facts`, as in the status of the resource.
+    `kind`, `name`, `conditions` (type → message; for a shared backup the type names the resource), `facts` and `queue`
+    (place in the expiry queue, 0: none) come from the operator's note at `told_at_ms` (epoch ms, -1: never). `agent`,
+    `operator`, `expiry`: the processes that now copy, decide and delete; empty: none. `silent`: no operator has written
+    a note for five minutes, so the note may be outdated. `problem`: why nothing else is known."""
 
     uid: str
     kind: str = "Backup"

@@ -1,7 +1,7 @@
 """Takes the checkpoints of a run that follows: requested checkpoints and scheduled checkpoints, at most one in a round.
 
 Checkpoints never end a round, and delay a round only for participants, up to their time-outs. A failure is logged, and
-the round goes on without a checkpoint.
+the round continues without a checkpoint.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Checkpointing:
             self._give_up(checkpoint, error)
 
     def open(self, bounds: Sequence[PartitionBounds]) -> StampWindows | None:
-        """Serve as `OpenCheckpoint` for the plan of the round. Raises no `OffsiteError`: on failure the round goes on
+        """Serve as `OpenCheckpoint` for the plan of the round. Raises no `OffsiteError`: on failure the round continues
         without a checkpoint."""
         prepared = self._prepared
         if prepared is None or self._stamping is None:

@@ -23,7 +23,7 @@ RETRY_S = 600.0
 
 
 class Collecting:
-    """Collects objects replaced more than `grace_s` seconds ago, pass after pass, and objects let go under the rules
+    """Collects objects replaced more than `grace_s` seconds ago, pass after pass, and objects deleted under the rules
     `in_force`."""
 
     def __init__(

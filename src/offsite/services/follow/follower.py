@@ -1,7 +1,7 @@
 """Follows topics with a backup: round after round, every round a pass with at most one commit unless it takes long.
 
 A round costs only what is new. The state that a commit leaves is the base of the next round, and nothing is read back
-from the repository. Only after an error, when nobody knows the last commit, the backup is opened anew. A round without
+from the repository. Only after an error, when nobody knows the last commit, the backup is opened again. A round without
 news makes no commit, except once in a while to record that the source was seen: otherwise a backup of quiet topics
 would look like a dead backup.
 """
@@ -68,7 +68,7 @@ def _unguarded() -> None:
 class FollowSettings:
     """What to follow, from where to where. A round begins `interval_s` seconds after the beginning of the last round,
     or at once if the last round took longer. Objects replaced more than `collect_after_s` seconds ago are deleted.
-    Every `retain_every_s` seconds, points outside of `retain` are let go and compacted topics are compacted; once a
+    Every `retain_every_s` seconds, points outside of `retain` are deleted and compacted topics are compacted; once a
     day, leftovers of runs that never ended are deleted. `retain` None keeps everything and does no upkeep, unless
     `tends`: somebody else lets go in that case, and points that `agrees_to` lets go are collected too. With
     `checkpoints`, takes requested checkpoints, and one every `checkpoint_every_s` seconds (None: requested only);
@@ -181,7 +181,7 @@ class Follower:
         return last_round
 
     def forget(self) -> None:
-        """Open the backup anew in the next round: after an error nobody knows the last commit."""
+        """Open the backup again in the next round: after an error nobody knows the last commit."""
         self._checkpoints.release()
         self._opened = None
 

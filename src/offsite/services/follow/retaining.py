@@ -1,7 +1,7 @@
 """Applies retention in a run that follows: planned between rounds, a moment at a time, and carried out in a single
 commit.
 
-Retention never ends a round. A failure is logged, and tried again later. The backup goes on during planning: the
+Retention never ends a round. A failure is logged, and tried again later. The backup continues during planning: the
 finished plan is carried over to the newest state, and newer points stay.
 """
 
@@ -30,7 +30,7 @@ STEP_S = 0.5
 
 
 class Retaining:
-    """Lets go points outside of `policy`, again and again; does nothing where `policy` is None."""
+    """Deletes points outside of `policy`, again and again; does nothing where `policy` is None."""
 
     def __init__(self, policy: RetentionPolicy | None, *, cluster: Cluster, clock: Clock, every_s: float) -> None:
         self._policy, self._cluster, self._clock = policy, cluster, clock
@@ -39,8 +39,8 @@ class Retaining:
         self._next_s = clock.monotonic_s()
 
     def step(self, backup: Backup, state: BackupState) -> BackupState | None:
-        """Go on for a moment, if due. `state` is the newest state. Returns the state with a commit of the step, if any.
-        Raises no `OffsiteError`."""
+        """Continue for a moment, if due. `state` is the newest state. Returns the state with a commit of the step, if
+        any. Raises no `OffsiteError`."""
         if self._policy is None or (self._plan is None and self._clock.monotonic_s() < self._next_s):
             return None
         try:

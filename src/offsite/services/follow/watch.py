@@ -1,4 +1,4 @@
-"""What a run that follows shows of itself: a view, made anew after every round from the observations of the round."""
+"""What a run that follows shows of itself: a view, rebuilt after every round from the observations of the round."""
 
 from __future__ import annotations
 

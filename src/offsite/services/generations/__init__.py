@@ -1,1 +1,1 @@
-"""Active/Passive generations: compacted topics are read anew from the beginning, and the old backup is removed."""
+"""Active/Passive generations: compacted topics are read again from the beginning, and the old backup is removed."""

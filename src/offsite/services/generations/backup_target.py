@@ -114,7 +114,7 @@ class BackupTarget:
         return find_disputed(backup, in_force=NOTHING_IN_FORCE, clock=self._parts.clock)
 
     def seal(self, generation: int) -> None:
-        """Seal the backup. Raises `CommitLost` if other writers go on and on."""
+        """Seal the backup. Raises `CommitLost` if other writers commit again and again."""
         seal_backup(self._parts.repository.backup(self._parts.layout.backup_name(generation)))
 
     def is_read(self, generation: int) -> bool:

@@ -13,7 +13,7 @@ facts in, an effect out.
     10    active    hears it                                       no right to write since the switch
     11    active    removes its generation                         `AppendEntry(REMOVING)`, `RemoveGeneration`
     12    active    is passive                                     `AppendEntry(REMOVED)`
-    13    catch-up  is active, and goes on                         by the switch
+    13    catch-up  is active, and continues                       by the switch
 
 The ledger decides, messages only inform. A lost message is sent again. A late, repeated or forged message meets a state
 without need for the message. A message counts only for the announcement with the same time.

@@ -107,7 +107,7 @@ class RunningInstance:
         self._why_not = ""
 
     def run(self, *, outages: Outages, clock: Clock, interval_s: float) -> None:
-        """Go on until an interrupt or a final error. Raises `GenerationTakenOver`, `GenerationsDiffer`, and errors that
+        """Run until an interrupt or a final error. Raises `GenerationTakenOver`, `GenerationsDiffer`, and errors that
         cannot be waited out."""
         while True:
             began_s = clock.monotonic_s()
@@ -307,7 +307,7 @@ class RunningInstance:
 
     def _why_behind(self, number: int, behind: Sequence[str]) -> str:
         """Why a generation that is `behind` at the end of its topics does not take over. The active generation may have
-        gone on meanwhile. A difference that remains a round later can no longer be read: the difference is noted for
+        read on meanwhile. A difference that remains a round later can no longer be read: the difference is noted for
         people, and a person may have agreed to the loss."""
         state, is_lasting = self._read(), behind == self._behind_before
         self._is_behind, self._behind_before = bool(behind), behind
@@ -377,8 +377,9 @@ class RunningInstance:
         return replace(facts, may_go=not why, why_not=why)
 
     def _remove(self, number: int) -> bool:
-        """Remove the generation. Returns whether all of it is gone. The ledger's entry is no reason to delete: whoever
-        can create objects can forge the entry, so a complete generation is compared again."""
+        """Remove the generation. Returns whether all of it is gone. The entry of the ledger alone allows no
+        deletion: every party that can create objects can forge the entry, so a complete generation is compared
+        again."""
         if self._with.target.is_there(number) and (why := self._why_it_stays(number)):
             decided("generation_kept", why=why, set=self._read().name, generation=number)
             return False

@@ -51,8 +51,8 @@ class RemovalAudit:
         self._noted = set[int]()
 
     def note_removal(self, state: GenerationSet, number: int, size_bytes: int) -> None:
-        """Note a removal, once per generation: a removal that waits for a restore begins anew in every step. Raises the
-        errors of the store: nothing may be deleted after an error."""
+        """Note a removal, once per generation: a removal that waits for a restore begins again in every step. Raises
+        the errors of the store: nothing may be deleted after an error."""
         if number in self._noted:
             return
         generation = state.generation(number)

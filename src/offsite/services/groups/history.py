@@ -54,7 +54,7 @@ def with_history(names: Iterable[str], *, enabled: bool, existing: Iterable[str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupHistory:
     """Groups on the topics of the backup. `skipped_records` held no commit: group descriptions, unknown versions.
-    `unclear` are topics made anew about the requested time, left out: nobody can tell the incarnation of their
+    `unclear` are topics created again about the requested time, left out: nobody can tell the incarnation of their
     offsets."""
 
     groups: GroupTable

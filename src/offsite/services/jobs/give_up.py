@@ -47,7 +47,7 @@ def find_job_of_word(store: Store, *, kind: str, by: str, word: str) -> str | No
 
 def withdraw_job(store: Store, *, kind: str, by: str, word: str, identity: ProcessIdentity) -> None:
     """Prevent the job of that idempotency key from ever starting: request the job here, and end the job as cancelled. A
-    job that already started is told to end. Raises the errors of `give_up_job`."""
+    job that already started is asked to end. Raises the errors of `give_up_job`."""
     key = repeat_key(kind, f"{by}\n{word}")
     store.put_if_absent(key, encode_repeat(dated_id(store.now_ms()), {}))
     job = find_job_of_word(store, kind=kind, by=by, word=word)

@@ -1,10 +1,10 @@
 """The last checks of a backup: the last verification, and the last drill with a restore.
 
 Checks made by the local installation are remembered (`CheckMemory`) and count. A verification also keeps a record in
-the repository, where writing is allowed, and makes checks of other installations known. But whoever may create objects
-can forge such a record: checks of other installations are claims, and shown as claims. A claim proves nothing and
-clears nothing; a claim of damage is looked into. Unknown are checks from before records were kept, and checks of other
-copies of the repository.
+the repository, where writing is allowed, and makes checks of other installations known. But every party that may create
+objects can forge such a record: checks of other installations are claims, and shown as claims. A claim proves nothing
+and clears nothing; a claim of damage is looked into. Unknown are checks from before records were kept, and checks of
+other copies of the repository.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class RestoreResult:
       None, too), without anything to compare, or with unreadable partitions (`uncompared`).
     - `findings` has the first difference of every partition. `lacking`: data of the restored topics that the backup
       itself lacks. `expected_deletions`: number of holes without a loss, not counted in `holes`.
-    - `groups` is None when no groups were requested. `incarnations`: of topics deleted and made anew, the taken
+    - `groups` is None when no groups were requested. `incarnations`: of topics deleted and created again, the taken
       incarnation and the rest.
     - Without any restored record, `problem` gives the reason, and `excluded` the records of the backup by the options
       that left them out.

@@ -3,7 +3,7 @@
 The participant declares no positions: Zeebe's state says nothing about Kafka offsets, not even with an exporter or a
 connector between the two. Both parts are consistent in themselves, and a single fact is known between them: Zeebe's
 backup began before the ends of Kafka's partitions were read, while Zeebe could not delete exported records. Records
-exported anew after a restore of both are therefore repetitions and no gap, unless the cut leaves out an exported
+exported again after a restore of both are therefore repetitions and no gap, unless the cut leaves out an exported
 record.
 
 Exporting is paused softly before the backup is requested, and resumed as soon as the backup is settled, however long
@@ -123,7 +123,7 @@ class ZeebeParticipant:
         self._insistently(lambda: self._zeebe.delete(checkpoint))
 
     def release(self) -> None:
-        """Resume exporting, whoever paused it. Raises `ParticipantUnreachable` with the steps for a person."""
+        """Resume exporting, no matter who paused it. Raises `ParticipantUnreachable` with the steps for a person."""
         if (attempt := self._attempt) is not None:
             attempt.over.set()  # nobody pauses it from now on
         has_lock = self._lock.acquire(timeout=self._times.under_way_s)

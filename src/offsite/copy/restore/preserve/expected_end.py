@@ -87,7 +87,7 @@ class ExpectedEnd:
 
 
 def _is_the_same(piece: DataPiece, batch: memoryview, header: BatchHeader) -> bool:
-    """Whether `batch` holds the records of `piece`, at the same offset. Brokers may compress anew, and compaction
+    """Whether `batch` holds the records of `piece`, at the same offset. Brokers may compress again, and compaction
     removes records."""
     if header.base_offset != piece.start:
         return False
