@@ -90,7 +90,9 @@ class Catalog:
         if named in {None, state.head_hash} or upto == base.seq or self.log.has_digest(upto):
             return state
         if upto - 1 < FIRST_SEQ:
-            raise damaged_commit(f"commit {upto} of {state.backup} is not the one that commit {upto + 1} names")
+            raise damaged_commit(
+                f"commit {upto} of {state.backup} differs from the commit that commit {upto + 1} names"
+            )
         return fold(base, self.log.read(after=base.seq, upto=upto - 1))
 
     def write(self, state: BackupState) -> WrittenCatalog:
@@ -142,7 +144,9 @@ class Catalog:
             return None
         seal, named = self._seal(seq), following.commit.catalog
         if named is not None and named != commit_hash(seal):
-            raise damaged_catalog(f"{self.log.layout.seal_key(seq)} is not the one that commit {seq + 1} names")
+            raise damaged_catalog(
+                f"{self.log.layout.seal_key(seq)} differs from the catalog that commit {seq + 1} names"
+            )
         reader = PartsReader(log=self.log, seq=seq, is_strict=is_strict, shared=shared)
         return self._sealed(reader, seal)
 

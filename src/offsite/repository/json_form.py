@@ -117,7 +117,7 @@ def parse_json_object(
         raise damaged(f"{source}: its bytes do not match its digest")
     parsed = parse_part(data, source=source, damaged=damaged, newest=newest)
     if state is DigestState.ABSENT and (unknown := set(parsed.fields) - _MEMBERS_BEFORE_DIGESTS):
-        raise damaged(f"{source}: it has no digest, and a member {min(unknown)!r} that objects without one never had")
+        raise damaged(f"{source}: it has no digest, but a member {min(unknown)!r} that only objects with a digest have")
     return parsed
 
 

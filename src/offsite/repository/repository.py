@@ -205,7 +205,7 @@ class Repository:
             return
         if self.store.head(layout.descriptor_key) is not None:
             return
-        warned("planted", key=key, why="it was there before its backup")
+        warned("planted", key=key, why="the object existed before its backup")
         try:
             self.store.put_overwrite(key, NOTHING_COLLECTED)
         except StoreDenied as error:

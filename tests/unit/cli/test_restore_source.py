@@ -50,7 +50,7 @@ def test_two_restores_of_one_archive_do_not_share_a_copy(staging: Path) -> None:
 
 def test_the_same_restore_of_an_archive_runs_once(staging: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with backup_to_restore(OPTIONS, InlineRunner()) as backup:
-        with pytest.raises(RestoreRunning, match="has been working on"), backup_to_restore(OPTIONS, InlineRunner()):
+        with pytest.raises(RestoreRunning, match="has been busy with"), backup_to_restore(OPTIONS, InlineRunner()):
             pass
         assert "kept" not in capsys.readouterr().err
         assert backup.state().seq == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedObject, RestoreRunning, RestoreTakenOver
+from offsite.repository.jobs.layout import JobLayout
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import TTL_S, LeaseTerms, _fields
@@ -54,6 +55,14 @@ def test_a_second_one_is_told_who_has_it_and_how_to_go_on(terms: LeaseTerms) -> 
         terms.claim(MINE, "b", take_over=False)
     assert "--take-over" in refusal.value.hint
     assert refusal.value.exit_code == 11
+
+
+def test_only_a_restore_is_said_to_be_taken_over(store: LaterStore) -> None:
+    jobs = LeaseTerms(store=store, lease=JobLayout(job="20261127-070000-0123abcd").lease)  # type: ignore[arg-type]
+    jobs.claim(ELSEWHERE, "a", take_over=False)
+    with pytest.raises(RestoreRunning) as refusal:
+        jobs.claim(MINE, "b", take_over=False)
+    assert refusal.value.hint == "wait for its end"
 
 
 def test_a_process_number_that_is_none_proves_nothing() -> None:

@@ -174,7 +174,7 @@ def test_one_that_goes_into_the_same_topics_by_the_records_of_the_repository_is_
 
     def meanwhile(*_: object, **__: object) -> NoReturn:
         monkeypatch.undo()
-        with pytest.raises(RestoreRunning, match="has been working on"):
+        with pytest.raises(RestoreRunning, match="has been busy with"):
             site.restore(records=place.url)
         raise KeyboardInterrupt
 

@@ -256,7 +256,7 @@ class LogWriter:
             leader_end = LeaderAnswers(connection, self.partition, leader.epoch).end_of(leader.epoch).end
         if leader_end > end:
             raise KafkaTimeout(
-                f"the leader of {self.partition} has offsets up to {leader_end}, its replicas up to {end}"
+                f"the leader of {self.partition} has offsets up to {leader_end}, but its replicas only up to {end}"
             )
 
     def _pass(self, batch: memoryview, header: BatchHeader) -> None:

@@ -211,7 +211,7 @@ class Decoder:
     def _take(self, length: int) -> memoryview:
         end = self.position + length
         if end > len(self.data):
-            raise IndexError(f"{length} bytes wanted at {self.position} of {len(self.data)}")
+            raise IndexError(f"{length} bytes needed at {self.position} of {len(self.data)}")
         view = self.data[self.position : end]
         self.position = end
         return view

@@ -161,4 +161,6 @@ def _decode_note(document: JsonObject) -> CheckpointNote:
 
 
 def _damaged(message: str) -> DamagedObject:
-    return DamagedObject(message, hint="commits are not concerned: see those that carry one with: offsite show BACKUP")
+    return DamagedObject(
+        message, hint="commits are not affected: list the commits with a checkpoint with: offsite show BACKUP"
+    )

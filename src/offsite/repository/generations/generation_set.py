@@ -135,7 +135,7 @@ def _founded(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
 
 
 def _joined(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
-    _need(state.founding is not None, "nobody joins a set before it is founded")
+    _need(state.founding is not None, "an instance joins only an existing set")
     return replace(
         state,
         holders={**state.holders, entry.instance: entry.word},
@@ -148,7 +148,7 @@ def _begun(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     _need(state.next_generation is None, "one generation at a time is read to follow the active one")
     active = state.active_generation
     if active is not None:
-        _need(state.asked_ms, "the next generation begins when the active one has asked for it")
+        _need(state.asked_ms, "the next generation begins after a request of the active generation")
         _need(active.instance is not entry.instance, "the other instance reads the next generation")
     own_generations = [generation for generation in state.generations if generation.instance is entry.instance]
     _need(
@@ -175,16 +175,18 @@ def _completed(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
 
 def _asked(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     generation = _of(state, entry, GenerationPhase.COMPLETE)
-    _need(generation.number == state.active, "only the active generation asks for the next")
-    _need(not state.asked_ms and state.next_generation is None, "the next generation is asked for once")
-    _need(entry.at_ms > 0 and entry.partitions > 0, "what is asked for has a time and partitions")
+    _need(generation.number == state.active, "only the active generation requests the next generation")
+    _need(not state.asked_ms and state.next_generation is None, "the next generation is requested once")
+    _need(entry.at_ms > 0 and entry.partitions > 0, "a request has a time and partitions")
     return replace(state, asked_ms=entry.at_ms, asked_partitions=entry.partitions)
 
 
 def _switched(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     new, old = _of(state, entry, GenerationPhase.FILLING), state.active_generation
     if old is None or new.number != state.active + 1 or not entry.partitions:
-        raise GenerationEntryNotAllowedError("a switch is to the next generation, and told to some partitions")
+        raise GenerationEntryNotAllowedError(
+            "a switch leads to the next generation, and is announced in some partitions"
+        )
     state = _with(state, replace(old, phase=GenerationPhase.RETIRED, retired_ms=entry.at_ms))
     new = replace(new, phase=GenerationPhase.COMPLETE, complete_ms=entry.at_ms, switch_partitions=entry.partitions)
     return replace(_with(state, new), active=new.number)
@@ -202,7 +204,7 @@ def _released(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     is_followed = generation is not None and generation.number == state.active and state.next_generation is not None
     if generation is None or not (is_followed or generation.phase in {GenerationPhase.RETIRED, GenerationPhase.SEALED}):
         raise GenerationEntryNotAllowedError(
-            "only what another generation replaced, or is read to replace, is released"
+            "only a generation that was replaced, or is being replaced, can be released"
         )
     return state
 

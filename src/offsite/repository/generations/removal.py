@@ -115,7 +115,7 @@ def remove_backup(
     store.delete(layout.descriptor_key)
     deleted = sum(_delete(store, layout, keys) for keys in (_history(store, layout), _keys_below(store, layout)))
     store.delete(layout.removing_key)
-    decided("remove", why="another one has taken its place, or a person said so", backup=layout.backup, objects=deleted)
+    decided("remove", why="another backup replaced it, or a person decided so", backup=layout.backup, objects=deleted)
     return True
 
 
@@ -170,7 +170,7 @@ def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:
     fence()
     if is_removed(store, layout):
         return True
-    warned("sweep_stopped", why="there is a backup again, or its mark is gone", backup=layout.backup)
+    warned("sweep_stopped", why="the backup exists again, or its mark is missing", backup=layout.backup)
     return False
 
 

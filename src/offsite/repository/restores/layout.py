@@ -14,10 +14,12 @@ from offsite.stores.store import PutResult, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLayout:
-    """The keys of a lease of `resource`, below `prefix`."""
+    """The keys of a lease of `resource`, below `prefix`. `can_take_over`: a person can take the lease over, with
+    `restore run --take-over`."""
 
     prefix: str
     resource: str
+    can_take_over: bool = False
 
     def key(self, term: int, part: str) -> str:
         """The key of one part of a term. `term` counts from 1; `part`: `claim`, `beat` or `end`."""
@@ -75,7 +77,7 @@ class RestoreLayout:
 
     @property
     def lease(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{self.prefix}lease/", resource=f"restore {self.restore}")
+        return LeaseLayout(prefix=f"{self.prefix}lease/", resource=f"restore {self.restore}", can_take_over=True)
 
     def map_key(self, source: PartitionId, making: int = 1) -> str:
         """The key of an offset map.

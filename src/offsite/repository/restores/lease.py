@@ -27,7 +27,10 @@ TTL_S = 30.0
 BEAT_S = 5.0
 BEATS = (encode_object({"format": FORMAT}), b"{}\n")
 """The content of a sign of life: as written now, and as written by earlier versions. Readers use only its time."""
-_HINT = "wait for its end; if it hangs, restore run --take-over continues in its place and stops it from writing"
+_HINT = "wait for its end"
+_TAKE_OVER_HINT = (
+    "wait for its end; if it hangs, restore run --take-over continues in its place and stops it from writing"
+)
 _STRANGE = "no offsite process wrote the object: delete it, and check who has write access"
 
 
@@ -55,7 +58,7 @@ class LeaseTerms:
             newest = self._newest()
             if newest is not None and not self._is_free(newest, holder):
                 if not take_over:
-                    raise self.running(newest, hint=_HINT)
+                    raise self.running(newest, hint=_TAKE_OVER_HINT if self.lease.can_take_over else _HINT)
                 warned("take-over", why="asked for", lease=self.lease.resource, holder=newest.holder.text)
             term = 1 if newest is None else newest.term + 1
             claim = LeaseClaim(term=term, holder=holder, word=word, since_ms=self.store.now_ms())
@@ -135,7 +138,7 @@ class LeaseTerms:
     def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
         """The error for a process that would start the same work."""
         return RestoreRunning(
-            f"{claim.holder.text} has been working on {self.lease.resource} since {format_time(claim.since_ms)}; its "
+            f"{claim.holder.text} has been busy with {self.lease.resource} since {format_time(claim.since_ms)}; its "
             f"last heartbeat was {self._silent_s(claim):.0f} s ago",
             hint=hint,
         )

@@ -228,7 +228,7 @@ def _frames(document: JsonObject, key: str) -> tuple[Frame, ...]:
     if not rise or places[0][0] < 0 or places[0][1:] != (0, 0) or max(places[-1]) > MAX_OFFSET:
         raise _damaged(f"{key}: the frames do not follow each other")
     if any(not 0 <= frame.raw_crc < 1 << 32 or abs(frame.timestamp_max_ms) > MAX_OFFSET for frame in frames):
-        raise _damaged(f"{key}: a frame has numbers that cannot be")
+        raise _damaged(f"{key}: a frame has impossible numbers")
     return frames
 
 
@@ -247,7 +247,7 @@ def _open(document: JsonObject, key: str) -> tuple[OpenTransaction, ...] | None:
         return None
     rows = document.integer_rows("open", width=3)
     if rows and not 0 <= min(map(min, rows)) <= max(map(max, rows)) <= MAX_OFFSET:
-        raise _damaged(f"{key}: an open transaction has numbers that cannot be")
+        raise _damaged(f"{key}: an open transaction has impossible numbers")
     return tuple(
         OpenTransaction(producer_id=producer_id, first_offset=first, last_offset=last)
         for producer_id, first, last in rows

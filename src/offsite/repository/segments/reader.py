@@ -179,7 +179,7 @@ def _fetched(store: Store, segment: Segment, pieces: Sequence[StoredBytes]) -> I
         if data is None:
             raise damaged_segment(segment, "the object is missing")
         if len(data) != piece.end - piece.start:
-            raise damaged_segment(segment, f"the object is cut at byte {piece.start + len(data)}")
+            raise damaged_segment(segment, f"the object is truncated at byte {piece.start + len(data)}")
         return data
 
     if len(pieces) == 1 or any(piece.end - piece.start > _READ_AHEAD_BYTES for piece in pieces):

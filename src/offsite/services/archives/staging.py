@@ -56,7 +56,9 @@ class Staging:
     @property
     def terms(self) -> LeaseTerms:
         layout = BackupLayout(backup=self.backup)
-        lease = LeaseLayout(prefix=f"{layout.prefix}lease/", resource=f"the restore by way of {self.backup}")
+        lease = LeaseLayout(
+            prefix=f"{layout.prefix}lease/", resource=f"the restore through {self.backup}", can_take_over=True
+        )
         return LeaseTerms(store=self.repository.store, lease=lease)
 
     @contextmanager

@@ -129,7 +129,10 @@ class Participants:
         )
         if declared:
             decided(
-                "participants_taken", why="each has declared its positions", id=checkpoint, participants=len(declared)
+                "participants_taken",
+                why="each participant declared its positions",
+                id=checkpoint,
+                participants=len(declared),
             )
         return tuple(sorted(declared, key=lambda participant: participant.name))
 

@@ -112,7 +112,7 @@ class ArchiveTarget:
         files.delete(MANIFEST_KEY)
         for info in objects:
             files.delete(info.key)
-        decided("remove", why="another generation has taken its place", archive=files.url, objects=len(objects))
+        decided("remove", why="another generation replaced it", archive=files.url, objects=len(objects))
         return True
 
     def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:  # noqa: ARG002  # it has no mark

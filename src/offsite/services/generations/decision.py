@@ -267,7 +267,7 @@ def _going(state: GenerationSet, me: InstanceView, facts: GenerationFacts, own_g
         active is None
         or Announcement(event=Event.PASSIVATE, to=me.instance, at_ms=active.complete_ms) not in facts.announcements
     ):
-        return Rest(why=f"generation {own_generation.number} stays until the other instance says that it took over")
+        return Rest(why=f"generation {own_generation.number} stays until the other instance reports that it took over")
     return _judged(facts, own_generation)
 
 

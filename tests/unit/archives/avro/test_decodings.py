@@ -89,7 +89,7 @@ def test_bytes_that_changed_are_an_error_or_records_but_nothing_worse(is_plain: 
 
 
 def test_the_schemas_in_files_never_change() -> None:
-    """Earlier files have the same bytes. With another text, a damaged file of an earlier version would be unreadable."""
+    """Earlier files have these bytes. With another text, a damaged file of an earlier version would be unreadable."""
     assert {name: sha256(encode_schema(schema)).hexdigest()[:16] for name, schema in SCHEMAS.items()} == {
         "full": "814cd9ead3ea521d",
         "plain": "036735693e5dc142",
