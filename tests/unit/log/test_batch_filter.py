@@ -94,7 +94,7 @@ def test_times_count_from_the_base_also_behind_a_delete_horizon() -> None:
 
 def test_an_offset_that_is_not_there_is_damage() -> None:
     data, header = batch_of(logged(5, gaps=True), codec=0)
-    with pytest.raises(DamagedBatch, match="1 of 2 records"):
+    with pytest.raises(DamagedBatch, match="1 of the 2 records"):
         keep_offsets(data, header, [BASE, BASE + 1])
 
 

@@ -91,7 +91,7 @@ def test_columns_that_the_schema_does_not_have_do_not_either() -> None:
     group = {(2, LIST): [{(5, I32): 1}, {(1, I32): 2, (3, I32): 1}]}
     for chunks, problem in (
         ([{}, {}], "of 2 columns, of 1"),
-        ([{(3, STRUCT): {(16, STRUCT): {(1, I64): 5}}}], "invalid sizes"),
+        ([{(3, STRUCT): {(16, STRUCT): {(1, I64): 5}}}], "sizes of texts"),
     ):
         with pytest.raises(ValueError, match=problem):
             check_levels({**group, (4, LIST): [{(1, LIST): chunks}]})
