@@ -139,7 +139,7 @@ def test_the_active_one_is_released_while_the_next_is_read(book: Book) -> None:
     book.enter(GenerationEntryKind.BEGUN, A, 1)
     book.enter(GenerationEntryKind.COMPLETED, A, 1)
     book.enter(GenerationEntryKind.ASKED, A, 1)
-    with pytest.raises(GenerationEntryNotAllowedError, match="is read to replace"):
+    with pytest.raises(GenerationEntryNotAllowedError, match="is being replaced"):
         book.enter(GenerationEntryKind.RELEASED, A, 1)
     book.enter(GenerationEntryKind.BEGUN, B, 2)
     with pytest.raises(GenerationEntryNotAllowedError):

@@ -111,7 +111,7 @@ def test_a_pack_that_is_cut_is_told(store: PosixStore, tmp_path: Path, damage: b
     assert segment.is_all_in(store.head(KEY))
     (tmp_path / "repo" / KEY).write_bytes(damage)
     assert not segment.is_all_in(store.head(KEY))
-    with pytest.raises(DamagedObject, match="cut at byte"):
+    with pytest.raises(DamagedObject, match="truncated at byte"):
         stored(store, segment)
     with pytest.raises(DamagedObject, match="index"):
         SegmentReader(store=store, segment=segment).index()

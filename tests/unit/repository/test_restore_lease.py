@@ -58,6 +58,7 @@ def test_a_second_one_is_told_who_has_it_and_how_to_go_on(terms: LeaseTerms) -> 
 
 
 def test_only_a_restore_is_said_to_be_taken_over(store: LaterStore) -> None:
+    new_backup(store)  # type: ignore[arg-type]
     jobs = LeaseTerms(store=store, lease=JobLayout(job="20261127-070000-0123abcd").lease)  # type: ignore[arg-type]
     jobs.claim(ELSEWHERE, "a", take_over=False)
     with pytest.raises(RestoreRunning) as refusal:
