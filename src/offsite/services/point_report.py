@@ -82,6 +82,6 @@ def _compacted(plan: RestorePlan) -> Iterator[str]:
     for topic in plan.topics:
         if is_compacted(dict(topic.source.configs)):
             yield (
-                f"{topic.source.topic} is compacted: older values that compaction removed before the backup are "
-                "missing, also for earlier times"
+                f"{topic.source.topic} is compacted: values that compaction removed before the backup are missing, "
+                "even if they were current at that time"
             )

@@ -129,7 +129,7 @@ def test_what_is_wrong_with_a_metastore_is_told(client: TestClient, metastores: 
     (file,) = (each for each in metastores.iterdir() if each.suffix == ".bak")
     file.write_bytes(file.read_bytes().replace(b"S2", b"S9"))
     text = shown(client, "/metastores")
-    assert "1 of 1 need attention" in text
+    assert "1 of 1 needs attention" in text
     assert "line 2: command 2 differs from the written command" in text
 
 

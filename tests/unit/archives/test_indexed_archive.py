@@ -282,7 +282,7 @@ def test_an_index_without_a_manifest_still_counts(form: Format, files: ArchiveFo
 def test_what_no_index_lists_is_said_to_have_nothing_that_vouches_for_it(form: Format, files: ArchiveFolder) -> None:
     for topic in ("orders", "users"):
         export(form.writer(files=files), plain_records(0, 5), start=0, end=5, topic=topic)
-    assert not [each for each in form.reader(files).contents().fidelity if "vouches" in each]
+    assert not [each for each in form.reader(files).contents().fidelity if "verified" in each]
     for key in ("_archive.json", form.index("orders"), form.index("users")):
         files.delete(key)
     assert form.reader(files).contents().fidelity[-2:] == (

@@ -30,7 +30,7 @@ def run(*arguments: str) -> Result:
 def test_it_goes_with_neither_a_folder_nor_what_is_of_one(more: tuple[str, ...]) -> None:
     done = run("--kubernetes", *more)
     assert isinstance(done.exception, BadOption)
-    assert "--kubernetes excludes a folder" in done.exception.message
+    assert "--kubernetes cannot be used with a folder" in done.exception.message
 
 
 @pytest.mark.parametrize("more", [("--namespace", "a"), ("--state", "s3://b/c")])
@@ -43,7 +43,7 @@ def test_what_is_of_kubernetes_is_refused_without_it(tmp_path: Path, more: tuple
 def test_one_look_shows_no_metrics(tmp_path: Path) -> None:
     done = run(str(tmp_path), "--once", "--metrics-port", "9464")
     assert isinstance(done.exception, BadOption)
-    assert "--once excludes --metrics-port" in done.exception.message
+    assert "--once cannot be used with --metrics-port" in done.exception.message
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_status_tells_what_went_since_somebody_looked(made: Retained) -> None:
     assert told(status_of(made, looks=False)) == [("retention", 13)]
     shown = status_of(made)
     assert told(shown) == [("retention", 13)]
-    assert "13 restore points deleted since your last check: retention, by process" in shown.notes[0]
+    assert "13 restore points deleted since you last looked: retention, by process" in shown.notes[0]
     assert status_of(made).let_go == ()
 
 
@@ -244,7 +244,7 @@ def test_status_goes_on_telling_what_nobody_left_a_line_about(made: Retained) ->
         shown = status_of(made)
         assert told(shown) == [("retention", 13), ("", 7)]
         assert not shown.safe
-        assert "7 restore points deleted since your last check: without an audit line" in shown.problems
+        assert "7 restore points deleted since you last looked: without an audit line" in shown.problems
 
 
 def test_metrics_count_what_goes(made: Retained) -> None:

@@ -30,7 +30,7 @@ def test_it_says_yes_and_shows_how_it_came(tmp_path: Path) -> None:
         page = page_of(site)
     assert "Safe. 1 backup." in page
     assert page.count("<svg") == 2
-    assert "records of orders that are not backed up; the topic keeps records for 1 h" in page
+    assert "records of orders that are not backed up (the topic keeps records for 1 h" in page
     assert "no checkpoint yet" in page
     assert "src=" not in page
     assert "href=" not in page
@@ -91,7 +91,7 @@ def test_its_file_is_for_its_owner_alone_unless_somebody_has_given_it_another_mo
         ({}, "unknown: a setting of the cluster"),
         ({"retention.ms": "-1"}, "nothing"),
         ({"cleanup.policy": "compact"}, "nothing"),
-        ({"retention.ms": "7200000"}, "records of orders that are not backed up; the topic keeps records for 2 h"),
+        ({"retention.ms": "7200000"}, "records of orders that are not backed up (the topic keeps records for 2 h"),
     ],
 )
 def test_it_says_when_the_source_deletes_what_is_not_backed_up(
@@ -101,4 +101,4 @@ def test_it_says_when_the_source_deletes_what_is_not_backed_up(
         site.source.make_topic("orders", **configs)
         site.back_up("*")
         told = glance(site.backup).facts["Source deletes by age"]
-    assert told.startswith(said), told
+    assert said in told, told

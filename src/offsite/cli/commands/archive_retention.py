@@ -36,7 +36,7 @@ class ArchiveRetentionOptions:
         bool,
         typer.Option(
             "--mirror",
-            help="Delete files that the topic's own retention has deleted at the source: by the settings on the "
+            help="Delete files whose records the topic's own retention deletes at the source: by the settings on the "
             "cluster of --bootstrap, else by the settings recorded in the archive.",
         ),
     ] = False

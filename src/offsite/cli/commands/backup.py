@@ -93,7 +93,7 @@ def run(
     A run of many hours commits every 5 minutes, 10 GiB or 10,000 segments. With --follow the run continues until a
     signal stops the run: then copied records are committed, and the exit code is 0.
 
-    Exit code 3: committed, but the source had lost records (holes, truncated logs), or some partitions, groups or
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions, groups or
     settings of topics could not be read.
     """
     if follow:
@@ -258,7 +258,7 @@ def _render_plan(console: Console, report: PlanReport) -> None:
     for sick in report.sick:
         console.print(f"  would be left out: {sick}")
     for cut in report.cut_back:
-        console.print(f"  was truncated at the source; the backup would keep the old records as a branch: {cut}")
+        console.print(f"  was cut back at the source; the backup would keep the old records as a branch: {cut}")
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "

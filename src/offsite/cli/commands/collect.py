@@ -74,7 +74,7 @@ class CollectOptions:
 Leftovers = Annotated[
     bool,
     typer.Option(
-        "--leftovers", help="Instead, delete leftovers of runs that never ended, as listed by verify --leftovers."
+        "--leftovers", help="Instead, only leftovers of runs that never ended, as listed by verify --leftovers."
     ),
 ]
 

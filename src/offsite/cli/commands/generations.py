@@ -157,6 +157,6 @@ def release(
         emit((refuse_release(repository, name, generation),), output=output, render=render_sets)
         return
     if not yes:
-        confirm(f"delete generation {generation} of {name}, with the data that only it holds?")
+        confirm(f"allow the deletion of generation {generation} of {name}, with the data that only it holds?")
     released = release_generation(repository, name, generation, by=ProcessIdentity.current().text)
     emit(released, output=output, render=render_release)

@@ -76,8 +76,7 @@ AcceptRollback = Annotated[
     bool,
     typer.Option(
         "--accept-rollback",
-        help="Continue although this machine has seen a newer state of the backup: its store was set back to an older "
-        "state.",
+        help="Continue even if this machine has seen a newer state of the backup: its store was set back.",
     ),
 ]
 
@@ -183,7 +182,7 @@ def _prepare(options: GroupOptions, cluster: Cluster, *, looks: bool = False) ->
     from offsite.services.groups.run import GroupsRequest, prepare_groups
 
     if options.clamp and not options.groups:
-        raise BadOption("--clamp sets groups that skip or repeat work", hint="say which: --groups NAME")
+        raise BadOption("--clamp sets groups that would skip or repeat work", hint="say which: --groups NAME")
     request = GroupsRequest(
         groups=parse_groups(options.groups or ()),
         restore=options.restore,

@@ -100,16 +100,16 @@ def run(
     clock, every_s, lines = SystemClock(), parse_duration_s(options.every), _LookPrinter(output)
     if options.kubernetes:
         if folder is not None or once or stop_agents:
-            raise BadOption("--kubernetes excludes a folder, --once and --stop-agents")
+            raise BadOption("--kubernetes cannot be used with a folder, --once or --stop-agents")
         run_in_kubernetes(options, _queue(options), every_s=every_s, initial_copies=options.initial_copies)
         return
     check_not_given(options)
     if folder is None:
         raise BadOption("no resources to manage are named", hint="name a folder, or add --kubernetes")
     if once and options.metrics_port:
-        raise BadOption("--once excludes --metrics-port", hint="metrics need an operator that keeps running")
+        raise BadOption("--once cannot be used with --metrics-port", hint="metrics need an operator that keeps running")
     if once and stop_agents:
-        raise BadOption("--once excludes --stop-agents", hint="agents copy until the next check")
+        raise BadOption("--once cannot be used with --stop-agents", hint="agents copy until the next check")
     operator = _operator(folder, options)
     if once:
         operator.settle()
@@ -120,7 +120,7 @@ def run(
             go_on(operator, every_s=every_s, clock=clock, on_look=lines.look)
     except KeyboardInterrupt:
         if stop_agents:
-            note("the agents end")
+            note("stopping the agents")
             operator.agents.end_all()
         note("stopped" if stop_agents else "stopped; agents continue")
 
@@ -248,7 +248,7 @@ def release(
     plan = plan_release(repository, backup)
     if not yes:
         emit_notice(plan, render=render_release)
-        confirm(f"delete {plan.backup} for ever?")
+        confirm(f"allow the next expiry job to delete {plan.backup} for ever?")
     emit(let_go(repository, plan, reason=reason), output=output, render=render_release)
 
 

@@ -185,7 +185,8 @@ def _render_holes(console: Console, detail: BackupDetail) -> None:
     if detail.expected_deletions:
         topics = {hole.topic for hole in detail.expected_deletions}
         console.print(
-            f"expected deletions in {len(topics)} topics, no loss: all groups had read the records (-o json lists them)"
+            f"expected deletions in {len(topics)} topics, no loss: all groups had read the records, or "
+            "--expect-deletes names the topic (-o json lists them)"
         )
     if detail.pins:
         console.print(f"holes as of commit {detail.commit}; offsite status also counts holes of pinned restore points")

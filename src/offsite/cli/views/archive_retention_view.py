@@ -144,8 +144,8 @@ def render_done(console: Console, report: ArchiveRetentionReport) -> None:
     if report.waiting_objects:
         size = format_size(report.waiting_bytes)
         console.print(
-            f"  {report.waiting_objects} objects ({size}) are deleted after --collect-after: then run this command "
-            "again"
+            f"  {report.waiting_objects} objects ({size}) are not deleted yet: run this command again when "
+            "--collect-after has passed"
         )
     for key in report.locked_objects:
         console.print(f"  protected by the store, not deleted: {key}")

@@ -57,7 +57,7 @@ def render_checkpoint(console: Console, report: CheckpointReport) -> None:
     _render_participants(console, report.participants)
     behind = [partition for partition in report.details if partition.reached < partition.end or partition.end < 0]
     for partition in behind[:_LINES_MAX]:
-        at = f"offset {partition.reached:,} of {partition.end:,}" if partition.end >= 0 else "not known"
+        at = f"offset {partition.reached:,} of {partition.end:,}" if partition.end >= 0 else "end offset not known"
         console.print(f"  {partition.topic}/{partition.partition}: {partition.status.value}, {at}")
     if len(behind) > _LINES_MAX:
         console.print(f"  and {len(behind) - _LINES_MAX} more partitions")

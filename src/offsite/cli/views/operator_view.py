@@ -117,7 +117,8 @@ def _queue(place: QueuePlace) -> str:
 
 def render_members(console: Console, shared: MemberList) -> None:
     member_count = sum(not member.gone for member in shared.members)
-    console.print(f"{member_count} resources share {shared.identity} in {shared.repository}")
+    noun = "resource shares" if member_count == 1 else "resources share"
+    console.print(f"{member_count} {noun} {shared.identity} in {shared.repository}")
     for member in shared.members:
         console.print(f"  {member.id}  {member.name}: {_membership(member)}")
         console.print(f"    {member.operator} reported it last, at {format_time(member.at_ms)}")

@@ -89,11 +89,8 @@ def _drilled(checks: LastChecks) -> str:
 def _kept(outlook: RetentionOutlook) -> str:
     summary = f"      kept: {outlook.restore_points:,} restore points, {outlook.pinned} pinned"
     if not outlook.applied_ms:
-        return f"{summary}; retention has deleted none yet"
-    gone = (
-        f"commit {outlook.applied_commit} of {format_time(outlook.applied_ms)} deleted restore points that were "
-        f"{outlook.rule}"
-    )
+        return f"{summary}; retention has deleted nothing yet"
+    gone = f"commit {outlook.applied_commit} of {format_time(outlook.applied_ms)} deleted data {outlook.rule}"
     waiting = f", {format_size(outlook.waiting_bytes)} wait for collection" if outlook.waiting_bytes else ""
     after = f", not before {format_time(outlook.next_ms)}" if outlook.next_ms else ""
     following = f"; next: commit {outlook.next_commit}{after}" if outlook.next_commit else ""

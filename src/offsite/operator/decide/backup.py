@@ -349,7 +349,7 @@ def _silence(desired: DesiredBackup, live: ObservedLowLevel) -> str:
     if live.quiet_ms <= quiet_max_ms(desired.settings):
         return ""
     why = live.outage or ("its agents report nothing" if desired.agents.replicas else "its spec has no agents")
-    since = f"shows no progress since {format_time(live.well_ms)}" if live.well_ms else "shows no progress"
+    since = f"has shown no progress since {format_time(live.well_ms)}" if live.well_ms else "shows no progress"
     return f"{live.low.beginning.backup} {since}: {why}"
 
 

@@ -118,7 +118,8 @@ def _problem(wanted: DesiredBackup, counts: BackupMember, differs: Sequence[str]
             f"values: {parts}. Its cluster was restored to an older state, or somebody else wrote in its name "
             f"({counts}). Change one of these parts to make the declared values count again"
         )
-    gone = f"offsite operator members {wanted.identity} --gone {counts.id}"
+    place = f"{wanted.identity} --repo {wanted.place.repository}"
+    gone = f"offsite operator members {place} --gone {counts.id} --reason WHY"
     return (
         f"the values of {counts} are in force since {since}, and this resource declares other values: {parts}. "
         f"Declare the same values in both; the last change counts. If that resource is gone permanently, run: {gone}"

@@ -196,7 +196,7 @@ def _unfit(successor: Successor, minimum_ms: int) -> Iterator[str]:
         yield successor.problem
         return
     if successor.point is None:
-        yield "has not completed its first full copy"
+        yield "has not completed a full copy since it began"
         return
     if successor.left_behind:
         yield f"does not have partitions that could not be read: {successor.left_behind}"

@@ -61,11 +61,11 @@ def check_own(layout: FolderLayout) -> None:
         raise FolderCopied(
             f"{layout.own} is another directory than before: it was restored from a backup, or it is a copy",
             hint="if the folder was restored, and no operator uses a copy of it elsewhere: offsite operator moved "
-            f"--dir {layout.root}. To use it for its own resources, remove: rm -r {layout.own}",
+            f"--dir {layout.root}. To make new resources from its files instead: rm -r {layout.own}",
         )
     raise FolderCopied(
         f"{layout.own} is a copy: the original is in {note.path}, and an operator manages its resources there",
-        hint=f"to use it for its own resources, remove: rm -r {layout.own}. If the folder was moved here: offsite "
+        hint=f"to make new resources from its files: rm -r {layout.own}. If the folder was moved here instead: offsite "
         f"operator moved --dir {layout.root}",
     )
 
@@ -79,7 +79,7 @@ def plan_move(layout: FolderLayout) -> Move:
     if _is_looked_after(FolderLayout(root=Path(note.path)), note.id):
         raise BadOption(
             f"{layout.root} is a copy: the folder is still in {note.path}",
-            hint=f"to use it for its own resources, remove {layout.own}",
+            hint=f"to make new resources from its files: rm -r {layout.own}",
         )
     return Move(folder=str(layout.root), before=note.path)
 

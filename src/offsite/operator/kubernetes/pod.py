@@ -76,13 +76,13 @@ class PodLaunches(Launches):
         template = agents.template
         if images := template.images - {*self.images}:  # the image would run with the Secrets of its namespace
             raise BadResource(
-                f"spec.agents.template: image {min(images)!r} is not allowed for agents: {', '.join(self.images)}",
+                f"spec.agents.template: image {min(images)!r} is not allowed for agents; allowed: {', '.join(self.images)}",
                 hint="remove it, or start the operator with --allow-image",
             )
         if names := {*template.metadata.labels, *template.metadata.annotations} - {*self.metadata}:
             listed = ", ".join(self.metadata) or "none"
             raise BadResource(
-                f"spec.agents.template.metadata: {min(names)!r} is not allowed for pods of agents: {listed}",
+                f"spec.agents.template.metadata: {min(names)!r} is not allowed for pods of agents; allowed: {listed}",
                 hint="remove it, or start the operator with --allow-metadata",
             )
         self._check_service_account(template.spec.service_account_name, agents.place)

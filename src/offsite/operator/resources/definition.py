@@ -123,7 +123,7 @@ BACKUP = Definition(
             ".status.backups[-1:].latestRestorable.timestamp",
             description="The newest restore point of the current backup; empty during its first copy.",
         ),
-        Column("State", ".spec.state", description="What is wanted.", wide=True),
+        Column("State", ".spec.state", description="The declared state.", wide=True),
         Column(
             "Condition",
             ".status.conditions[*].type",

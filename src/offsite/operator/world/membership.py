@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.model.errors import BadOption, ResourceConflict
+from offsite.model.errors import BadOption, ResourceConflict, ResourceNotFound
 from offsite.model.journal import decided
 from offsite.operator.decide.membership import next_statement, refusal_to_join, statement_of
 from offsite.operator.decide.wanted import DesiredBackup, RepositoryPlace
@@ -98,9 +98,14 @@ def list_present(store: Store, history: DeclaredHistory) -> list[BackupMember]:
 
 
 def list_members(store: Store, identity: str) -> MemberList:
-    """List all resources that ever shared the backup. Raises `BadName` for an invalid identity, and the errors of the
-    store."""
+    """List all resources that ever shared the backup. Raises `BadName` for an invalid identity, `ResourceNotFound` for
+    an identity without a ledger, and the errors of the store."""
     history = read_history(store, identity)
+    if not history.seq:
+        raise ResourceNotFound(
+            f"no ledger in {store.url} knows the identity {identity}",
+            hint="give the value of spec.identity, and the repository of the backup",
+        )
     memory, counts = _memory(store, identity), member_in_force(history.members)
     lines = (
         MemberLine(

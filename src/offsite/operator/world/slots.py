@@ -105,7 +105,8 @@ def _after(now: SlotsState, data: bytes, key: str) -> SlotsState:
     fits = {"took": uid not in now.holders and len(now.holders) < document.count("limit"), "gave": uid in now.holders}
     if not follows or not fits.get(kind, False):
         raise DamagedObject(
-            f"{key} does not follow the entry before it", hint="delete these objects: then all slots are free"
+            f"{key} does not follow the entry before it",
+            hint=f"delete all objects in {key.rpartition('/')[0]}/: then all slots are free",
         )
     holders = (*now.holders, uid) if kind == "took" else tuple(holder for holder in now.holders if holder != uid)
     return replace(now, seq=now.seq + 1, head=hash_of(data), holders=holders)

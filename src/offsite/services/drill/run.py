@@ -36,7 +36,7 @@ from offsite.spark.runner import OnProgress, Runner, RunProgress
 
 PREFIX = SCRATCH_PREFIX
 OWN_CLUSTER = (
-    "the drill used the cluster of the backup: it needed space and time there, and does not prove that another "
+    "the drill ran in the cluster that was backed up: it needed space and time there, and does not prove that another "
     "cluster can take the backup"
 )
 _TOPIC_MAX = 249

@@ -189,9 +189,9 @@ def _facts(records: JobRecords, now_ms: int) -> JobFacts:
 def _claim(facts: JobFacts) -> str:
     """Return the unverified claim about the end of a job."""
     if facts.end is not None and not facts.request.seal:
-        return "its result is claimed, not verified: it comes from an earlier version, or from somebody else"
+        return "its result is claimed, not confirmed: it comes from an earlier version, or from somebody else"
     if facts.claimed_end is not None and facts.end is None and not facts.is_given_up:
-        return f"an end with exit code {facts.claimed_end.exit_code} is claimed, not verified: it does not count"
+        return f"an end with exit code {facts.claimed_end.exit_code} is claimed, not confirmed: it does not count"
     return ""
 
 

@@ -44,7 +44,7 @@ TOPIC_SERIES = (
     ),
     TopicSeries(
         name="offsite_restorable_to_timestamp_seconds",
-        help="Time up to which the topic is certainly restorable; the recovery point as a time.",
+        help="Time up to which the topic is known to be restorable; the recovery point as a time.",
         read=lambda view, topic, _: seconds(view.recovery_point_ms(topic)),
         merge=min,
     ),
@@ -248,7 +248,7 @@ SERIES = (
         name="offsite_last_verify_claimed_timestamp_seconds",
         kind=MetricType.GAUGE,
         help="When another installation checked the backup, as a record in the repository claims, by depth. The claim "
-        "is not verified. Absent if it is not later than the last check of this installation.",
+        "is not confirmed. Absent if it is not later than the last check of this installation.",
         read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.claimed_ms.items()} or None,
         labels=("depth",),
     ),
@@ -272,15 +272,15 @@ SERIES = (
         name="offsite_restore_test_claimed_timestamp_seconds",
         kind=MetricType.GAUGE,
         help="When a drill of another installation proved that the backup can be restored, as a report in the "
-        "repository claims. The claim is not verified. Absent if it is not later than the last drill of this "
+        "repository claims. The claim is not confirmed. Absent if it is not later than the last drill of this "
         "installation.",
         read=lambda view, _: seconds(view.repository.claimed_drill_ms),
     ),
     Series(
         name="offsite_restore_points",
         kind=MetricType.GAUGE,
-        help="Restore points that are kept, by whether a person has pinned them. Absent if no restore point was ever "
-        "deleted or pinned.",
+        help="Restore points that are kept, by whether a person has pinned them. Absent if retention never "
+        "deleted anything and nothing is pinned.",
         read=lambda view, _: _points(view.repository.retention),
         labels=("pinned",),
     ),

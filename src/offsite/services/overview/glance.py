@@ -51,9 +51,10 @@ def source_deletes(state: BackupState, now_ms: int) -> str:
         is_open = len(rules) < len(shapes) or None in retentions_ms.values() or not state.completed_at_ms
         return "unknown: a setting of the cluster" if is_open else "nothing"
     topic, keep_ms = min(limited.items(), key=lambda limit: (limit[1], limit[0]))
-    said = f"records of {topic} that are not backed up; the topic keeps records for {format_duration(keep_ms / 1000)}"
+    said = f"records of {topic} that are not backed up (the topic keeps records for {format_duration(keep_ms / 1000)})"
     at_ms = state.completed_at_ms + keep_ms
-    return f"{said}, {'since' if at_ms <= now_ms else 'from'} {format_time(at_ms)[:16].replace('T', ' ')} UTC on"
+    when = f"{format_time(at_ms)[:16].replace('T', ' ')} UTC"
+    return f"since {when}: {said}" if at_ms <= now_ms else f"from {when} on: {said}"
 
 
 def _checkpoint(backup: Backup) -> str:

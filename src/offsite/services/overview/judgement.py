@@ -60,7 +60,7 @@ def _lost_offsets(state: BackupState) -> Iterable[str]:
         newest = sum(hole.is_loss and hole.reason != UNACCOUNTED for hole in state.as_point().holes)
         older = len(losses) - newest
         only = f" ({older} of the holes only in older restore points)" if older else ""
-        yield f"{len(losses)} holes: {_offsets(losses):,} offsets were deleted at the source before their backup{only}"
+        yield f"{len(losses)} holes: {_offsets(losses):,} offsets were lost at the source before their backup{only}"
     if unaccounted := [hole for hole in holes if hole.reason == UNACCOUNTED]:
         topics = sorted({hole.partition_id.topic for hole in unaccounted})
         yield (

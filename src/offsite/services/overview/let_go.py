@@ -33,7 +33,7 @@ class PointsLetGo:
 
     def __str__(self) -> str:
         by = f"{self.by}, by {self.who}, as the audit says" if self.is_claimed else "without an audit line"
-        return f"{self.points:,} restore points deleted since your last check: {by}"
+        return f"{self.points:,} restore points deleted since you last looked: {by}"
 
 
 def since_look(backup: Backup, state: BackupState) -> tuple[PointsLetGo, ...]:

@@ -206,7 +206,7 @@ def _let_go(backup: Backup, state: BackupState) -> tuple[tuple[PointsLetGo, ...]
     try:
         return since_look(backup, state), ()
     except OffsiteError as error:
-        return (), (f"the deletions since your last check cannot be read: {error.message}",)
+        return (), (f"the deletions since you last looked cannot be read: {error.message}",)
 
 
 def _found_by(checks: LastChecks | None) -> Iterable[str]:

@@ -160,7 +160,7 @@ GOOD = Successor(name="new", point=state((0, 40)), since_ms=1000, until_ms=61_00
         (GOOD, 60_000, ""),
         (GOOD, 60_001, "does not reach back far enough yet: 1 min 00 s of 1 min 00 s"),
         (GOOD, 0, "may not replace another backup: the resource has no minimumRestorable"),
-        (replace(GOOD, point=None), 1, "has not completed its first full copy"),
+        (replace(GOOD, point=None), 1, "has not completed a full copy since it began"),
         (
             replace(GOOD, left_behind="orders/0 (OFF-1503)"),
             1,

@@ -11,8 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.commands.operator import app
+from offsite.model.errors import ResourceNotFound
 from offsite.operator.folder.edits import plan_removal
 from offsite.operator.folder.operator import FolderOperator
+from offsite.operator.world.membership import list_members
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
@@ -132,6 +134,12 @@ def test_who_deletes_one_is_told_that_others_share_its_backup(homes: tuple[Home,
     assert plan.identity == IDENTITY
     told = CliRunner().invoke(app, ["delete", "backup", "shop", "--dir", str(homes[0].root), "--yes"])
     assert "is DELETED, unless others share it" in told.output
+
+
+def test_of_an_identity_without_a_ledger_a_command_says_so(homes: tuple[Home, Home]) -> None:
+    begun(homes)
+    with pytest.raises(ResourceNotFound, match="no ledger in .* knows the identity nobody"):
+        list_members(homes[0].repository.store, "nobody")
 
 
 def test_a_command_shows_who_shares_a_backup_and_takes_off_who_is_gone(homes: tuple[Home, Home]) -> None:

@@ -275,7 +275,7 @@ def test_labels_and_annotations_are_those_that_the_operator_lists(world: World) 
     world.make(agents={"template": {"metadata": names}})
     world.look(world.home(metadata=("team",)))
     told = world.conditions()["MisconfiguredBackup"]
-    assert "'sidecar.istio.io/userVolume' is not allowed for pods of agents: team" in told
+    assert "'sidecar.istio.io/userVolume' is not allowed for pods of agents; allowed: team" in told
     assert "--allow-metadata" in told
     assert world.cluster.get(DEPLOYMENT) is None
 

@@ -407,7 +407,8 @@ def test_a_stranger_who_joins_and_declares_ends_no_agents(worlds: tuple[World, W
 
     for world in worlds:
         told = world.conditions()["DeclaredOtherwise"]
-        assert f"offsite operator members {IDENTITY} --gone {'0' * 32}" in told
+        assert f"offsite operator members {IDENTITY} --repo " in told
+        assert f" --gone {'0' * 32} --reason WHY" in told
         assert world.deployment()["spec"]["replicas"] == 1
     assert phases(worlds[0]) == [BackupPhase.RUNNING]
     worlds[0].change(tag="mine")

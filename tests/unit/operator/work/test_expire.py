@@ -92,7 +92,7 @@ def test_older_backups_go_once_the_last_one_is_whole(site: Site) -> None:
     site.begun("a")
     site.begun("b")
     site.begun("c", commits=0, live=True)
-    why = "c has not completed its first full copy"
+    why = "c has not completed a full copy since it began"
     assert site.kept() == (f"a: {why}", f"b: {why}")
     run_once(site.repository.backup("c"))
     run_once(site.repository.backup("c"))
@@ -175,7 +175,7 @@ def test_a_ledger_alone_removes_no_backup(site: Site) -> None:
     assert begin_removal(site.repository.store, BackupLayout(backup="a"), is_read=lambda: False)
     site.begun("b", commits=0, live=True)
     for _ in range(2):
-        assert site.kept() == ("a: b has not completed its first full copy",)
+        assert site.kept() == ("a: b has not completed a full copy since it began",)
     assert len(site.repository.backup("a").sound_state().history) == 2
 
 
@@ -198,7 +198,7 @@ def test_a_backup_that_was_stopped_in_front_of_its_first_commit_takes_no_place(s
     site.begun("b", commits=0)
     seal_backup(site.repository.backup("b"))
     assert not RepositoryFacts().read(RepositoryPlace(account="", repository=""), site.repository.store, "b").is_whole
-    assert site.kept()[0] == "a: b has not completed its first full copy"
+    assert site.kept()[0] == "a: b has not completed a full copy since it began"
     assert site.is_there("a")
 
 

@@ -159,7 +159,7 @@ def test_a_backup_that_went_there_and_back_is_judged_by_what_it_copied_since(one
     other.copy("shop", {ORDERS: ((0, 90), (0, 90))})
     other.stop("shop")
     one.begin("shop", (one, "shop"), (other, "shop"))
-    assert why(run(one, other)) == "shop: shop has not completed its first full copy"
+    assert why(run(one, other)) == "shop: shop has not completed a full copy since it began"
     assert other.is_there("shop")
 
 

@@ -80,7 +80,7 @@ def test_all_goes_with_the_last_one(shared: Shared) -> None:
 def test_who_has_not_let_go_itself_or_never_joined_deletes_nothing(shared: Shared) -> None:
     shared.leaves(ONE)
     for member in (TWO, "33333333-cccc"):
-        with pytest.raises(ExpiryNotDone, match="is not deleted by this resource"):
+        with pytest.raises(ExpiryNotDone, match="has not left the shared backup"):
             shared.delete(member)
     assert shared.phases == [BackupPhase.RUNNING]
 

@@ -373,7 +373,7 @@ def test_a_forged_end_is_told_for_what_it_is_and_ends_nothing(
     forged(store, asked.id)
     report = read_job(store, asked.id)
     assert (report.state, report.result, report.vouched) == (JobState.STARTING, None, False)
-    assert report.claimed == "an end with exit code 0 is claimed, not verified: it does not count"
+    assert report.claimed == "an end with exit code 0 is claimed, not confirmed: it does not count"
     with work_on(store, asked.id, cancel=heard.set, clock=SystemClock(), secret=asked.secret) as doing:
         assert not doing.is_over
         terms = LeaseTerms(store=store, lease=JobLayout(job=asked.id).lease)
@@ -400,7 +400,7 @@ def test_the_end_of_a_job_of_an_earlier_version_counts_and_is_said_to_be_claimed
     records.put_end(end(0))
     report = read_job(store, ASKED.id)
     assert (report.state, report.vouched) == (JobState.SUCCEEDED, False)
-    assert "claimed, not verified" in report.claimed
+    assert "claimed, not confirmed" in report.claimed
 
 
 def test_a_withdrawn_word_begins_no_job(store: Store) -> None:

@@ -81,7 +81,7 @@ def _render_list(console: Console, listing: JobList) -> None:
     if not listing.jobs:
         console.print("no job was requested from a coordinator yet")
         return
-    table = Table("job", "state", "kind", "backup", "asked", "by")
+    table = Table("job", "state", "kind", "backup", "requested", "by")
     for job in listing.jobs:
         requested = job.problem or format_time(job.asked_at_ms)
         state = f"{job.state} (claimed)" if job.claimed else job.state

@@ -65,8 +65,8 @@ class KubernetesOptions:
         typer.Option(
             "--allow-image",
             envvar="OFFSITE_ALLOWED_IMAGES",
-            help="With --kubernetes: another image that templates may name; may be repeated. In the variable, separate "
-            "images by blanks.",
+            help="With --kubernetes: an image that templates may name, besides the image of agents; may be repeated. "
+            "In the variable, separate images by blanks.",
         ),
     ] = None
     allow_metadata: Annotated[
