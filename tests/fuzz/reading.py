@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from offsite.model.errors import Bug, OffsiteError
 
-_VOUCHING = "vouch"
+_UNPROVEN = re.compile("vouch|cannot be verified|can be verified only", re.IGNORECASE)
 
 
 @dataclass
@@ -31,4 +32,4 @@ class Reading:
 
     def hear(self, sentences: Iterable[str]) -> None:
         """What a result says of what it holds: kept where it says that nothing vouches for it."""
-        self.unvouched += [each for each in sentences if _VOUCHING in each.lower()]
+        self.unvouched += [each for each in sentences if _UNPROVEN.search(each)]

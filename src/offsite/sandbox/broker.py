@@ -198,7 +198,7 @@ class Sandbox:
             lock = (self._folder / "sandbox.lock").open("w")
         except OSError as error:
             problem = f"{self._folder} cannot be the folder of a sandbox: {os.strerror(error.errno or 0)}"
-            raise SandboxFailed(problem, hint="name one with --dir that this user can write") from error
+            raise SandboxFailed(problem, hint="give a folder with --dir that this user can write") from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -214,7 +214,7 @@ def _on_port(running: SandboxInfo, port: int | None) -> None:
 
 def _check_port(port: int, shape: ClusterShape) -> None:
     if shape.brokers > 1:
-        raise BadOption("one port cannot be for several brokers", hint="leave --port out: each takes a free one")
+        raise BadOption("several brokers cannot share one port", hint="omit --port: each broker takes a free port")
     if not are_free([port]):
         raise _port_taken(port)
 
@@ -224,4 +224,4 @@ def _moved(node: Node, port: int) -> Node:
 
 
 def _port_taken(port: int) -> BadOption:
-    return BadOption(f"port {port} is in use", hint="choose another port, or none for a free one")
+    return BadOption(f"port {port} is in use", hint="choose another port, or omit --port for a free port")

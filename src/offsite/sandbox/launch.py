@@ -137,7 +137,7 @@ class NodeLaunch:
         if os.statvfs(self.node.folder).f_flag & getattr(os, "ST_NOEXEC", 0):  # not told on macOS
             raise BadOption(
                 f"{self.node.folder} is mounted with noexec: the broker could not load its compression codecs there",
-                hint="choose another folder: with --dir, or, where it is a temporary one, by TMPDIR",
+                hint="choose another folder with --dir, or, for a temporary folder, with TMPDIR",
             )
         discard_archives(self.node.folder)
         return begin_again(self.node, self._command(self._prepare()))

@@ -49,7 +49,7 @@ def run_tool(  # noqa: PLR0913  # keyword-only settings, each with a default
                 check=False,
             )
     except subprocess.TimeoutExpired as error:
-        raise SandboxFailed(f"{main_class} was not done after {limit_s:g} s") from error
+        raise SandboxFailed(f"{main_class} had not ended after {limit_s:g} s") from error
     if completed.returncode:
         last_lines = "\n".join(completed.stdout.splitlines()[-LAST_LINES:])
         raise SandboxFailed(f"{main_class} ended with code {completed.returncode}:\n{last_lines}")

@@ -79,7 +79,9 @@ def search(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> 
     try:
         query = SearchBody.model_validate(words)
     except ValueError as error:
-        raise BadOption("the search needs a topic, or a field is too long", hint="give the name of a topic, and shorter texts") from error
+        raise BadOption(
+            "the search needs a topic, or a field is too long", hint="give the name of a topic, and shorter texts"
+        ) from error
     return begin_and_redirect(
         site, make_job_request(caller, SEARCH, backup, search_command(backup, query)), ClusterAddress(), form
     )

@@ -23,7 +23,9 @@ async def read_form(request: Request) -> dict[str, str]:
         raise BadOption(f"this is not a form: {error}", hint="use the form of the page") from error
     fields = dict(pairs)
     if not request.app.state.guarded.sessions.is_form_word(fields.pop(WORD, ""), request.state.cookie):
-        raise NotAllowed("this form is not from this server, or it is from an earlier session", hint="load its page again")
+        raise NotAllowed(
+            "this form is not from this server, or it is from an earlier session", hint="load its page again"
+        )
     return fields
 
 

@@ -72,10 +72,10 @@ def _check(record: VerifyRecord) -> str:
 def _claimed(checks: LastChecks) -> Iterator[str]:
     """Yield the repository's claims about checks made elsewhere."""
     for record in checks.claimed:
-        yield f"      claimed by {record.by or 'nobody'}, not made on this machine: verify {_check(record)}"
+        yield f"      claimed by {record.by or 'an unknown installation'}, not made on this machine: verify {_check(record)}"
     if (drill := checks.claimed_drill) is not None:
         drill_text = f"drill {format_time(drill.ended_ms)} {_VERDICTS[drill.proven]}"
-        yield f"      claimed by {drill.by or 'nobody'}, not made on this machine: {drill_text}"
+        yield f"      claimed by {drill.by or 'an unknown installation'}, not made on this machine: {drill_text}"
 
 
 def _drilled(checks: LastChecks) -> str:

@@ -24,7 +24,7 @@ _KEYWORDS = (
     *("minItems", "maxItems", "maxProperties", "required"),
     *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations", INT_OR_STRING),
 )
-_STATUS: Schema = {"type": "object", "description": "What the operator told last. Passed over when it is declared."}
+_STATUS: Schema = {"type": "object", "description": "The last report of the operator. Ignored in a declaration."}
 
 
 def json_schema(model: type[Resource]) -> Schema:

@@ -407,7 +407,8 @@ def _check_members(asked: ExpiryRequest, store: Store, history: DeclaredHistory)
     mine = find_member(history.members, member_id(asked.uid, asked.member))
     if mine is None or not mine.is_gone:
         raise ExpiryNotDone(
-            f"this resource has not left the shared backup {asked.uid}", hint="see who shares it: offsite operator members"
+            f"this resource has not left the shared backup {asked.uid}",
+            hint="see who shares it: offsite operator members",
         )
     if others := list_present(store, history):
         raise ExpiryNotDone(f"{len(others)} others share {asked.uid}, as {others[0]}")

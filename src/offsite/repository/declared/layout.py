@@ -39,7 +39,8 @@ class DeclaredLayout:
     def __post_init__(self) -> None:
         if not _UID.fullmatch(self.uid):
             raise BadName(
-                f"{self.uid[:80]!r} is not a uid of a resource", hint="the uid is assigned when the resource is created"
+                f"{self.uid[:80]!r} is neither the uid nor the identity of a resource",
+                hint="the uid is assigned when the resource is created; the identity is its spec.identity",
             )
 
     @property

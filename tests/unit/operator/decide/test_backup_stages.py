@@ -195,7 +195,9 @@ def test_two_that_are_live_become_one() -> None:
 def test_a_backup_of_which_nothing_shows_that_it_goes_on_tells_since_when_and_why(whole: bool) -> None:
     quiet = replace(low(whole=whole), quiet_ms=QUIET_MS + 1, well_ms=1_700_000_000_000)
     (told,) = check(AS_DECLARED, seen(quiet), SlotAvailability.HELD)
-    assert told.message.endswith("aaaa-1 has shown no progress since 2023-11-14T22:13:20.000Z: its agents report nothing")
+    assert told.message.endswith(
+        "aaaa-1 has shown no progress since 2023-11-14T22:13:20.000Z: its agents report nothing"
+    )
     (told,) = check(AS_DECLARED, seen(replace(quiet, outage="OFF-0301: no broker")), SlotAvailability.HELD)
     assert told.message.endswith(": OFF-0301: no broker")
     (told,) = check(AS_DECLARED, seen(replace(quiet, well_ms=0)), SlotAvailability.HELD)

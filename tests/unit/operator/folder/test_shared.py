@@ -138,8 +138,8 @@ def test_who_deletes_one_is_told_that_others_share_its_backup(homes: tuple[Home,
 
 def test_of_an_identity_without_a_ledger_a_command_says_so(homes: tuple[Home, Home]) -> None:
     begun(homes)
-    with pytest.raises(ResourceNotFound, match="no ledger in .* knows the identity nobody"):
-        list_members(homes[0].repository.store, "nobody")
+    with pytest.raises(ResourceNotFound, match="no ledger in .* knows the identity shop-nowhere"):
+        list_members(homes[0].repository.store, "shop-nowhere")
 
 
 def test_a_command_shows_who_shares_a_backup_and_takes_off_who_is_gone(homes: tuple[Home, Home]) -> None:
