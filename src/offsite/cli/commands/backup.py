@@ -93,8 +93,8 @@ def run(
     A run of many hours commits every 5 minutes, 10 GiB or 10,000 segments. With --follow the run continues until a
     signal stops the run: then copied records are committed, and the exit code is 0.
 
-    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions, groups or
-    settings of topics could not be read.
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions, groups
+    or settings of topics could not be read.
     """
     if follow:
         from offsite.cli.commands.backup_follow import follow_backup

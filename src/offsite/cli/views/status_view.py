@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.repository.generations.removal import RemovedBackup
+    from offsite.repository.snapshots.drill_record import DrillRecord
     from offsite.repository.snapshots.verify_record import VerifyRecord
     from offsite.services.overview.last_checks import LastChecks
     from offsite.services.overview.status import BackupStatus, Status
@@ -72,10 +73,14 @@ def _check(record: VerifyRecord) -> str:
 def _claimed(checks: LastChecks) -> Iterator[str]:
     """Yield the repository's claims about checks made elsewhere."""
     for record in checks.claimed:
-        yield f"      claimed by {record.by or 'an unknown installation'}, not made on this machine: verify {_check(record)}"
+        yield f"{_claim_of(record)} verify {_check(record)}"
     if (drill := checks.claimed_drill) is not None:
         drill_text = f"drill {format_time(drill.ended_ms)} {_VERDICTS[drill.proven]}"
-        yield f"      claimed by {drill.by or 'an unknown installation'}, not made on this machine: {drill_text}"
+        yield f"{_claim_of(drill)} {drill_text}"
+
+
+def _claim_of(record: VerifyRecord | DrillRecord) -> str:
+    return f"      claimed by {record.by or 'an unknown installation'}, not made on this machine:"
 
 
 def _drilled(checks: LastChecks) -> str:

@@ -75,8 +75,9 @@ class PodLaunches(Launches):
         Launches.check(self, agents)  # slots=True makes another class, unknown to super()
         template = agents.template
         if images := template.images - {*self.images}:  # the image would run with the Secrets of its namespace
+            allowed = ", ".join(self.images)
             raise BadResource(
-                f"spec.agents.template: image {min(images)!r} is not allowed for agents; allowed: {', '.join(self.images)}",
+                f"spec.agents.template: image {min(images)!r} is not allowed for agents; allowed: {allowed}",
                 hint="remove it, or start the operator with --allow-image",
             )
         if names := {*template.metadata.labels, *template.metadata.annotations} - {*self.metadata}:

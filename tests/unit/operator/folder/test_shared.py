@@ -138,7 +138,7 @@ def test_who_deletes_one_is_told_that_others_share_its_backup(homes: tuple[Home,
 
 def test_of_an_identity_without_a_ledger_a_command_says_so(homes: tuple[Home, Home]) -> None:
     begun(homes)
-    with pytest.raises(ResourceNotFound, match="no ledger in .* knows the identity shop-nowhere"):
+    with pytest.raises(ResourceNotFound, match=r"no ledger in .+ knows the identity shop-nowhere"):
         list_members(homes[0].repository.store, "shop-nowhere")
 
 

@@ -58,7 +58,7 @@ def agent(
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Copy a declared backup while its declared state is running and no other agent copies it, until SIGINT or SIGTERM."""
+    """Copy a backup while its declared state is running and no other agent copies it, until SIGINT or SIGTERM."""
     from offsite.cli.commands.backup_follow import leave_in_time
     from offsite.model.clock import SystemClock
     from offsite.model.time import parse_duration_s
