@@ -157,8 +157,8 @@ def test_a_restore_is_immutable(client: httpx.Client, patch: dict[str, Any]) -> 
 def test_a_restore_may_be_stopped_and_stays_so(client: httpx.Client) -> None:
     it = make(client, "Restore", RESTORE)
     assert change(client, it, {"spec": {"state": "stopped"}}).json()["spec"]["state"] == "stopped"
-    assert "stays so" in said(change(client, it, {"spec": {"state": "running"}}))
-    assert "stays so" in said(change(client, it, {"spec": {"state": None}}))
+    assert "cannot run again" in said(change(client, it, {"spec": {"state": "running"}}))
+    assert "cannot run again" in said(change(client, it, {"spec": {"state": None}}))
 
 
 def test_a_schedule_may_be_changed(client: httpx.Client) -> None:

@@ -88,7 +88,7 @@ def declared(client: httpx.Client, name: str, spec: dict[str, Any], *, dry: bool
         (template(spec={"containers": [{"name": "agent", "image": "evil/image"}]}), "an image that agents may not run"),
         (template(metadata={"labels": {"app": "web"}}), "a label or annotation"),
         (template(metadata={"annotations": {"iam.amazonaws.com/role": "admin"}}), "a label or annotation"),
-        (template(spec={"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}), "a volume has one of"),
+        (template(spec={"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}), "a volume needs exactly one of"),
     ],
 )
 def test_what_the_operator_would_refuse_is_refused_at_once(

@@ -100,7 +100,7 @@ def forbidden_change(before: Resource, after: Resource) -> str:
         if before.spec.model_copy(update={"state": after.spec.state}) != after.spec:
             return "spec is immutable: a restore is done once; declare another one under a new name"
         if before.spec.state is RestoreState.STOPPED and after.spec.state is RestoreState.RUNNING:
-            return "spec.state is stopped for good: declare another restore under a new name"
+            return "a stopped restore cannot run again: declare another restore under a new name"
     return ""
 
 

@@ -94,12 +94,12 @@ BACKUP = Definition(
     status=BackupResourceStatus,
     short_name="obk",
     rules=(
-        Rule(rule=unchanged(["cluster"]), message="cluster is immutable: make another Backup"),
+        Rule(rule=unchanged(["cluster"]), message="cluster is immutable: create another Backup"),
         _filled_in(
             "expiry",
             f"self.expiry.maximumRetention == '' || self.expiry.minimumRestorable == '' || "
             f"{duration_ms('self.expiry.minimumRestorable')} <= {duration_ms('self.expiry.maximumRetention')}",
-            "expiry.minimumRestorable is longer than expiry.maximumRetention: were they mixed up?",
+            "expiry.minimumRestorable is longer than expiry.maximumRetention: are the two values swapped?",
         ),
         _filled_in(
             "agents",
@@ -112,7 +112,7 @@ BACKUP = Definition(
             f"{_POD}.containers.all(c, c.volumeMounts.all(m, {_POD}.volumes.exists(v, v.name == m.name)))",
             MOUNT_OF_NOTHING,
         ),
-        Rule(rule=unchanged(["identity"]), message="identity is immutable: make another Backup"),
+        Rule(rule=unchanged(["identity"]), message="identity is immutable: create another Backup"),
     ),
     columns=(
         _GENERATION,
@@ -138,14 +138,14 @@ RESTORE = Definition(
     status=RestoreResourceStatus,
     short_name="ors",
     rules=(
-        Rule(rule=unchanged(_RESTORE_FIELDS), message="a Restore is immutable: make another one"),
+        Rule(rule=unchanged(_RESTORE_FIELDS), message="a Restore is immutable: create another Restore"),
         Rule(
             rule="self.state == oldSelf.state || (oldSelf.state == 'running' && self.state == 'stopped')",
-            message="a Restore that was stopped stays so: make another one",
+            message="a stopped Restore cannot run again: create another Restore",
         ),
         Rule(
             rule="self.timestamp == '' || self.commit > 0 || self.sourceCluster != ''",
-            message="timestamp needs sourceCluster: it is a time of that cluster",
+            message="timestamp needs sourceCluster: the timestamp is a time of that cluster",
         ),
         Rule(rule="self.batchBytes == '' || size(self.repartition) > 0", message=NO_NEW_BATCHES),
     ),
@@ -164,7 +164,7 @@ SCHEDULE = Definition(
     status=ScheduleResourceStatus,
     short_name="osc",
     rules=(
-        Rule(rule=f"self.timeZone != '{FACTORY}'", message="timeZone is a place holder: write Europe/Zurich, or UTC"),
+        Rule(rule=f"self.timeZone != '{FACTORY}'", message="timeZone is a placeholder: write Europe/Zurich, or UTC"),
     ),
     columns=(
         Column("Backup", ".spec.backup", description="What it is about."),

@@ -374,9 +374,9 @@ class PodSpec(_Sparse):
         return self
 
 
-VOLUME_TAKEN = f"volume {CLUSTER} is the operator's, and {TEMPORARY} is an emptyDir: give it another name"
-ONE_SOURCE = "a volume has one of emptyDir, configMap, secret and persistentVolumeClaim"
-MOUNT_OF_NOTHING = "a volumeMount names none of the volumes of the template"
+VOLUME_TAKEN = f"volume name {CLUSTER} is reserved, and {TEMPORARY} must be an emptyDir: use another name"
+ONE_SOURCE = "a volume needs exactly one of emptyDir, configMap, secret and persistentVolumeClaim"
+MOUNT_OF_NOTHING = "a volumeMount names a volume that the template does not have"
 
 
 class PodMetadata(_Sparse):

@@ -23,7 +23,7 @@ from offsite.operator.resources.model import (
 Texts = Annotated[tuple[Annotated[str, StringConstraints(max_length=512)], ...], Field(max_length=256)]
 
 
-NO_NEW_BATCHES = "batchBytes needs repartition: all other topics get their batches as they were at the source"
+NO_NEW_BATCHES = "batchBytes needs repartition: all other topics keep the batches of the source"
 
 
 class RestoreState(StrEnum):
@@ -41,7 +41,7 @@ class RestoreSpec(Strict):
     cluster: Name
     """The destination: a cluster of the clusters folder."""
     state: RestoreState = RestoreState.RUNNING
-    """`stopped` ends the restore for good."""
+    """`stopped` ends the restore permanently."""
     topics: Patterns = ("*",)
     """Topics to restore."""
     rename: Texts = ()
@@ -72,7 +72,7 @@ class RestoreSpec(Strict):
     @model_validator(mode="after")
     def _time_has_a_cluster(self) -> RestoreSpec:
         if self.timestamp and not self.commit and not self.source_cluster:
-            raise ValueError("timestamp needs sourceCluster: it is a time of that cluster")
+            raise ValueError("timestamp needs sourceCluster: the timestamp is a time of that cluster")
         return self
 
     @model_validator(mode="after")

@@ -57,7 +57,7 @@ class ScheduleSpec(Strict):
     """A name of the IANA database, such as `Europe/Zurich`. An hour that comes twice fires once; a time that a clock
     change skips fires right after the change."""
     suspend: StrictBool = False
-    """Whether times are skipped for now. Skipped times are not made up for."""
+    """Whether times are skipped for now. Skipped times do not run later."""
     starting_deadline: Annotated[str, StringConstraints(pattern=r"^[0-9]+(ms|s|m|h|d)$", max_length=20)] = "1h"
     """A run that could not start for so long is skipped, and reported."""
     cluster: OptionalName = ""

@@ -149,7 +149,7 @@ class RestoreResourceStatus(ResourceStatus):
     phase: Word = ""
     """The phase of the restore."""
     attempts: Count = 0
-    """Jobs started for the restore: a further job only after the process of the job before vanished."""
+    """Jobs started for the restore: a further job only after the process of the previous job disappeared."""
     progress: StatusProgress | None = None
     """The progress in numbers."""
     job: Annotated[str, StringConstraints(max_length=160)] = ""
@@ -157,7 +157,7 @@ class RestoreResourceStatus(ResourceStatus):
     failure_reason: Text = ""
     """Why the restore failed."""
     verified: bool | None = None
-    """Whether both ends were read again and are equal. Absent: not compared."""
+    """Whether the restored records were read back and equal the backup. Absent: not compared."""
 
 
 class StatusRun(Strict):

@@ -250,7 +250,7 @@ def test_a_restore_may_be_stopped_and_never_run_again(home: Home) -> None:
     home.put("back.yaml", restore(state="running"))
     operator.look()
 
-    assert "stopped for good" in home.status("back", "restore")["status"]["conditions"][0]["message"]
+    assert "a stopped restore cannot run again" in home.status("back", "restore")["status"]["conditions"][0]["message"]
 
 
 def test_a_deleted_backup_is_stopped_and_deleted_through_the_queue_before_its_record_goes(home: Home) -> None:
