@@ -88,7 +88,7 @@ def test_its_file_is_for_its_owner_alone_unless_somebody_has_given_it_another_mo
 @pytest.mark.parametrize(
     ("configs", "said"),
     [
-        ({}, "unknown: a setting of the cluster"),
+        ({}, "unknown: a broker default, which the backup does not record"),
         ({"retention.ms": "-1"}, "nothing"),
         ({"cleanup.policy": "compact"}, "nothing"),
         ({"retention.ms": "7200000"}, "records of orders that are not backed up (the topic keeps records for 2 h"),

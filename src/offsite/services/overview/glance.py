@@ -47,9 +47,12 @@ def source_deletes(state: BackupState, now_ms: int) -> str:
     limited = {
         topic: keep_ms for topic, keep_ms in retentions_ms.items() if keep_ms is not None and keep_ms != UNLIMITED
     }
-    if not limited or not state.completed_at_ms:
-        is_open = len(rules) < len(shapes) or None in retentions_ms.values() or not state.completed_at_ms
-        return "unknown: a setting of the cluster" if is_open else "nothing"
+    if not state.completed_at_ms:
+        return "unknown: no pass is complete yet"
+    if not limited and None in retentions_ms.values():
+        return "unknown: a broker default, which the backup does not record"
+    if not limited:
+        return "unknown: some settings could not be read" if len(rules) < len(shapes) else "nothing"
     topic, keep_ms = min(limited.items(), key=lambda limit: (limit[1], limit[0]))
     said = f"records of {topic} that are not backed up (the topic keeps records for {format_duration(keep_ms / 1000)})"
     at_ms = state.completed_at_ms + keep_ms
