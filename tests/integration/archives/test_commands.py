@@ -169,7 +169,11 @@ def test_mistakes_are_told_before_anything_is_done(orders: Exchange, tmp_path: P
         (("export", empty, "--format", "zip", *backup), 2, "no archive format 'zip'"),
         (("export", "s3://bucket/x", "--format", "kafka-backup", *backup), 2, "appending"),
         (("export", empty, "--format", "avro"), 2, "--repo and --backup"),
-        (("export", empty, "--format", "avro", "--from", "kafka", "--commit", 1, "--bootstrap", "h:1"), 2, "omit the restore point"),
+        (
+            ("export", empty, "--format", "avro", "--from", "kafka", "--commit", 1, "--bootstrap", "h:1"),
+            2,
+            "omit the restore point",
+        ),
         (("export", empty, "--format", "avro", *backup, "--follow", "--commit", 1), 2, "restore point"),
         (("archive", "inspect", one_byte, "--format", "osodevops"), 2, str(one_byte)),
     ):
