@@ -206,7 +206,7 @@ def test_what_has_no_cut_is_as_copied_and_says_so(copy: Copy, monkeypatch: pytes
     with pytest.raises(NoConsistentCut, match="no consistent cut is known for commit"):
         copy.restore(log.topic, cut=CutChoice.CONSISTENT)
     commit_cut(copy.site.backup, cut_of(copy, log, refused="the window is too short"))
-    with pytest.raises(NoConsistentCut, match="must not be used: the window is too short"):
+    with pytest.raises(NoConsistentCut, match="cannot be used: the window is too short"):
         copy.restore(log.topic, cut=CutChoice.CONSISTENT)
     shown = show_backup(copy.site.backup).consistency
     assert shown is not None

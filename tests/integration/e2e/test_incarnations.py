@@ -128,7 +128,7 @@ def test_an_export_of_the_older_one_names_it_and_has_its_groups(anew: Anew, tmp_
     plan = plan_export(anew.site.backup, target.writer, ExportRequest(point=point))
     assert [task.range.end for task in plan.tasks] == [OLD]
     assert [each.by_partition() for each in plan.groups[anew.group].topics] == [{0: ON_OLD}]
-    assert any(note.startswith("left aside: incarnation 2 of 2") for note in plan.notes)
+    assert any(note.startswith("not used: incarnation 2 of 2") for note in plan.notes)
     assert any("its groups come from commit 1" in note for note in plan.notes)
 
 
@@ -153,7 +153,7 @@ def test_commands_name_the_ones_left_aside_and_take_one(anew: Anew) -> None:
     assert plan["incarnations"][0]["ranges"] == [{"partition": 0, "start": 0, "end": OLD}]
     for_people = command("restore", "plan", *ends, *rename)[:-2]  # less -o json
     text = subprocess.run(for_people, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
-    assert f"left aside: incarnation 1 of 2 of {anew.topic}" in text
+    assert f"not used: incarnation 1 of 2 of {anew.topic}" in text
     assert f"--incarnation {anew.topic}=1" in text
     shown = offsite("cat", anew.topic, *backup, "--incarnation", f"{anew.topic}=1", "--limit", "1")
     assert "old 0" in shown.stdout

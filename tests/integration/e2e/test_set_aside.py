@@ -292,7 +292,7 @@ def test_what_somebody_sets_while_the_restore_writes_is_left_and_named(halves: H
     halves.cluster.assert_configs(made, {name: value for name, value in source.items() if name != "cleanup.policy"})
     (note,) = result.notes
     assert note.startswith(f"{made} keeps cleanup.policy=(the brokers' default): somebody changed the setting")
-    assert note.endswith("given it compact,delete")
+    assert note.endswith("the restore would have set compact,delete")
     assert halves.run(halves.prepare(new_name(halves.topic))).notes == ()
 
 

@@ -272,5 +272,5 @@ def test_a_target_of_strict_brokers_takes_what_came_back_and_keeps_it(site: Site
     assert settings == {"retention.ms": "-1"}
     shown = [note for note in report_plan(prepared).notes if "retention.ms" in note]
     assert shown == [
-        f"{topic} will not get retention.ms=(the brokers' default): it would delete restored records at once"
+        f"{topic} will not get retention.ms=(the brokers' default): it would delete restored records immediately"
     ]

@@ -47,7 +47,7 @@ def dora(secure_broker: SecureBroker, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("operation", "said"), [("READ", "(Read)"), ("DESCRIBE_CONFIGS", "(DescribeConfigs)"), ("DESCRIBE", "may not be")]
+    ("operation", "said"), [("READ", "(Read)"), ("DESCRIBE_CONFIGS", "(DescribeConfigs)"), ("DESCRIBE", "not visible")]
 )
 def test_a_right_that_is_denied_on_a_topic_is_named(
     secure_broker: SecureBroker, dora: Path, operation: str, said: str

@@ -92,7 +92,7 @@ def test_another_process_finds_what_is_open_and_goes_on_with_it(partition: Parti
 def test_what_is_open_is_never_passed_over(partition: Partition) -> None:
     left = partition.transactions()
     partition.write(left.begin(), [b"1"])
-    with pytest.raises(TransactionLost, match="nobody asked for"):
+    with pytest.raises(TransactionLost, match="that this restore did not begin"):
         partition.transactions().begin()
 
 
