@@ -25,7 +25,7 @@ from bench.samples import Samples
 from bench.scale import CODECS, FULL, QUICK, Scale
 from bench.startup import SMALL, Startup
 from bench.table_scan import measure_table_scan
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.spark_runner import SparkRunner
 
 
 def main() -> None:

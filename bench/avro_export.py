@@ -24,14 +24,14 @@ from bench.payload import write_payload
 from bench.processes import own_cpu_s
 from bench.samples import Samples
 from bench.scale import RECORD_BYTES
+from offsite.archives.export_job import export_of_cluster, open_target
+from offsite.archives.export_plan import ExportRequest
 from offsite.archives.formats import WriteOptions
+from offsite.engine.runner import Runner
+from offsite.engine.spark_runner import SparkRunner
+from offsite.kafka.user_cluster import Cluster as ConnectedCluster
 from offsite.model.selections.selection import parse_selection
-from offsite.services.archives.export_job import export_of_cluster, open_target
-from offsite.services.archives.export_plan import ExportRequest
-from offsite.services.cluster import Cluster as ConnectedCluster
-from offsite.services.restore.request import RestoreRequest
-from offsite.spark.runner import Runner
-from offsite.spark.spark_runner import SparkRunner
+from offsite.restore.request import RestoreRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,14 +19,14 @@ from pathlib import Path
 from bench import kafka_tools
 from bench.cluster import Cluster, running_cluster
 from bench.payload import write_payload
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import run_backup
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.run import run_backup
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 from tests.spark_cluster import spark_cluster
 
@@ -60,7 +60,7 @@ def _compare(cluster: Cluster, folder: Path, repeats: int) -> None:
         }
         for number in range(repeats):
             for name, choice in choices.items():
-                with closing(SparkRunner(choice, preload=["offsite.copy.bundle"])) as runner:
+                with closing(SparkRunner(choice, preload=["offsite.backup.bundle"])) as runner:
                     _back_up(cluster, folder, runner)
                     taken[name] += [_back_up(cluster, folder, runner) for _ in range(2)]
             print(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from offsite.engine.spark_runner import SparkRunner
 from offsite.log.batch import scan
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
@@ -26,10 +27,9 @@ from offsite.repository.commit import CommitChanges, PartitionId, Position, Topi
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
-from offsite.services.compaction.plan import CompactionRequest, plan_compaction
-from offsite.services.compaction.run import CompactionResult, compact
-from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
+from offsite.upkeep.compaction.plan import CompactionRequest, plan_compaction
+from offsite.upkeep.compaction.run import CompactionResult, compact
 
 PARTITIONS = 4
 LZ4 = 3
@@ -63,7 +63,7 @@ def _measure(backup: Backup, records: int, keys: int) -> None:
     load = os.getloadavg()[0]
     before_ticks = int(time.process_time() * os.sysconf("SC_CLK_TCK"))  # what making the records took
     begin_s = time.monotonic()
-    runner = SparkRunner(preload=["offsite.copy.compaction.rewrite"])
+    runner = SparkRunner(preload=["offsite.upkeep.compaction.copy.rewrite"])
     runner.begin()
     try:
         plan = plan_compaction(backup, CompactionRequest())

@@ -19,17 +19,17 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from bench.cluster import Cluster, running_cluster
-from offsite.copy.bundle import bundle_copies
-from offsite.copy.plan import CopyTask
+from offsite.backup.bundle import bundle_copies
+from offsite.backup.copy_plan import CopyTask
+from offsite.backup.planned import BackupPlan, plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import run_backup
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.selections.selection import parse_selection
 from offsite.model.size import MIB
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import BackupPlan, plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.run import run_backup
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 
 TOPIC = "ranges"
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="offsite-bench-") as folder, running_cluster(Path(folder) / "k") as cluster:
         _fill(cluster, options.partitions, options.ranges // options.partitions)
-        runner = SparkRunner(SparkChoice(master=options.spark_master), preload=["offsite.copy.bundle"])
+        runner = SparkRunner(SparkChoice(master=options.spark_master), preload=["offsite.backup.bundle"])
         try:
             _measure(cluster, Repository.init(open_store(f"{folder}/r")), runner)
         finally:

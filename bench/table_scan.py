@@ -12,14 +12,14 @@ from pathlib import Path
 from bench.payload import write_payload
 from bench.samples import Samples
 from bench.scale import CODECS
-from offsite.copy.chain import chains_of
-from offsite.copy.point_in_time import point_in_time
 from offsite.log.batch import scan
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.selections.selection import TopicSelection
+from offsite.points.chain import chains_of
+from offsite.points.point_in_time import point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository

@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 import offsite
+from offsite.backup.options import BackupWords
 from offsite.cli.app import app
 from offsite.cli.interruption import EXIT_INTERRUPTED
 from offsite.cli.output import EXIT_PARTIAL
@@ -25,16 +26,15 @@ from offsite.cut import bcs, bcs_copies, bcs_snapshots
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
 from offsite.model.option import declared_options
+from offsite.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
+from offsite.monitor.exposition import TOPICS_MAX
+from offsite.monitor.metastore import METASTORE_SERIES
+from offsite.monitor.series import TOPIC, TopicSeries
 from offsite.operator.resources.definition import DEFINITIONS, Definition
 from offsite.operator.resources.model import API_VERSION, NUMBER_MAX
 from offsite.operator.resources.schema import Schema, structural_schema
 from offsite.operator.world.monitor import KIND, OPERATOR_SERIES
-from offsite.services.backup.options import BackupWords
-from offsite.services.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
-from offsite.services.monitor.exposition import TOPICS_MAX
-from offsite.services.monitor.metastore import METASTORE_SERIES
-from offsite.services.monitor.series import TOPIC, TopicSeries
-from offsite.services.restore.options import PointWords, RestoreWords
+from offsite.restore.options import PointWords, RestoreWords
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

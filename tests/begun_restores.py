@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from offsite.repository.own_writes import note_written
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, encode_record, put_record
 from offsite.repository.restores.topic_settings import SetAsideSettings, encode_aside, next_aside_key, put_aside
-from offsite.services.own_writes import note_written
 from offsite.stores.store import Store
 
 

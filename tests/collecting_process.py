@@ -9,8 +9,8 @@ from offsite.model.clock import SystemClock
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.collect.run import collect, plan_collection
 from offsite.stores.open_store import open_store
+from offsite.upkeep.collection.run import collect, plan_collection
 from tests.backups import PARTITIONS, run_once
 from tests.inline_runner import InlineRunner
 from tests.roll_ups import roll_up

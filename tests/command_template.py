@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import offsite
-from offsite.spark.local import pyspark_internals
+from offsite.engine.local import pyspark_internals
 
 ORDER = b"o"
 

@@ -9,13 +9,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from offsite.copy.chain import chains_of
-from offsite.copy.point_in_time import PointInTime, point_in_time
-from offsite.copy.source_view import SourceView
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.choices import CompressionChoice
+from offsite.points.chain import chains_of
+from offsite.points.point_in_time import PointInTime, point_in_time
+from offsite.points.source_view import SourceView
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.segments.segment import Segment

@@ -16,7 +16,7 @@ THREE_BROKERS, USERS, OTHER_SPARKS = "a cluster of three", "a broker with users"
 FAMILIES: Mapping[str, Sequence[str]] = {
     THREE_BROKERS: (
         "tests/integration/cluster/",
-        "tests/integration/engine/test_stream_processor_soak.py",
+        "tests/integration/stream_processor/test_stream_processor_soak.py",
         "tests/integration/sandbox/test_cluster.py",
     ),
     USERS: (

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from offsite.checkpoint.participants import DeclaredPositions
+from offsite.checkpoint.status import CheckpointStatus
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ParticipantFailed
-from offsite.services.checkpoint.participants import DeclaredPositions
-from offsite.services.checkpoint.status import CheckpointStatus
 
 
 def nothing() -> Mapping[TopicPartition, int]:

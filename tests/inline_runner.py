@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from offsite.engine.runner import Done, Failed, FoundT, OnOutcome, OnProgress, SentT, Shuffle, ShuffledTask
 from offsite.model.errors import OffsiteError
-from offsite.spark.runner import Done, Failed, FoundT, OnOutcome, OnProgress, SentT, Shuffle, ShuffledTask
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")

@@ -11,9 +11,9 @@ import sys
 from array import array
 from pathlib import Path
 
-from offsite.copy.chain import PartitionChain
-from offsite.copy.source_view import committed_view
 from offsite.log.markers import Markers
+from offsite.points.chain import PartitionChain
+from offsite.points.source_view import committed_view
 from offsite.repository.commit import PartitionId
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.index import Frame, SegmentIndex, encode_index

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress, Runner, RunProgress
+from offsite.engine.runner import Done, Failed, OnOutcome, OnProgress, Runner, RunProgress
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offsite.copy.backup import BackupEnds
-from offsite.copy.roll_up import RollUp, RollUpShare, roll_up_all
+from offsite.backup.copy import BackupEnds
 from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.model.choices import CompressionChoice
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
+from offsite.upkeep.roll_up.copy import RollUp, RollUpShare, roll_up_all
 
 
 def rolled_up(backup: Backup, chosen: Sequence[Sequence[Segment]], *, alone: bool) -> CommitChanges:

@@ -5,8 +5,8 @@ Who needs a Spark of another kind ends this one first; the next test that asks g
 
 from __future__ import annotations
 
-from offsite.spark.runner import Runner
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.runner import Runner
+from offsite.engine.spark_runner import SparkRunner
 
 _running: list[SparkRunner] = []
 

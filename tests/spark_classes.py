@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from offsite.spark.local.jvm import spark_home
+from offsite.engine.local.jvm import spark_home
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 USED = f"-XX:SharedArchiveFile={ARCHIVE}" if ARCHIVE.exists() else ""

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.spark.local.jvm import spark_home
+from offsite.engine.local.jvm import spark_home
 from tests import spark_classes
 from tests.processes import wait_until
 

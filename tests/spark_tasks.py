@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offsite.engine import meter
+from offsite.engine.rates import rate_lease
+from offsite.engine.runner import ShuffledTask
 from offsite.model.errors import DamagedBatch, KafkaUnreachable
 from offsite.model.journal import decided
 from offsite.model.secret import Secret
-from offsite.spark import meter
-from offsite.spark.rates import rate_lease
-from offsite.spark.runner import ShuffledTask
 
 PATIENCE_S = 60.0
 PAID_BYTES = 400_000

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from offsite.spark.local.jvm import spark_home
+from offsite.engine.local.jvm import spark_home
 from tests.processes import processes_with
 from tests.spark_cluster import DEPLOY, QUICK, QUICK_JVMS, logged
 
@@ -40,7 +40,7 @@ class Part(StrEnum):
     """Processes that run tasks, by what stands in their command lines."""
 
     EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-    PYTHON = "offsite.spark.local.daemon"
+    PYTHON = "offsite.engine.local.daemon"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,9 +19,9 @@ from xml.sax.saxutils import escape
 
 import httpx
 
+from offsite.engine.local.jvm import java_binary, spark_home
 from offsite.sandbox.ports import free_ports
 from offsite.sandbox.versions import Jar
-from offsite.spark.local.jvm import java_binary, spark_home
 from tests.fetched_tools import maven_jars
 from tests.processes import processes_with, wait_until
 from tests.spark_cluster import bare_environment

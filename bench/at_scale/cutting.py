@@ -1,6 +1,7 @@
 """How the planners cut a world into tasks, without making a plan of a range for each.
 
-The rules are those of `copy/plan.py`, `copy/bundle.py`, `copy/restore/task.py` and `copy/compare/bundle.py`, with their
+The rules are those of `backup/copy_plan.py`, `backup/bundle.py`, `restore/write/task.py` and
+`restore/compare/bundle.py`, with their
 constants; `tests/unit/bench/test_cutting.py` holds them against the planners themselves.
 """
 
@@ -9,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.copy import bundle as backup_bundle
-from offsite.copy.compare import bundle as proof_bundle
-from offsite.copy.plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_MAX, TASKS_PER_SLOT
-from offsite.copy.restore import task as restore_bundle
+from offsite.backup import bundle as backup_bundle
+from offsite.backup.copy_plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_MAX, TASKS_PER_SLOT
+from offsite.backup.planned import PACKED_FROM
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
-from offsite.services.backup.planned import PACKED_FROM
+from offsite.restore.compare import bundle as proof_bundle
+from offsite.restore.write import task as restore_bundle
 
 Sizes = Sequence[tuple[int, int]]
 """Bytes of partitions, and how many have so many."""

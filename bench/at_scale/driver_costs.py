@@ -16,18 +16,18 @@ from typing import Any
 
 from bench.large_repository import Large, grow, news
 from bench.processes import own_cpu_s
-from offsite.copy.backup import BackupReceipt
-from offsite.copy.bundle import CopyBundle, bundle_copies
-from offsite.copy.plan import TASK_BYTES_MAX, CopyPlan, CopyTask, PartitionBounds, plan_copy
+from offsite.backup.bundle import CopyBundle, bundle_copies
+from offsite.backup.committable import Committable
+from offsite.backup.copy import BackupReceipt
+from offsite.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.backup.copy_plan import TASK_BYTES_MAX, CopyPlan, CopyTask, PartitionBounds, plan_copy
+from offsite.engine.runner import Done
+from offsite.engine.spark_runner import SparkRunner
 from offsite.model.clock import SystemClock
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.backup.committable import Committable
-from offsite.services.backup.copy_pass import CommitThresholds, CopyPass
-from offsite.spark.runner import Done
-from offsite.spark.spark_runner import SparkRunner
 
 _TASKS_PER_PARTITION = 50
 _NEW_TASKS = 100

@@ -9,10 +9,10 @@ from bench.at_scale.costs import UnitCosts
 from bench.at_scale.cutting import backup_tasks
 from bench.at_scale.simulate import Stage, simulate_round
 from bench.at_scale.worlds import Following
-from offsite.copy.roll_up import RollUp, find_roll_ups
+from offsite.follow.follower import PACKED_FROM
 from offsite.repository.segments.open_segment import FRAME_BYTES
 from offsite.repository.segments.segment import Compression, Segment
-from offsite.services.follow.follower import PACKED_FROM
+from offsite.upkeep.roll_up.copy import RollUp, find_roll_ups
 
 _OFFSETS = 1_000
 """Of the news of a partition in a round: any number does."""

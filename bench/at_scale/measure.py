@@ -27,7 +27,7 @@ from bench.machine import describe_machine
 from bench.payload import write_payload
 from bench.scale import PARTITIONS
 from bench.wide import fill_topics
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.spark_runner import SparkRunner
 
 REPEATS = 3
 CODEC = "lz4"

@@ -14,7 +14,7 @@ from bench.at_scale.simulate import LOOK_UP_MS, S3_GETS_S, S3_PUTS_S, Simulated,
 from bench.at_scale.stage import CHAIN
 from bench.at_scale.words import count, table, time_of
 from bench.at_scale.worlds import GB, SPLIT, TB, World
-from offsite.copy.plan import TASK_BYTES_MAX, TASKS_MAX
+from offsite.backup.copy_plan import TASK_BYTES_MAX, TASKS_MAX
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "scale.md"
 BEGIN, END = "<!-- begin: made by `make scale` -->", "<!-- end: made by `make scale` -->"

@@ -10,9 +10,9 @@ from bench.at_scale.simulate import LOOK_UP_MS, LOOK_UPS_TOGETHER, Simulated, St
 from bench.at_scale.stage import CHAIN
 from bench.at_scale.words import count, dollars, time_of
 from bench.at_scale.worlds import GB, PRICES, SPLIT, TB, World
-from offsite.copy.plan import TASK_BYTES_MAX, TASKS_MAX
+from offsite.backup.copy_pass import CommitThresholds
+from offsite.backup.copy_plan import TASK_BYTES_MAX, TASKS_MAX
 from offsite.model.size import GIB
-from offsite.services.backup.copy_pass import CommitThresholds
 
 MILLION = 10**6
 

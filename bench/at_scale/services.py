@@ -13,18 +13,18 @@ from typing import TypeVar
 from bench.at_scale.counted_store import CountedStore
 from bench.cluster import Cluster
 from bench.processes import own_cpu_s, process_cpu_s
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import run_backup
+from offsite.engine.spark_runner import SparkRunner
+from offsite.kafka.user_cluster import Cluster as Connected
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.run import run_backup
-from offsite.services.cluster import Cluster as Connected
-from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.spark.spark_runner import SparkRunner
+from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.stores.open_store import open_store
 
 BACKUP = "measured"

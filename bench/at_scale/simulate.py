@@ -9,8 +9,8 @@ from bench.at_scale.costs import HELD_COMMITS, SEGMENT_BYTES, TASK_BYTES, CheckR
 from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
 from bench.at_scale.stage import Committing, Ran, Work, run_stage
 from bench.at_scale.worlds import Prices, World
+from offsite.backup.copy_pass import CommitThresholds
 from offsite.model.size import MIB
-from offsite.services.backup.copy_pass import CommitThresholds
 
 BROKERS, NETWORK, PUTS, GETS, LAUNCHES = (
     "the brokers' network",

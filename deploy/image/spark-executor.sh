@@ -8,7 +8,7 @@ for ((n = 0; ; n++)); do
     [[ -v $name ]] || break
     options+=("${!name}")
 done
-jars=$(python3 -c 'from offsite.spark.local.jvm import spark_home; print(spark_home() / "jars")')
+jars=$(python3 -c 'from offsite.engine.local.jvm import spark_home; print(spark_home() / "jars")')
 
 # The master is told, since Spark takes spark.authenticate.secret.file on no other, and does not tell it to executors.
 exec java "${options[@]}" -Dspark.master=k8s://driver \

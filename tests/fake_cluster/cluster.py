@@ -23,10 +23,10 @@ from offsite.kafka.protocol.broker_errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from offsite.kafka.protocol.request import Api
+from offsite.kafka.user_cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.services.cluster import Cluster
 from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.partition_log import PartitionLog, RefusedError
 

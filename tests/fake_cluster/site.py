@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from offsite.backup.planned import BackupPlan, plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.result import BackupResult
+from offsite.backup.run import run_backup
+from offsite.backup.source import MissingTopics
+from offsite.engine.runner import Runner
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import BackupPlan, plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.result import BackupResult
-from offsite.services.backup.run import run_backup
-from offsite.services.backup.source import MissingTopics
-from offsite.services.restore.options import RestoreWords, parse_restore
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.run import RestoreResult, run_restore
-from offsite.spark.runner import Runner
+from offsite.restore.options import RestoreWords, parse_restore
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.run import RestoreResult, run_restore
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.server import serving

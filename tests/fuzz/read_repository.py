@@ -7,16 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 from offsite.model.selections.selection import TopicSelection
+from offsite.overview.contents import show_backup
+from offsite.overview.status import read_status
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
-from offsite.services.overview.contents import show_backup
-from offsite.services.overview.status import read_status
-from offsite.services.records.find import RecordsRequest, cat_records, plan_records
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.verify.run import VerifyResult, verify_deep, verify_quick
+from offsite.restore.request import RestoreRequest
+from offsite.table.search import RecordsRequest, cat_records, plan_records
+from offsite.upkeep.verification.run import VerifyResult, verify_deep, verify_quick
 from tests.backups import content
 from tests.fuzz.places import MemoryStore
 from tests.fuzz.reading import Reading

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from offsite.repository.generations.generation_set import GenerationPhase, GenerationSet
-from offsite.repository.generations.layout import SetLayout, set_of_backup
+from offsite.repository.generation_sets.generation_set import GenerationPhase, GenerationSet
+from offsite.repository.generation_sets.layout import SetLayout, set_of_backup
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from tests.generations.world import SET, Process, World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from offsite.repository.generations.entry import Instance
-from offsite.services.generations.message import encode_message
+from offsite.generations.message import encode_message
+from offsite.repository.generation_sets.entry import Instance
 from tests.generations.judge import Judge
 from tests.generations.world import PARTITIONS, Death, World, forged
 

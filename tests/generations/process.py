@@ -11,18 +11,18 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from offsite.backup.outages import Outages
+from offsite.backup.request import BackupRequest
+from offsite.generations.assembly import Workshop, open_instance
+from offsite.generations.decision import AppendEntry, Effect, GenerationFacts
+from offsite.generations.instance import RunningInstance
+from offsite.generations.request import GenerationsRequest
+from offsite.kafka import user_cluster as cluster
 from offsite.model.clock import SystemClock
 from offsite.model.errors import GenerationTakenOver
 from offsite.model.selections.selection import parse_selection
-from offsite.repository.generations.entry import Instance
+from offsite.repository.generation_sets.entry import Instance
 from offsite.repository.repository import Repository
-from offsite.services import cluster
-from offsite.services.backup.request import BackupRequest
-from offsite.services.generations.assembly import Workshop, open_instance
-from offsite.services.generations.decision import AppendEntry, Effect, GenerationFacts
-from offsite.services.generations.instance import RunningInstance
-from offsite.services.generations.request import GenerationsRequest
-from offsite.services.outages import Outages
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import PosixStore
 from tests.inline_runner import InlineRunner

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offsite.model.errors import OffsiteError
-from offsite.repository.generations.generation_set import Generation, GenerationPhase, GenerationSet
-from offsite.repository.generations.layout import SetLayout
-from offsite.repository.generations.ledger import Ledger
+from offsite.repository.generation_sets.generation_set import Generation, GenerationPhase, GenerationSet
+from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.ledger import Ledger
 from offsite.repository.repository import Repository
 from tests.generations.judge import need
 from tests.generations.process import SET

@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from offsite.generations.decision import Announcement, InstanceView, Send, TakeBack
+from offsite.generations.instance import InstanceContext, RunningInstance
+from offsite.generations.message import CoordinationMessage, Event, encode_message
+from offsite.generations.messages_told import Addresses, CoordinationMailbox
+from offsite.generations.target import GenerationEnds, Guard, RoundResult
 from offsite.log.buffer import Buffer
 from offsite.model.errors import CommitLost, OffsiteError
-from offsite.repository.generations.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
-from offsite.repository.generations.generation_set import GenerationEntryNotAllowedError, GenerationSet
-from offsite.repository.generations.layout import SetLayout
-from offsite.repository.generations.ledger import Ledger
-from offsite.repository.generations.removal import Announce
-from offsite.services.generations.decision import Announcement, InstanceView, Send, TakeBack
-from offsite.services.generations.instance import InstanceContext, RunningInstance
-from offsite.services.generations.message import CoordinationMessage, Event, encode_message
-from offsite.services.generations.messages_told import Addresses, CoordinationMailbox
-from offsite.services.generations.target import GenerationEnds, Guard, RoundResult
-from offsite.services.releases import ReleaseMemory
+from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
+from offsite.repository.generation_sets.generation_set import GenerationEntryNotAllowedError, GenerationSet
+from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.releases import ReleaseMemory
+from offsite.repository.removal import Announce
 from offsite.stores.store import ObjectInfo, PutResult
 from tests.source_events.memory_store import MemoryStore
 

@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 from docs.drawings.history import History, encode_history
+from offsite.backup import pass_cut
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import CutEvidence
@@ -27,11 +28,10 @@ from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.repository.repository import Repository
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxSettings
-from offsite.services.backup import pass_cut
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.integration.e2e import transfers
 from tests.integration.e2e.group_site import Groups

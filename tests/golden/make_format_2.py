@@ -11,16 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from offsite.copy import roll_up as copy_roll_up
-from offsite.copy.backup import BackupEnds
+from offsite.backup.copy import BackupEnds
+from offsite.backup.copy_pass import CommitThresholds
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import carry_out, make_backup
 from offsite.model.choices import CompressionChoice
 from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
-from offsite.services.backup.copy_pass import CommitThresholds
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.roll_up import roll_up_step
-from offsite.services.backup.run import carry_out, make_backup
+from offsite.upkeep.roll_up import copy as copy_roll_up
+from offsite.upkeep.roll_up.run import roll_up_step
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.inline_runner import InlineRunner
 

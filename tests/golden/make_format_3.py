@@ -12,11 +12,11 @@ from unittest import mock
 
 from offsite.model.clock import SystemClock
 from offsite.repository import catalog
-from offsite.services.compaction.plan import CompactionRequest, plan_compaction
-from offsite.services.compaction.run import compact
-from offsite.services.retention.apply import apply_retention, plan_retention
-from offsite.services.retention.pins import pin_point
-from offsite.services.retention.policy import parse_policy
+from offsite.upkeep.compaction.plan import CompactionRequest, plan_compaction
+from offsite.upkeep.compaction.run import compact
+from offsite.upkeep.retention.apply import apply_retention, plan_retention
+from offsite.upkeep.retention.pins import pin_point
+from offsite.upkeep.retention.policy import parse_policy
 from tests.fake_cluster.site import Site, open_site
 from tests.golden.make_format_2 import run
 from tests.inline_runner import InlineRunner

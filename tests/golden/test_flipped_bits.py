@@ -11,7 +11,7 @@ import pytest
 
 from offsite.model.errors import Bug, OffsiteError
 from offsite.repository.repository import Repository
-from offsite.services.verify.run import verify_deep
+from offsite.upkeep.verification.run import verify_deep
 from tests.golden.flipped_store import FlippedStore
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import offsite

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from offsite.repository.repository import Repository
-from offsite.services.verify.run import verify_deep
 from offsite.stores.posix_store import open_folder
+from offsite.upkeep.verification.run import verify_deep
 from tests.fake_cluster.server import serving
 from tests.fake_cluster.site import BACKUP, Site
 from tests.golden.make_format_2 import POINTS

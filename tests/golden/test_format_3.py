@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from offsite.overview.contents import show_backup
 from offsite.repository.commit import FOR_EVER, Pin
 from offsite.repository.fold import fold
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.overview.contents import show_backup
-from offsite.services.verify.run import verify_deep
 from offsite.stores.posix_store import open_folder
+from offsite.upkeep.verification.run import verify_deep
 from tests.fake_cluster.server import serving
 from tests.fake_cluster.site import BACKUP, Site
 from tests.golden.make_format_3 import LATEST, POINTS

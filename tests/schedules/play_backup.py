@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
 
-from offsite.copy import plan
+from offsite.backup import copy_plan as plan
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.result import BackupResult
+from offsite.backup.run import run_backup
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
@@ -17,10 +21,6 @@ from offsite.kafka.protocol.request import Api
 from offsite.model.errors import NoRepository
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.result import BackupResult
-from offsite.services.backup.run import run_backup
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.misbehaving_broker.answer_faults import StaleOffsets

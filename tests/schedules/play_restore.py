@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from offsite.demo.truth import TopicRecords, compare_readings, read_topic
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
+from offsite.kafka.user_cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.cluster import Cluster
-from offsite.services.demo.truth import TopicRecords, compare_readings, read_topic
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.misbehaving_broker.proxy import MisbehavingBrokers

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
+from offsite.demo.data import BASE_MS, DemoMessage, produce
 from offsite.log.range import TopicPartition
-from offsite.services.demo.data import BASE_MS, DemoMessage, produce
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster, wait_until
 from tests.schedules.raw_log import RawLog, read_raw_log

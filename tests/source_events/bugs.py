@@ -1,7 +1,7 @@
 """Mistakes put into the code under test, each of which the schedules of source events have to find.
 
 There are no consumer groups in this world: the clamp of an exactly-once group is in `tests/unit/cut`. More mistakes of
-retention are in `tests/unit/services/retention/test_histories.py`.
+retention are in `tests/unit/upkeep/retention/test_histories.py`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from unittest import mock
 from zlib import crc32
 
-from offsite.copy import roll_up
-from offsite.copy.roll_up import RollUp
 from offsite.kafka.batch_window import BatchWindow, batch_window
 from offsite.log.range import LogRange
 from offsite.repository.backup import Backup
 from offsite.repository.fold import StateBuilder
 from offsite.repository.segments.segment import Segment
-from offsite.services.retention import plan
 from offsite.stores.store import PutResult
+from offsite.upkeep.retention import plan
+from offsite.upkeep.roll_up import copy as roll_up
+from offsite.upkeep.roll_up.copy import RollUp
 from tests.source_events import memory_store, source
 from tests.source_events.course import play
 from tests.source_events.memory_store import MemoryStore

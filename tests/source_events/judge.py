@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from offsite.copy.chain import PartitionChain
-from offsite.copy.source_view import stored_log
+from offsite.backup.committable import PartitionFailure
+from offsite.backup.result import BackupResult
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable
+from offsite.points.chain import PartitionChain
+from offsite.points.source_view import stored_log
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
-from offsite.services.backup.committable import PartitionFailure
-from offsite.services.backup.result import BackupResult
 from tests.source_events.source import SimSource
 
 SILENT = 2

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from offsite.backup.result import BackupResult
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.backup.result import BackupResult
 from tests.source_events.judge import Judge, Known, Planned
 from tests.source_events.source import SimSource
 

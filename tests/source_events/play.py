@@ -16,11 +16,14 @@ from typing import Any, Self
 from unittest import mock
 from uuid import UUID
 
-from offsite.copy import plan as copy_plan
-from offsite.copy import roll_up as copy_roll_up
-from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range_with
-from offsite.copy.bundle import CopyBundle
-from offsite.copy.plan import CopyTask
+from offsite.backup import copy_plan, pass_commits, planned
+from offsite.backup.bundle import CopyBundle
+from offsite.backup.copy import BackupEnds, BackupReceipt, copy_range_with
+from offsite.backup.copy_plan import CopyTask
+from offsite.backup.planned import BackupPlan, plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import run_backup
+from offsite.engine.runner import Done, Failed, OnProgress
 from offsite.kafka.config.config import BrokerAddress, KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model import ids
@@ -32,16 +35,12 @@ from offsite.repository import backup as stored_backup
 from offsite.repository import catalog, commit_log
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter
-from offsite.services.backup import pass_commits, planned
-from offsite.services.backup.planned import BackupPlan, plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.roll_up import roll_up_step
-from offsite.services.backup.run import run_backup
-from offsite.services.collect import plan as collect_plan
-from offsite.services.collect import run as collect_run
-from offsite.services.collect.run import collection_steps
-from offsite.services.verify.history import check_history
-from offsite.spark.runner import Done, Failed, OnProgress
+from offsite.upkeep.collection import plan as collect_plan
+from offsite.upkeep.collection import run as collect_run
+from offsite.upkeep.collection.run import collection_steps
+from offsite.upkeep.roll_up import copy as copy_roll_up
+from offsite.upkeep.roll_up.run import roll_up_step
+from offsite.upkeep.verification.history import check_history
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.source_events.facts import facts_in_memory

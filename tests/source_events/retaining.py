@@ -15,9 +15,9 @@ from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
 from offsite.repository.state import BackupState
-from offsite.services.retention.apply import apply_retention, plan_retention
-from offsite.services.retention.pins import pin_point
-from offsite.services.retention.policy import RetentionPolicy
+from offsite.upkeep.retention.apply import apply_retention, plan_retention
+from offsite.upkeep.retention.pins import pin_point
+from offsite.upkeep.retention.policy import RetentionPolicy
 from tests.source_events.kept import RetentionJudge
 from tests.source_events.memory_store import MemoryStore
 from tests.source_events.play import BrokenOffError, Play, small

@@ -21,12 +21,12 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from offsite.demo.truth import ReadRecord, read_topic
+from offsite.engine.local.jvm import spark_home
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.sandbox.jars import cache_folder
 from offsite.sandbox.java import LONG_RUN, find_java
 from offsite.sandbox.versions import KAFKA_VERSION, Jar, kafka_jars
-from offsite.services.demo.truth import ReadRecord, read_topic
-from offsite.spark.local.jvm import spark_home
 from tests.fetched_tools import NoTool, maven_jars
 from tests.integration.kafka.cluster import Cluster, wait_until
 

@@ -9,10 +9,10 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
 
+from offsite.engine.runner import OnProgress, RunProgress
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
 from offsite.model.untrusted.printable import printable
-from offsite.spark.runner import OnProgress, RunProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

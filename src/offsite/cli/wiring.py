@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from offsite.cli.output import note, report_damage
 
 if TYPE_CHECKING:
+    from offsite.engine.choice import SparkChoice
+    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.engine.spark_runner import SparkRunner
+    from offsite.kafka.user_cluster import Cluster
     from offsite.repository.repository import Repository
-    from offsite.services.cluster import Cluster
-    from offsite.spark.choice import SparkChoice
-    from offsite.spark.rates.rate_limits import RateLimits
-    from offsite.spark.spark_runner import SparkRunner
 
 
 def open_repository(url: str, *, looks: bool = False, records: str | None = None) -> Repository:
@@ -36,7 +36,7 @@ def open_repository(url: str, *, looks: bool = False, records: str | None = None
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
     """Connect to the cluster at `bootstrap`, which wins over the file's `bootstrap.servers`. Sends nothing to the
     cluster. Raises `BadKafkaConfig`."""
-    from offsite.services import cluster
+    from offsite.kafka import user_cluster as cluster
 
     connected = cluster.connect(bootstrap, kafka_config)
     for warning in connected.warnings:
@@ -48,7 +48,7 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
 def spark(choice: SparkChoice, *, preload: str, limits: RateLimits | None = None) -> Iterator[SparkRunner]:
     """Start Spark in the background; Spark ends with the context. Workers import `preload` at start, and obey
     `limits`."""
-    from offsite.spark.spark_runner import SparkRunner
+    from offsite.engine.spark_runner import SparkRunner
 
     runner = SparkRunner(choice, preload=[preload], limits=limits)
     try:

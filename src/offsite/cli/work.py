@@ -18,10 +18,10 @@ from typing import IO, TYPE_CHECKING
 
 from offsite.cli.interruption import Interruption
 from offsite.cli.streams import open_streams
-from offsite.services.jobs.workers import SECRET
+from offsite.jobs.workers import SECRET
 
 if TYPE_CHECKING:
-    from offsite.services.jobs.work import JobWork
+    from offsite.jobs.work import JobWork
 
 _STDOUT, _STDERR = 1, 2
 
@@ -36,8 +36,8 @@ def main() -> None:
     job, arguments, secret = sys.argv[1], json.load(sys.stdin), os.environ.pop(SECRET, "")
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     from offsite.cli.wiring import open_repository
+    from offsite.jobs.work import work_on
     from offsite.model.clock import SystemClock
-    from offsite.services.jobs.work import work_on
 
     def end() -> None:
         os.kill(os.getpid(), signal.SIGINT)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Unpack
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from offsite.archives.run_export import ExportResult
+    from offsite.engine.runner import OnProgress
+    from offsite.kafka.user_cluster import Cluster
     from offsite.library.engine import Engine
+    from offsite.overview.contents import BackupDetail
     from offsite.repository import backup as stored
     from offsite.repository.history import CommitSummary
-    from offsite.services.archives.run_export import ExportResult
-    from offsite.services.cluster import Cluster
-    from offsite.services.overview.contents import BackupDetail
-    from offsite.services.restore.options import PointWords, RestoreWords
-    from offsite.services.restore.plan_report import RestorePlanReport
-    from offsite.services.restore.planned import PlannedRestore
-    from offsite.services.restore.result import RestoreResult
-    from offsite.services.verify.run import VerifyResult
-    from offsite.spark.runner import OnProgress
+    from offsite.restore.options import PointWords, RestoreWords
+    from offsite.restore.plan_report import RestorePlanReport
+    from offsite.restore.planned import PlannedRestore
+    from offsite.restore.result import RestoreResult
+    from offsite.upkeep.verification.run import VerifyResult
 
 
 class Backup:
@@ -45,15 +45,15 @@ class Backup:
 
     def detail(self, *, commit: int | None = None) -> BackupDetail:
         """Topics, partitions with their offsets, holes, as `offsite show` shows them. Raises `NoSuchRestorePoint`."""
-        from offsite.services.overview.contents import show_backup
+        from offsite.overview.contents import show_backup
 
         return show_backup(self._backup, commit=commit)
 
     def verify(self, *, deep: bool = False, on_progress: OnProgress | None = None) -> VerifyResult:
         """Check that everything listed by the backup exists; `deep`: read and compare every byte. Damage is a result,
         not an error. The repository remembers the check, where writable."""
-        from offsite.services.overview.last_checks import remember_check
-        from offsite.services.verify.run import verify_deep, verify_quick
+        from offsite.upkeep.verification.last_checks import remember_check
+        from offsite.upkeep.verification.run import verify_deep, verify_quick
 
         if deep:
             with self._engine.runner() as runner:
@@ -67,8 +67,8 @@ class Backup:
         self, *, bootstrap: str | None = None, kafka_config: Path | None = None, **words: Unpack[RestoreWords]
     ) -> RestorePlanReport:
         """Return the plan of `restore` with the same options. Changes nothing, starts no Spark."""
-        from offsite.services.cluster import connect
-        from offsite.services.restore.plan_report import report_plan
+        from offsite.kafka.user_cluster import connect
+        from offsite.restore.plan_report import report_plan
 
         return report_plan(_prepare(self._backup.read_only(), connect(bootstrap, kafka_config), words))
 
@@ -89,9 +89,9 @@ class Backup:
 
         Raises `RestoreRefused` before any change, `RestoreRunning`, `PartitionsFailed`, `NoSuchRestorePoint` …
         """
-        from offsite.services.cluster import connect
-        from offsite.services.restore.options import parse_restore_limits
-        from offsite.services.restore.run import run_restore
+        from offsite.kafka.user_cluster import connect
+        from offsite.restore.options import parse_restore_limits
+        from offsite.restore.run import run_restore
 
         limits, cluster = parse_restore_limits(words), connect(bootstrap, kafka_config)
         prepared = _prepare(self._backup, cluster, words)
@@ -123,11 +123,11 @@ class Backup:
         `format`: `avro`, `kafka-backup`, `osodevops`, `parquet`, `jsonl`. Raises `NotRepresentable` for a record that
         the format cannot hold, unless `lossy`; `NoSuchTopic`, `NoSuchRestorePoint` …
         """
+        from offsite.archives.export_job import export_of_backup, open_target
+        from offsite.archives.export_plan import ExportRequest
         from offsite.archives.formats import WriteOptions
         from offsite.model.selections.selection import parse_groups
-        from offsite.services.archives.export_job import export_of_backup, open_target
-        from offsite.services.archives.export_plan import ExportRequest
-        from offsite.services.restore.options import parse_point
+        from offsite.restore.options import parse_point
 
         cluster_id = self._backup.descriptor.cluster_id
         write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes, cluster_id=cluster_id)
@@ -170,7 +170,7 @@ class Backup:
 
 
 def _prepare(backup: stored.Backup, cluster: Cluster, words: RestoreWords) -> PlannedRestore:
-    from offsite.services.restore.options import parse_restore
-    from offsite.services.restore.planned import prepare_restore
+    from offsite.restore.options import parse_restore
+    from offsite.restore.planned import prepare_restore
 
     return prepare_restore(backup, cluster.admin, parse_restore(words))

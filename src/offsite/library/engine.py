@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from offsite.engine.choice import SparkChoice, settings_of
 from offsite.model.choices import SecretsChoice, SecretsText, parse_choice
-from offsite.spark.choice import SparkChoice, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from offsite.spark.rates.rate_limits import RateLimits
-    from offsite.spark.spark_runner import SparkRunner
+    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.engine.spark_runner import SparkRunner
 
 
 class SparkWords(TypedDict, total=False):
@@ -55,7 +55,7 @@ class Engine:
     @contextmanager
     def runner(self, limits: RateLimits | None = None) -> Iterator[SparkRunner]:
         """A runner, ended with the block, with tasks that observe `limits`."""
-        from offsite.spark.spark_runner import SparkRunner
+        from offsite.engine.spark_runner import SparkRunner
 
         context = None if self.session is None else self.session.sparkContext
         runner = SparkRunner(self.choice, context=context, limits=limits)

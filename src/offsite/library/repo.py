@@ -13,13 +13,13 @@ from offsite.library.engine import Engine, SparkWords
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from offsite.archives.run_import import ImportResult
+    from offsite.backup.options import BackupWords
+    from offsite.backup.result import BackupResult
+    from offsite.engine.runner import OnProgress
+    from offsite.overview.contents import BackupSummary
+    from offsite.overview.status import Status
     from offsite.repository.repository import Repository
-    from offsite.services.archives.run_import import ImportResult
-    from offsite.services.backup.options import BackupWords
-    from offsite.services.backup.result import BackupResult
-    from offsite.services.overview.contents import BackupSummary
-    from offsite.services.overview.status import Status
-    from offsite.spark.runner import OnProgress
 
 
 def open(  # noqa: A001  # offsite.open reads as it should
@@ -65,7 +65,7 @@ class Repo:
 
     def backups(self) -> tuple[BackupSummary, ...]:
         """Return one summary per backup, as `offsite list` shows them. Raises `DamagedCommit`."""
-        from offsite.services.overview.contents import list_backups
+        from offsite.overview.contents import list_backups
 
         return list_backups(self._repository).backups
 
@@ -76,7 +76,7 @@ class Repo:
     def status(self, *, records: str | None = None) -> Status:
         """Am I safe? An unreadable backup is a problem in the answer, not an error. `records`: the place of restore
         records, for a repository without write access."""
-        from offsite.services.overview.status import read_status
+        from offsite.overview.status import read_status
         from offsite.stores.open_store import open_store
 
         return read_status(replace(self._repository, records_at=None if records is None else open_store(records)))
@@ -95,10 +95,10 @@ class Repo:
 
         Raises the errors of `services.backup`: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
-        from offsite.services.backup.options import parse_backup, parse_limits
-        from offsite.services.backup.planned import make_replan, plan_backup
-        from offsite.services.backup.run import run_backup
-        from offsite.services.cluster import connect
+        from offsite.backup.options import parse_backup, parse_limits
+        from offsite.backup.planned import make_replan, plan_backup
+        from offsite.backup.run import run_backup
+        from offsite.kafka.user_cluster import connect
 
         request, cluster = parse_backup(name, words), connect(bootstrap, kafka_config)
         with self._engine.runner(parse_limits(words)) as runner:
@@ -129,9 +129,9 @@ class Repo:
         imported then), `BackupExists` for a backup of another source.
         """
         from offsite.archives.formats import ReadOptions
+        from offsite.archives.inspection import open_source
+        from offsite.archives.run_import import ImportRequest, plan_import, run_import
         from offsite.model.selections.selection import parse_selection
-        from offsite.services.archives.inspection import open_source
-        from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
 
         source = open_source(format, place, ReadOptions())
         request = ImportRequest(

@@ -32,7 +32,6 @@ from offsite.repository.descriptor import (
     encode_backup,
     encode_repository,
 )
-from offsite.repository.generations.removal import is_name_free
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import (
     BACKUPS_PREFIX,
@@ -44,6 +43,7 @@ from offsite.repository.layout import (
     own_objects,
     parse_commit_key,
 )
+from offsite.repository.removal import is_name_free
 from offsite.repository.replaced import NOTHING_COLLECTED
 from offsite.repository.restores.elsewhere import repositories_above
 from offsite.stores.store import PutResult, Store

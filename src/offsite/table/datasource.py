@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from offsite.copy.chain import select_chains
-from offsite.copy.restore_point import FixedPoint, find_point, fix_point
 from offsite.model.errors import BadOption
 from offsite.model.time import parse_time
 from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.points.chain import select_chains
+from offsite.points.restore_point import FixedPoint, find_point, fix_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.repository import Repository

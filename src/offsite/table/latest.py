@@ -17,17 +17,23 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import IO, TYPE_CHECKING, Self
 
-from offsite.copy.compaction.latest import BUCKET_RECORDS, LatestCollector, LatestKeys, UnreadableRegion, send_latest
-from offsite.copy.compaction.regions import MAX_END, Routes
-from offsite.copy.source_view import VisibleBatch
 from offsite.log.records.batch_keys import KeyedRecords, keyed_records
 from offsite.model.errors import DamagedObject
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.points.source_view import VisibleBatch
 from offsite.stores.store import Store
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow, scan_batches
 from offsite.table.scan_plan import ScanTask
+from offsite.upkeep.compaction.copy.latest import (
+    BUCKET_RECORDS,
+    LatestCollector,
+    LatestKeys,
+    UnreadableRegion,
+    send_latest,
+)
+from offsite.upkeep.compaction.copy.regions import MAX_END, Routes
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

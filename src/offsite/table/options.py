@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offsite.copy.restore_point import PointRequest
 from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
 from offsite.model.selections.pattern_list import split_patterns
 from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_incarnations, parse_partitions
 from offsite.model.untrusted.whole_number import whole_number
+from offsite.points.restore_point import PointRequest
 
 BATCH_OPTIONS = (
     "commit",

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from offsite.copy.record_bounds import RecordBounds
-from offsite.copy.source_view import VisibleBatch
+from offsite.engine.meter import count_items
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.committed_view import CommittedView, sees_uncommitted
@@ -20,9 +19,10 @@ from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_tim
 from offsite.model.collector import rare_collections
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.points.record_bounds import RecordBounds
+from offsite.points.source_view import VisibleBatch
 from offsite.repository.segments.index import SegmentIndex
 from offsite.repository.segments.reader import SegmentReader, stored_markers
-from offsite.spark.meter import count_items
 from offsite.stores.store import Store
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import ScanTask, SegmentScan

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offsite.copy.chain import SelectedChains
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.journal import warned
 from offsite.model.size import MIB
+from offsite.points.chain import SelectedChains
 from offsite.repository.commit import PartitionId, RecordedHole
 from offsite.repository.segment_origins import Origins
 from offsite.repository.segments.segment import Segment

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from offsite.copy.chain import hole_starts
 from offsite.log.range import Span
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.points.chain import hole_starts
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.coverage import is_covered
 from offsite.repository.fold import fold, with_cuts

@@ -6,26 +6,26 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from offsite.archives.export_job import ExportJob, export_of_backup, open_target
+from offsite.archives.export_plan import ExportRequest
 from offsite.archives.formats import ReadOptions, WriteOptions
-from offsite.copy.chain import select_chains
-from offsite.copy.point_in_time import PointInTime
-from offsite.copy.source_view import SourceView
+from offsite.archives.inspection import open_source
+from offsite.archives.run_export import ExportResult
+from offsite.archives.run_import import EVERYTHING, ImportRequest, ImportResult, plan_import, run_import
+from offsite.engine.runner import Runner
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 from offsite.model.selections.selection import TopicSelection
+from offsite.points.chain import select_chains
+from offsite.points.point_in_time import PointInTime
+from offsite.points.source_view import SourceView
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
-from offsite.services.archives.export_job import ExportJob, export_of_backup, open_target
-from offsite.services.archives.export_plan import ExportRequest
-from offsite.services.archives.inspection import open_source
-from offsite.services.archives.run_export import ExportResult
-from offsite.services.archives.run_import import EVERYTHING, ImportRequest, ImportResult, plan_import, run_import
-from offsite.services.restore.options import RestoreWords, parse_restore
-from offsite.spark.runner import Runner
+from offsite.restore.options import RestoreWords, parse_restore
 from tests.batches import chunk_of
 from tests.inline_runner import InlineRunner
 

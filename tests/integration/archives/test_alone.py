@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import pytest
 
+from offsite.engine.runner import OnProgress
 from offsite.model.errors import ArchiveBusy
-from offsite.spark.runner import OnProgress
 from tests.batches import make_log
 from tests.inline_runner import InlineRunner
 from tests.integration.archives.exchange import ALL_FORMATS, ON_BUCKETS, Exchange, NewSegment

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.truth import ReadRecord, read_topic
+from offsite.engine.local.class_archive import cache_folder
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.truth import ReadRecord, read_topic
-from offsite.spark.local.class_archive import cache_folder
 from tests.batches import make_log
 from tests.integration.archives.exchange import Exchange, NewSegment
 from tests.integration.e2e.command import offsite, start, succeed

@@ -10,9 +10,9 @@ import pytest
 
 from offsite.archives.formats import WriteOptions
 from offsite.model.errors import DamagedArchive
-from offsite.services.overview.contents import show_backup
-from offsite.services.overview.status import read_status
-from offsite.services.verify.run import verify_deep
+from offsite.overview.contents import show_backup
+from offsite.overview.status import read_status
+from offsite.upkeep.verification.run import verify_deep
 from tests.batches import make_log
 from tests.inline_runner import InlineRunner
 from tests.integration.archives.exchange import ALL_FORMATS, Exchange, NewSegment, group

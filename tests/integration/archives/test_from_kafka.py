@@ -14,24 +14,24 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
+from offsite.archives.export_job import export_of_cluster, open_target
+from offsite.archives.export_plan import ExportRequest
 from offsite.archives.formats import ReadOptions, WriteOptions
+from offsite.archives.prune import open_archive, plan_retention
 from offsite.archives.retention import RetentionLimits
+from offsite.archives.run_export import ExportResult
+from offsite.archives.source_retention import MirrorSource
+from offsite.backup.outages import Outages
+from offsite.demo.data import DemoMessage
+from offsite.demo.truth import read_topic
 from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.user_cluster import connect
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SourceTruncated, TopicReplaced
 from offsite.model.ids import random_id
 from offsite.repository.repository import Repository
+from offsite.restore.options import RestoreWords, parse_restore
 from offsite.sandbox import SandboxInfo
-from offsite.services.archives.export_job import export_of_cluster, open_target
-from offsite.services.archives.export_plan import ExportRequest
-from offsite.services.archives.mirror import MirrorSource
-from offsite.services.archives.retention import open_archive, plan_retention
-from offsite.services.archives.run_export import ExportResult
-from offsite.services.cluster import connect
-from offsite.services.demo.data import DemoMessage
-from offsite.services.demo.truth import read_topic
-from offsite.services.outages import Outages
-from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.archives.exchange import Exchange
@@ -87,7 +87,7 @@ def test_a_cluster_is_exported_and_what_is_new_later(site: Site, exchange: Excha
 def test_ranges_that_cut_through_batches_give_each_record_once(
     site: Site, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsite.copy.plan.TASK_BYTES_MIN", 300)
+    monkeypatch.setattr("offsite.backup.copy_plan.TASK_BYTES_MIN", 300)
     topic = site.make_topic()
     site.produce(topic, messages(300), linger_ms=200, batch_num_messages=70)
     assert export(site, exchange, topic).records == 300

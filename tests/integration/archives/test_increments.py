@@ -11,12 +11,12 @@ import pytest
 
 from offsite.archives.archive import Damage
 from offsite.archives.formats import WriteOptions
+from offsite.backup.planned import check_cluster
+from offsite.engine.runner import OnProgress
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.errors import BackupExists, BadOption, DamagedArchive, OtherCluster, StoreUnreachable
 from offsite.repository.commit import CommitChanges, PartitionId, RecordedHole
-from offsite.services.backup.planned import check_cluster
-from offsite.spark.runner import OnProgress
 from tests.batches import make_batch, make_control_batch, make_log
 from tests.inline_runner import InlineRunner
 from tests.integration.archives.exchange import ALL_FORMATS, Exchange, NewSegment
@@ -163,7 +163,7 @@ def test_damage_ends_an_import_and_nothing_is_made(exchange: Exchange) -> None:
 
 
 def test_an_export_in_rounds_is_one_export(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsite.services.archives.run_export.ROUND_TASKS", 3)
+    monkeypatch.setattr("offsite.archives.run_export.ROUND_TASKS", 3)
     several_segments(exchange)
     result = exchange.export("avro", "a")
     assert (result.records, result.files >= 4) == (200, True)

@@ -13,14 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.archives.formats import ReadOptions
+from offsite.archives.prune import LEAST_COLLECT_AFTER_MS, carry_out, open_archive, plan_retention
 from offsite.archives.retention import RetentionLimits
+from offsite.archives.retention_audit import read_audit_reports
+from offsite.archives.run_export import ExportResult
+from offsite.backup.outages import Outage, Outages
 from offsite.cli.app import app
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ArchiveBusy
-from offsite.services.archives.retention import LEAST_COLLECT_AFTER_MS, carry_out, open_archive, plan_retention
-from offsite.services.archives.retention_audit import read_audit_reports
-from offsite.services.archives.run_export import ExportResult
-from offsite.services.outages import Outage, Outages
 from tests.batches import make_log
 from tests.integration.archives.exchange import Exchange, NewSegment
 from tests.integration.archives.test_commands import PEERS, TOPIC

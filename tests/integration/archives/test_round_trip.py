@@ -12,7 +12,7 @@ from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsite.model.errors import BadOption, NotRepresentable
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
-from offsite.services.verify.run import verify_deep
+from offsite.upkeep.verification.run import verify_deep
 from tests.batches import make_batch, make_control_batch, make_log
 from tests.integration.archives.exchange import (
     ALL_FORMATS,

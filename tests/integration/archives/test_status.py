@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from offsite.services.overview.status import read_status
+from offsite.overview.status import read_status
 from tests.batches import make_log
 from tests.integration.archives.exchange import Exchange, NewSegment
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.serve import CheckpointServer
+from offsite.jobs.ask import JobRequest, request_job
 from offsite.repository.repository import Repository
-from offsite.services.checkpoint.ask import request_checkpoint
-from offsite.services.checkpoint.serve import CheckpointServer
-from offsite.services.jobs.ask import JobRequest, request_job
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.integration.e2e.command import OFFSITE, clean_environment

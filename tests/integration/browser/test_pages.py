@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from offsite.api.guard.tokens import new_token
 from offsite.metastore.backup_file import BackupFile
 from offsite.metastore.names import BackupName, NameForm
+from offsite.serve.guard.tokens import new_token
 from tests.fake_cluster.site import Site
 from tests.integration.browser.conftest import PHONE, LookAt
 from tests.integration.browser.pictures import picture

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy.roll_up import FAN_IN
+from offsite.engine.sessions.master import slots
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.spark.sessions.master import slots
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
+from offsite.upkeep.roll_up.copy import FAN_IN
 from tests.integration.cluster.busy_source import EXPIRING, BusySource, Life, Pace, Records
 from tests.integration.cluster.faults import meanwhile, mend
 from tests.integration.cluster.follow_judge import (

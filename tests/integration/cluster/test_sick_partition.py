@@ -8,14 +8,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.result import BackupResult
+from offsite.backup.run import run_backup
 from offsite.kafka import log_bounds
 from offsite.kafka.evidence import GIVEN_UP_MAX_S
 from offsite.model.errors import LeaderUnavailable
 from offsite.model.selections.selection import parse_selection
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.result import BackupResult
-from offsite.services.backup.run import run_backup
 from tests.integration.cluster.trial import Trial
 from tests.integration.e2e.site import new_name
 from tests.integration.kafka.cluster import wait_until

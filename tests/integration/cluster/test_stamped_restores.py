@@ -12,24 +12,24 @@ from pathlib import Path
 
 import pytest
 
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import run_backup
+from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.serve import CheckpointServer
+from offsite.checkpoint.status import Checkpoints
+from offsite.kafka.user_cluster import Cluster as Ends
+from offsite.kafka.user_cluster import connect
 from offsite.model.choices import OffsetsMode, StampForm
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.snapshots.commit_cut import get_commit_cut
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.run import run_backup
-from offsite.services.checkpoint.ask import request_checkpoint
-from offsite.services.checkpoint.serve import CheckpointServer
-from offsite.services.checkpoint.status import Checkpoints
-from offsite.services.cluster import Cluster as Ends
-from offsite.services.cluster import connect
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
 from tests.inline_runner import InlineRunner
 from tests.integration.cluster.relay import Found, Relay, audit, running
 from tests.integration.cluster.slow_link import slow_link

@@ -17,28 +17,28 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Producer
 
+from offsite.archives.export_job import export_of_cluster, open_target
+from offsite.archives.export_plan import ExportRequest
 from offsite.archives.formats import WriteOptions
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.result import BackupResult
+from offsite.backup.run import run_backup
+from offsite.demo.data import BASE_MS
+from offsite.demo.truth import read_topic
+from offsite.engine.runner import Runner
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.user_cluster import Cluster as Ends
 from offsite.model.errors import OffsiteError
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
+from offsite.restore.options import RestoreWords, parse_restore
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from offsite.sandbox import Sandbox
-from offsite.services.archives.export_job import export_of_cluster, open_target
-from offsite.services.archives.export_plan import ExportRequest
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.result import BackupResult
-from offsite.services.backup.run import run_backup
-from offsite.services.cluster import Cluster as Ends
-from offsite.services.demo.data import BASE_MS
-from offsite.services.demo.truth import read_topic
-from offsite.services.restore.options import RestoreWords, parse_restore
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Runner
 from tests.integration.cluster.faults import Fault, mend
 from tests.integration.kafka.cluster import Cluster
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from offsite.cli.wiring import connect
+from offsite.engine.choice import SparkChoice
 from offsite.sandbox import Sandbox
 from offsite.sandbox.ports import free_ports
-from offsite.spark.choice import SparkChoice
 from tests.integration.docs.page import Command, commands, is_shown, run
 from tests.shared_brokers import running
 from tests.shared_spark import end_shared_spark

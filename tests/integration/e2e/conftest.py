@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine.runner import Runner
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.group_site import Groups

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import compare_readings, read_topic
 from offsite.log.range import TopicPartition
 from offsite.model.selections.selection import parse_selection
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import compare_readings, read_topic
-from offsite.services.restore.plan_report import report_plan
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
+from offsite.restore.plan_report import report_plan
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import Cluster
 

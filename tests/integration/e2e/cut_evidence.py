@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from offsite.backup.cut.group_tail import GroupTail, read_group_tail
+from offsite.backup.cut.readings import ReadingsBaseline, ReadingSeries, begin_readings, take_readings
+from offsite.backup.cut.state_log import STATE_TOPIC
 from offsite.cut.readings import EndsReading
 from offsite.cut.window import PartitionKey
 from offsite.log.transaction_state import TransactionChange
-from offsite.services.cut.group_tail import GroupTail, read_group_tail
-from offsite.services.cut.readings import ReadingsBaseline, ReadingSeries, begin_readings, take_readings
-from offsite.services.cut.state_log import STATE_TOPIC
 from tests.integration.e2e.transacting import at_work, keys_of, markers_of
 from tests.integration.kafka.cluster import Cluster
 

@@ -7,26 +7,26 @@ import itertools
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
+from offsite.backup.outages import Outages
+from offsite.backup.planned import BackupPlan, make_replan, plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.result import BackupResult
+from offsite.backup.run import run_backup
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import Runner
+from offsite.follow.follower import Follower, FollowSettings
+from offsite.groups.report import report_groups
+from offsite.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
+from offsite.kafka.user_cluster import connect
 from offsite.model.clock import SystemClock
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.backup.planned import BackupPlan, make_replan, plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.result import BackupResult
-from offsite.services.backup.run import run_backup
-from offsite.services.cluster import connect
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.follow.follower import Follower, FollowSettings
-from offsite.services.groups.report import report_groups
-from offsite.services.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
-from offsite.services.outages import Outages
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Runner
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from tests.inline_runner import StoppedRunner
 from tests.integration.e2e.site import BACKUP, SLOTS, Site
 from tests.integration.kafka.cluster import Cluster
@@ -185,6 +185,6 @@ def delete_group(cluster: Cluster, group: str) -> None:
 
 
 def prepared_topics(groups: Groups, restore: str) -> tuple[tuple[str, str], ...]:
-    from offsite.services.groups.restored_offsets import load_restored_offsets
+    from offsite.groups.restored_offsets import load_restored_offsets
 
     return load_restored_offsets(groups.site.backup, restore).record.topics

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.sandbox import SandboxInfo, SandboxSettings, Security
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e import own_network
 from tests.integration.e2e.command import Finished, started
 from tests.integration.e2e.site import produce_to

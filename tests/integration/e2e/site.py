@@ -10,24 +10,24 @@ from collections.abc import Iterable, Sequence
 
 from confluent_kafka import Producer
 
+from offsite.backup.planned import BackupPlan, plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.result import BackupResult
+from offsite.backup.run import run_backup
+from offsite.demo.data import DemoMessage, produce
+from offsite.demo.truth import TopicRecords, compare_readings, read_topic
+from offsite.engine.runner import Runner
 from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import BackupPlan, plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.result import BackupResult
-from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import DemoMessage, produce
-from offsite.services.demo.truth import TopicRecords, compare_readings, read_topic
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.services.verify.run import verify_deep
-from offsite.spark.runner import Runner
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
+from offsite.upkeep.verification.run import verify_deep
 from tests.integration.kafka.cluster import Cluster
 
 SLOTS = 2

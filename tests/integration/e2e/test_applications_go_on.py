@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import compare_readings, read_topic
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.codecs.codec import ZSTD
 from offsite.log.range import TopicPartition as Partition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import compare_readings, read_topic
 from tests.integration.e2e.command import succeed
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster, wait_until

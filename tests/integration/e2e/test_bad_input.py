@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.model.errors import (
     BackupExists,
     BackupNotFound,
@@ -32,7 +33,6 @@ from offsite.model.errors import (
 )
 from offsite.sandbox import SandboxInfo
 from offsite.sandbox.ports import free_ports
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import Finished, files_under, offsite, succeed
 from tests.integration.e2e.site import produce_to

@@ -8,19 +8,19 @@ from typing import NoReturn
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import OnProgress
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.user_cluster import Cluster
 from offsite.model.errors import TargetNotEmpty
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
-from offsite.services.cluster import Cluster
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.overview.status import read_status
-from offsite.services.restore.plan_report import report_plan
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import OnProgress
+from offsite.overview.status import read_status
+from offsite.restore.plan_report import report_plan
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from tests.integration.e2e.command import offsite
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.explain import explain_checkpoint
+from offsite.checkpoint.other_backup import OtherBackup
+from offsite.checkpoint.participants import CheckpointingParticipant, Participants
+from offsite.checkpoint.serve import CheckpointServer
+from offsite.checkpoint.status import CheckpointReport, Checkpoints
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ParticipantFailed
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.checkpoint.ask import request_checkpoint
-from offsite.services.checkpoint.explain import explain_checkpoint
-from offsite.services.checkpoint.other_backup import OtherBackup
-from offsite.services.checkpoint.participants import CheckpointingParticipant, Participants
-from offsite.services.checkpoint.serve import CheckpointServer
-from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.stores.open_store import open_store
 from tests.file_participant import FileParticipant
 from tests.inline_runner import InlineRunner

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from offsite.checkpoint.status import Checkpoints, CheckpointStatus
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import offsite, start, succeed

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import Runner
 from offsite.log.batch import scan
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.commit import CommitChanges, PartitionId, Position, RecordedHole
 from offsite.repository.repository import Repository
+from offsite.restore.compare.result import ProvenPartition
+from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
+from offsite.restore.plan_report import report_plan
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import Sandbox
-from offsite.services.compare.result import ProvenPartition
-from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.restore.plan_report import report_plan
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
 from tests.backups import accounted
 from tests.conftest import StartSandbox

@@ -8,19 +8,19 @@ from collections.abc import Callable
 
 import pytest
 
-from offsite.copy import roll_up as copy_roll_up
+from offsite.backup.outages import Outages
+from offsite.backup.request import BackupRequest
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.follow.follower import Follower, FollowSettings, Round
 from offsite.model.clock import SystemClock
 from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
-from offsite.services.backup import roll_up
-from offsite.services.backup.request import BackupRequest
-from offsite.services.collect.run import collect, plan_collection
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.follow.follower import Follower, FollowSettings, Round
-from offsite.services.leftovers import find_leftovers
-from offsite.services.outages import Outages
 from offsite.table.options import read_options
 from offsite.table.stream import TableStream
+from offsite.upkeep.collection.run import collect, plan_collection
+from offsite.upkeep.leftovers import find_leftovers
+from offsite.upkeep.roll_up import copy as copy_roll_up
+from offsite.upkeep.roll_up import run as roll_up
 from tests.integration.e2e.site import BACKUP, Site, new_name, values
 
 ROUNDS = 16
@@ -124,4 +124,4 @@ def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_b
             there = values(found, partition) if partition in found else []
             assert there == values(source, partition)[: len(there)]
     site.assert_verified()
-    assert find_leftovers(site.repository, backup, listed=True).objects == 0
+    assert find_leftovers(site.repository, backup, staged=(), listed=True).objects == 0

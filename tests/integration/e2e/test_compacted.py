@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import Runner
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Runner
+from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.integration.e2e.site import Site, new_name, produce_to

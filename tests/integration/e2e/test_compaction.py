@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy.compaction import regions
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import TopicRecords, read_topic
+from offsite.engine.runner import Runner
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.repository.commit import CommitChanges
-from offsite.services.compaction.plan import CompactionRequest, plan_compaction
-from offsite.services.compaction.run import compact
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import TopicRecords, read_topic
-from offsite.services.verify.run import verify_deep
-from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
+from offsite.upkeep.compaction.copy import regions
+from offsite.upkeep.compaction.plan import CompactionRequest, plan_compaction
+from offsite.upkeep.compaction.run import compact
+from offsite.upkeep.verification.run import verify_deep
 from tests.backups import new_backup
 from tests.batches import make_control_batch
 from tests.compacted_logs import CompactedLog, commit_log, compacted_shape, forget, read_state

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.backup.pass_cut import NoCut
+from offsite.demo.truth import read_topic
+from offsite.engine.runner import Runner
 from offsite.log.offset_vector import parse_before
 from offsite.model.choices import CutChoice
 from offsite.model.errors import DamagedObject, NoConsistentCut
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts
+from offsite.overview.contents import show_backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, LeftOutTransactions
-from offsite.services.backup.pass_cut import NoCut
-from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
-from offsite.services.demo.truth import read_topic
-from offsite.services.overview.contents import show_backup
-from offsite.services.restore.plan_report import report_plan
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.spark.runner import Runner
+from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
+from offsite.restore.plan_report import report_plan
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
 from tests.cuts import commit_cut, commit_markers, leaving_out, partition_of
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.copies import Copy, messages
@@ -194,7 +194,7 @@ def test_a_cut_that_is_missing_or_ends_beyond_its_commit_is_refused(copy: Copy) 
 
 def test_what_has_no_cut_is_as_copied_and_says_so(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without:
-        without.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: NoCut(why="none wanted"))
+        without.setattr("offsite.backup.pass_commits.cut_of_pass", lambda *_, **__: NoCut(why="none wanted"))
         log = shared(copy)
     prepared = prepare_restore(copy.site.backup, copy.target.admin, copy.request(log.topic, "auto"))
     report = report_plan(prepared).consistency

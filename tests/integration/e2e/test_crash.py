@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import compare_readings, read_topic
 from offsite.model.errors import CommitLost
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import compare_readings, read_topic
 from tests.integration.e2e.command import offsite, start, succeed
 from tests.integration.e2e.site import new_name, produce_to, values
 from tests.integration.kafka.cluster import Cluster

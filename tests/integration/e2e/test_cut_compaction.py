@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.truth import read_topic
 from offsite.model.choices import CutChoice
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.sandbox import SandboxInfo
-from offsite.services.compaction.plan import CompactionRequest, plan_compaction
-from offsite.services.compaction.run import compact
-from offsite.services.demo.truth import read_topic
 from offsite.stores.open_store import open_store
+from offsite.upkeep.compaction.plan import CompactionRequest, plan_compaction
+from offsite.upkeep.compaction.run import compact
 from tests.cuts import commit_cut, commit_markers, leaving_out, partition_of
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.copies import Copy

@@ -13,6 +13,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
+from offsite.backup import planned
+from offsite.backup.cut.readings import ROW
+from offsite.backup.run import carry_out, run_backup
+from offsite.demo.truth import read_topic
 from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupFailure
 from offsite.kafka.log_ends import LogEndReader
 from offsite.model.choices import CutChoice, OffsetsMode
@@ -21,14 +25,10 @@ from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_
 from offsite.repository.commit import CONSUMED
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup import planned
-from offsite.services.backup.run import carry_out, run_backup
-from offsite.services.cut.readings import ROW
-from offsite.services.demo.truth import read_topic
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups

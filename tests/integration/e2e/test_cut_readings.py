@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from offsite.backup.cut.group_tail import read_group_tail
+from offsite.backup.cut.readings import begin_readings, take_readings
 from offsite.log.transaction_state import TransactionStatus
 from offsite.sandbox import SandboxInfo
-from offsite.services.cut.group_tail import read_group_tail
-from offsite.services.cut.readings import begin_readings, take_readings
 from tests.conftest import StartSandbox
 from tests.integration.e2e.cut_evidence import (
     Seen,

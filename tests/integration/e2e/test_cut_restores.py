@@ -16,19 +16,19 @@ from functools import partial
 
 import pytest
 
+from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.serve import CheckpointServer
+from offsite.checkpoint.status import Checkpoints
+from offsite.engine.runner import Runner
+from offsite.kafka.user_cluster import connect
 from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.errors import NoConsistentCut
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
-from offsite.services.checkpoint.ask import request_checkpoint
-from offsite.services.checkpoint.serve import CheckpointServer
-from offsite.services.checkpoint.status import Checkpoints
-from offsite.services.cluster import connect
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Runner
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.transfers import ORDERS, RECEIPTS, Application, Names, audit, drain, make_topics, running

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.model.errors import CommitsGone, Damaged, DamagedCommit
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.overview.status import read_status
 from offsite.repository.segments.segment import Compression, Segment
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.overview.status import read_status
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.services.verify.run import verify_deep, verify_quick
+from offsite.upkeep.verification.run import verify_deep, verify_quick
 from tests.integration.e2e.command import files_under, offsite
 from tests.integration.e2e.site import BACKUP, Site, new_name
 from tests.integration.e2e.transactions import with_transaction

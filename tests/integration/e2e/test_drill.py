@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.model.selections.rename import Renames
+from offsite.restore.drill.run import PREFIX, scratch_names
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.drill.run import PREFIX, scratch_names
 from tests.integration.e2e.command import files_under, offsite, start, succeed
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster

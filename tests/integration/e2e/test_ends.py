@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import compare_readings, read_topic
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import compare_readings, read_topic
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import succeed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from offsite.engine.runner import Runner
+from offsite.generations.lost_keys import lost_of_backups
 from offsite.repository.segments.segment import SegmentList
-from offsite.services.generations.lost_keys import lost_of_backups
-from offsite.spark.runner import Runner
 from tests.integration.e2e.site import Site
 from tests.integration.e2e.test_compaction import keyed
 from tests.integration.e2e.transactions import with_transaction

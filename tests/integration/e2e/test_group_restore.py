@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.demo.data import DemoMessage
+from offsite.groups.run import find_change, undo_groups
 from offsite.kafka.groups.committed_offsets import GroupFailure
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.offset_vector import parse_before
@@ -12,11 +14,9 @@ from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts
-from offsite.services.demo.data import DemoMessage
-from offsite.services.groups.run import find_change, undo_groups
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from tests.integration.e2e.group_site import (
     Groups,
     commit,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.groups.report import report_groups
+from offsite.groups.restored_offsets import map_offset
+from offsite.groups.run import GroupsRequest, apply_groups, find_change, prepare_groups, undo_groups
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchRestore, OtherCluster
-from offsite.services.groups.report import report_groups
-from offsite.services.groups.restored_offsets import map_offset
-from offsite.services.groups.run import GroupsRequest, apply_groups, find_change, prepare_groups, undo_groups
 from tests.integration.e2e.group_site import (
     Groups,
     client,

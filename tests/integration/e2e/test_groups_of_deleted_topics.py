@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.groups.report import show_groups
 from offsite.model.choices import OffsetsMode
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
-from offsite.services.groups.report import show_groups
-from offsite.services.restore.request import RestoreRequest
+from offsite.restore.request import RestoreRequest
 from tests.integration.e2e.group_site import (
     Groups,
     commit,

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from offsite.archives.export_job import open_target
+from offsite.archives.export_plan import ExportRequest, plan_export
 from offsite.archives.formats import WriteOptions
+from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.clock import SystemClock
@@ -18,13 +21,10 @@ from offsite.model.errors import IncarnationUnclear
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import GroupPatterns, parse_selection
 from offsite.model.time import format_time
-from offsite.services.archives.export_job import open_target
-from offsite.services.archives.export_plan import ExportRequest, plan_export
-from offsite.services.demo.data import BASE_MS, DAY_MS, DemoMessage
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from tests.begun_restores import put_own_record
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.site import BACKUP, Site, new_name, values

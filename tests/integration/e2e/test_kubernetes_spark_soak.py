@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from offsite.spark.runner import Runner
+from offsite.engine.runner import Runner
 from tests.fetched_tools import NoTool
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.copies import Copy, messages

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import offsite
+from offsite.demo.truth import compare_readings, read_topic
 from offsite.model.errors import BackupNotFound, BadOption, RepositoryExists
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.truth import compare_readings, read_topic
 from tests.integration.e2e.site import produce_to
 from tests.integration.e2e.test_proof import messages
 from tests.integration.kafka.cluster import Cluster

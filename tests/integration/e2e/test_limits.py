@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
+from offsite.backup.options import parse_limits
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.result import BackupResult
+from offsite.backup.run import run_backup
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.choice import SparkChoice
+from offsite.engine.rates.token_bucket import BURST_S
+from offsite.engine.runner import RunProgress
+from offsite.engine.spark_runner import SparkRunner
 from offsite.model.choices import CompressionChoice
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
+from offsite.restore.options import RestoreWords, parse_restore
+from offsite.restore.planned import prepare_restore
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup.options import parse_limits
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.result import BackupResult
-from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.restore.options import RestoreWords, parse_restore
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.run import run_restore
-from offsite.services.verify.run import verify_deep
-from offsite.spark.choice import SparkChoice
-from offsite.spark.rates.token_bucket import BURST_S
-from offsite.spark.runner import RunProgress
-from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
+from offsite.upkeep.verification.run import verify_deep
 from tests.integration.e2e.site import SLOTS, Site, new_name
 from tests.integration.kafka.cluster import Cluster
 from tests.shared_spark import end_shared_spark

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import offsite, succeed
 from tests.integration.e2e.site import produce_to
@@ -83,6 +83,6 @@ def test_a_worker_that_fails_leaves_each_attempt_and_its_traceback_in_the_log(
         ["task=0", f"attempt={number}"] for number in (1, 2, 3)
     ]
     _, _, last = text.partition("ERROR task_failed task=0 attempts=4 error=OFF-")
-    assert "copy/backup.py" in last
+    assert "backup/copy.py" in last
     assert "Traceback" not in done.stderr
     assert not done.stderr or json.loads(done.stderr.splitlines()[-1])["error"]

@@ -9,33 +9,33 @@ from typing import Any
 
 import pytest
 
-from offsite.copy.restore.target_settings import Circumstances
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.result import BackupResult
+from offsite.backup.run import run_backup
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import read_topic
+from offsite.engine.runner import Runner
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity
 from offsite.model.errors import BackupExists, BadOption, KafkaNotAuthorized, TargetNotEmpty
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.overview.contents import show_backup
 from offsite.repository.repository import Repository
+from offsite.restore.cluster_settings import PARTS, AppliedMetadata, parse_metadata
+from offsite.restore.plan_report import report_plan
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.preflight import check_targets
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
+from offsite.restore.schemas import IN_USE
+from offsite.restore.topics import create_topics, finish_topics
+from offsite.restore.write.target_settings import Circumstances
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.result import BackupResult
-from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import read_topic
-from offsite.services.overview.contents import show_backup
-from offsite.services.restore.cluster_settings import PARTS, AppliedMetadata, parse_metadata
-from offsite.services.restore.plan_report import report_plan
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.preflight import check_targets
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.services.restore.schemas import IN_USE
-from offsite.services.restore.topics import create_topics, finish_topics
-from offsite.services.verify.run import verify_deep
-from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
+from offsite.upkeep.verification.run import verify_deep
 from tests.conftest import USERS, SecureBroker
 from tests.integration.e2e.command import offsite, succeed
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name

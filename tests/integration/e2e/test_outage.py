@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from offsite.cli.output import EXIT_PARTIAL
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import compare_readings
+from offsite.engine.runner import Runner
 from offsite.log.range import TopicPartition
 from offsite.model.errors import SourceTruncated
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
+from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import Sandbox
-from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import compare_readings
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.inline_runner import InlineRunner

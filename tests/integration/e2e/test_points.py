@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import TopicRecords
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.offset_vector import parse_before
 from offsite.log.range import TopicPartition
@@ -15,12 +17,10 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partitions
 from offsite.model.time import format_time
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import TopicRecords
-from offsite.services.restore.plan_report import RestorePlanReport, report_plan
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
+from offsite.restore.plan_report import RestorePlanReport, report_plan
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from tests.begun_restores import put_own_record
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.e2e.transactions import with_transaction

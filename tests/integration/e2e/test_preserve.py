@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import read_topic
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import read_topic
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import wait_until

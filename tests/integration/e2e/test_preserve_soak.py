@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.kafka.appending.log_writer import LogWriter
 from offsite.kafka.transactions.replay import PartitionTransactions
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import Bug, OffsiteError
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import wait_until

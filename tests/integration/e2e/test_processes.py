@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.command import offsite, started, succeed
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster

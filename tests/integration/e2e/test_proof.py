@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from offsite.copy.chain import select_chains
-from offsite.copy.compare.partitions import ProofEnds
-from offsite.copy.point_in_time import PointInTime
-from offsite.copy.restore.plan import RestorePlan, plan_restore
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import Runner
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import PartitionCounts, parse_partition_counts
+from offsite.points.chain import select_chains
+from offsite.points.point_in_time import PointInTime
 from offsite.repository.restores.outcome import get_outcome
-from offsite.services.compare.expected import ExpectedTopic, expected_topics
-from offsite.services.compare.partitions import Proof, prove
-from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Runner
+from offsite.restore.compare.expected import ExpectedTopic, expected_topics
+from offsite.restore.compare.partition import ProofEnds
+from offsite.restore.compare.partitions import Proof, prove
+from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
+from offsite.restore.write.plan import RestorePlan, plan_restore
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
 

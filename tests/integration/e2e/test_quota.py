@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from offsite.backup.run import run_backup
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import RunProgress
 from offsite.model.cluster_settings import ClientQuota, QuotaEntity
-from offsite.services.backup.run import run_backup
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.spark.runner import RunProgress
 from tests.integration.e2e.site import Site
 
 PARTITIONS = 4

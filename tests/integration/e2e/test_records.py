@@ -8,13 +8,13 @@ from itertools import product
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage, Header
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.size import MIB
-from offsite.services.demo.data import BASE_MS, DAY_MS, DemoMessage, Header
-from offsite.services.restore.plan_report import report_plan
+from offsite.restore.plan_report import report_plan
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.groups.restored_offsets import map_offset
+from offsite.groups.run import find_change, undo_groups
+from offsite.kafka.user_cluster import Cluster as Connected
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import StoreDenied, TargetNotEmpty
@@ -18,17 +22,13 @@ from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
+from offsite.restore import chains
+from offsite.restore.drill.run import PREFIX, Drill, DrillRequest
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
-from offsite.services.cluster import Cluster as Connected
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.drill.run import PREFIX, Drill, DrillRequest
-from offsite.services.groups.restored_offsets import map_offset
-from offsite.services.groups.run import find_change, undo_groups
-from offsite.services.restore import chains
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.denied_store import DeniedStore
 from tests.inline_runner import InlineRunner

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 from confluent_kafka import Producer
 
-from offsite.copy.restore.repartition import repartition_tasks, repartition_topic
-from offsite.copy.restore.translate import RestoreEnds
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import TopicRecords
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KeylessRecord, StoreUnreachable, TargetMismatch
 from offsite.model.selections.rename import parse_renames
@@ -18,12 +18,12 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts
 from offsite.model.size import KIB
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import TopicRecords
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
+from offsite.restore.write.repartition import repartition_tasks, repartition_topic
+from offsite.restore.write.translate import RestoreEnds
 from offsite.stores.store import Store
 from tests.faulty_store import FaultyStore
 from tests.integration.e2e.site import Site, new_name

@@ -9,9 +9,15 @@ from typing import Any, SupportsIndex, TypeVar
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import run_backup
+from offsite.demo.truth import compare_readings
+from offsite.engine.runner import Done, Failed, OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.request import Request
+from offsite.kafka.user_cluster import Cluster
 from offsite.log.buffer import Buffer
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import GroupPatterns, parse_selection
@@ -20,16 +26,10 @@ from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import get_outcome
 from offsite.repository.restores.record import find_record
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.run import run_backup
-from offsite.services.cluster import Cluster
-from offsite.services.demo.truth import compare_readings
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from offsite.backup.planned import make_replan
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import run_backup
+from offsite.demo.truth import read_topic
 from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup.planned import make_replan
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.run import run_backup
-from offsite.services.demo.truth import read_topic
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.site import BACKUP, SLOTS

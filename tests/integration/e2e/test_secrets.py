@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.services.demo.data import BASE_MS, DemoMessage
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import started

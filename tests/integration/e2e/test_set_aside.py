@@ -11,23 +11,23 @@ from typing import Any, NoReturn
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
+from offsite.engine.runner import Done, Failed, OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.user_cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaUnreachable, OffsiteError, TargetMismatch
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.overview.status import read_status
 from offsite.repository.restores.topic_settings import SetAsideSettings, get_aside
-from offsite.services.cluster import Cluster
-from offsite.services.demo.data import BASE_MS, DAY_MS, DemoMessage
-from offsite.services.overview.status import read_status
-from offsite.services.restore.plan_report import report_plan
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.services.restore.topics import create_topics
-from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from offsite.restore.plan_report import report_plan
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
+from offsite.restore.topics import create_topics
 from tests.begun_restores import put_own_aside, put_own_record
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.kafka.cluster import Cluster as Broker

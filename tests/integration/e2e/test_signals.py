@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.kafka.user_cluster import connect
 from offsite.model.cluster_settings import ClientQuota, QuotaEntity
 from offsite.sandbox import SandboxInfo
-from offsite.services.cluster import connect
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.command import clean_environment, command, succeed
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster

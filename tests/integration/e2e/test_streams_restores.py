@@ -14,13 +14,13 @@ from contextlib import ExitStack
 
 import pytest
 
+from offsite.engine.runner import Runner
+from offsite.kafka.user_cluster import connect
 from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
-from offsite.services.cluster import connect
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Runner
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from tests.fetched_tools import NoTool
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from offsite.cli.wiring import connect
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.local.jvm import spark_home
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.spark.local.jvm import spark_home
 from tests.integration.e2e.command import clean_environment, offsite
 from tests.integration.e2e.site import produce_to
 from tests.spark_cluster import QUICK_JVMS

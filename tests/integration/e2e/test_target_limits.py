@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import RestoreRefused, TargetMismatch, TargetNotEmpty
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.size import MIB
+from offsite.restore.plan_report import report_plan
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
+from offsite.restore.topics import create_topics
 from offsite.sandbox import SandboxSettings
-from offsite.services.demo.data import BASE_MS, DAY_MS, DemoMessage
-from offsite.services.restore.plan_report import report_plan
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.services.restore.topics import create_topics
 from tests.begun_restores import put_own_record
 from tests.conftest import StartSandbox
 from tests.integration.e2e.site import Site, new_name

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.model.time import format_time
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
 from tests.integration.e2e.command import Finished, offsite, succeed
 from tests.integration.e2e.site import new_name, produce_to
 from tests.integration.kafka.cluster import Cluster

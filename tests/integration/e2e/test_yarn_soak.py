@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from offsite.services.demo.truth import compare_readings, read_topic
-from offsite.services.spark_pack import pack
-from offsite.spark.archive import UNPACKED, own_manifest
-from offsite.spark.local.jvm import spark_home
-from offsite.spark.runner import Runner
+from offsite.demo.truth import compare_readings, read_topic
+from offsite.engine.archive import UNPACKED, own_manifest
+from offsite.engine.local.jvm import spark_home
+from offsite.engine.pack import pack
+from offsite.engine.runner import Runner
 from tests.fetched_tools import NoTool
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import clean_environment, start, succeed

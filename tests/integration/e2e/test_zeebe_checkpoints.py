@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from offsite.checkpoint.status import CheckpointStatus
 from offsite.sandbox import SandboxInfo
-from offsite.services.checkpoint.status import CheckpointStatus
 from tests.fake_zeebe.cluster import Exporter, FakeZeebe
 from tests.fake_zeebe.conversation import ATTEMPTS, Talker, converse, refuse
 from tests.fake_zeebe.server import ZeebeServer, serving

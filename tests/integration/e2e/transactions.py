@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from offsite.services.demo.data import DemoMessage, produce
+from offsite.demo.data import DemoMessage, produce
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until
 

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
+from offsite.backup.cut.readings import ReadingSeries, begin_readings, take_readings
+from offsite.backup.cut.state_log import RIGHT, STATE_TOPIC
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import Router
 from offsite.model.cluster_settings import Acl
-from offsite.services.cut.readings import ReadingSeries, begin_readings, take_readings
-from offsite.services.cut.state_log import RIGHT, STATE_TOPIC
 from tests.conftest import SecureBroker
 from tests.integration.e2e.transacting import at_work, keys_of
 from tests.integration.kafka.cluster import Cluster

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from offsite.doctor import brokers, rights
+from offsite.doctor.check import CheckResult, CheckVerdict, DoctorCheck
+from offsite.doctor.examine import CheckReport, examine
+from offsite.doctor.parts import DoctorRequest, Parts
 from offsite.model.cluster_settings import Acl
 from offsite.model.selections.selection import parse_selection
-from offsite.services.doctor import brokers, rights
-from offsite.services.doctor.check import CheckResult, CheckVerdict, DoctorCheck
-from offsite.services.doctor.examine import CheckReport, examine
-from offsite.services.doctor.parts import DoctorRequest, Parts
 from tests.conftest import SecureBroker
 from tests.integration.kafka.cluster import Cluster
 from tests.integration.kafka.test_security import plain

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from offsite.demo.truth import read_topic
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.pool import ConnectionPool
@@ -18,7 +19,6 @@ from offsite.log.batch import scan, verify_crc
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedBatch, KafkaProtocolError, KafkaTimeout, KafkaUnavailable, LeaderUnavailable
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.truth import read_topic
 from tests.fast_time import fast_time
 from tests.integration.kafka.cluster import Cluster, numbered
 from tests.misbehaving_broker.answer_faults import (

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.records.record import Record
 from offsite.metastore.names import topic_of_service
-from offsite.services.metastore.source import CommandSource
+from offsite.metastore.source import CommandSource
 from tests.integration.kafka.cluster import Cluster, wait_until
 
 _numbers = itertools.count()

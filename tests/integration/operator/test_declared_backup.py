@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from offsite.model.errors import ResourceNotFound
+from offsite.overview.declared.status import read_declared_status
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.declared.status import read_declared_status
 from offsite.stores.object_store import CloudStore
 from tests.integration.e2e.command import OFFSITE, clean_environment, offsite
 from tests.integration.kafka.cluster import Cluster, wait_until

@@ -19,6 +19,7 @@ import httpx
 import pytest
 import yaml
 
+from offsite.jobs.status import JobReport, JobState, read_jobs
 from offsite.operator.kubernetes.agents import UID
 from offsite.operator.kubernetes.kopf_operator import STATE_PREFIX
 from offsite.operator.resources.backup import FINALIZER
@@ -27,7 +28,6 @@ from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.repository import Repository
-from offsite.services.jobs.status import JobReport, JobState, read_jobs
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION, commit_next
 from tests.fetched_tools import NoTool

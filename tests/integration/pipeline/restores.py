@@ -11,27 +11,27 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from offsite.copy.restore import attempt as restore_attempt
-from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.task import AnyRestoreTask, restore_any_partition
-from offsite.copy.restore.translate import RestoreEnds
 from offsite.log.records.record import Record
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
-from offsite.services.restore.offsets_mode import restore_tasks
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.targets import find_targets
-from offsite.services.restore.topics import create_topics
+from offsite.restore.offsets_mode import restore_tasks
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.targets import find_targets
+from offsite.restore.topics import create_topics
+from offsite.restore.write import attempt as restore_attempt
+from offsite.restore.write.attempt import WriteAttempt
+from offsite.restore.write.task import AnyRestoreTask, restore_any_partition
+from offsite.restore.write.translate import RestoreEnds
 from tests.begun_restores import put_own_record
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import Batch
 
 # A server of few threads to fork from: the test process has those of librdkafka, and maybe a JVM's.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["offsite.copy.restore.task", __name__])
+_PROCESSES.set_forkserver_preload(["offsite.restore.write.task", __name__])
 LIMIT_S = 90.0
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine.runner import Runner
 from offsite.sandbox import SandboxInfo
-from offsite.spark.runner import Runner
 from tests.integration.cluster.trial import Produced, Trial
 from tests.integration.e2e.site import new_name
 from tests.integration.pipeline.cluster_losses import (

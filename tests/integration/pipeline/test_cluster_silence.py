@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine.sessions.executors import WAIT_SETTING
 from offsite.model.clock import SystemClock
 from offsite.model.errors import SparkFailed
-from offsite.services.waiting import waiting_now
-from offsite.spark.sessions.executors import WAIT_SETTING
+from offsite.monitor.waiting import waiting_now
 from tests import spark_tasks
 from tests.integration.pipeline.cluster_losses import Running, cluster_runner
 from tests.processes import wait_until

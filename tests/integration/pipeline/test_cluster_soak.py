@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine.runner import Runner
+from offsite.restore.result import RestoreResult
 from offsite.sandbox import SandboxInfo
-from offsite.services.restore.result import RestoreResult
-from offsite.spark.runner import Runner
 from tests import spark_tasks
 from tests.integration.cluster.trial import Produced, Trial
 from tests.integration.e2e.site import new_name

@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from offsite.backup.planned import plan_backup
+from offsite.backup.request import BackupRequest
+from offsite.backup.run import run_backup
+from offsite.engine.choice import SparkChoice
+from offsite.engine.runner import RunProgress
+from offsite.engine.spark_runner import SparkRunner
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.user_cluster import Cluster
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
@@ -21,17 +28,10 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.size import KIB, MIB
 from offsite.repository.repository import Repository
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxSettings
-from offsite.services.backup.planned import plan_backup
-from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.run import run_backup
-from offsite.services.cluster import Cluster
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.spark.choice import SparkChoice
-from offsite.spark.runner import RunProgress
-from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.shared_spark import end_shared_spark

@@ -16,34 +16,34 @@ from typing import Any
 
 import pytest
 
-from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.preserve.ahead import LookAhead
-from offsite.copy.restore.preserve.copy import PreserveTask, transaction_prefix
-from offsite.copy.restore.preserve.pieces import LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
-from offsite.copy.restore.preserve.resume import WrittenPieces
-from offsite.copy.restore.preserve.writer import PreservingWriter
-from offsite.copy.restore.task import restore_any_partition
-from offsite.copy.restore.translate import RestoreEnds
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.demo.truth import compare_readings, read_topic
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.kafka.protocol.wire import Encoder
 from offsite.kafka.transactions.replay import PartitionTransactions
+from offsite.kafka.user_cluster import Cluster as Connected
 from offsite.log.batch import BatchHeader
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetDisturbed, TargetNotEmpty, TransactionLost
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
+from offsite.restore.offsets_mode import restore_tasks
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
+from offsite.restore.targets import find_targets
+from offsite.restore.topics import create_topics
+from offsite.restore.write.attempt import WriteAttempt
+from offsite.restore.write.preserve.ahead import LookAhead
+from offsite.restore.write.preserve.copy import PreserveTask, transaction_prefix
+from offsite.restore.write.preserve.pieces import LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
+from offsite.restore.write.preserve.resume import WrittenPieces
+from offsite.restore.write.preserve.writer import PreservingWriter
+from offsite.restore.write.task import restore_any_partition
+from offsite.restore.write.translate import RestoreEnds
 from offsite.sandbox import SandboxInfo
-from offsite.services.cluster import Cluster as Connected
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.demo.truth import compare_readings, read_topic
-from offsite.services.restore.offsets_mode import restore_tasks
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.services.restore.targets import find_targets
-from offsite.services.restore.topics import create_topics
 from offsite.stores.open_store import open_store
 from tests.begun_restores import put_own_record
 from tests.inline_runner import InlineRunner

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import filler_batch
@@ -15,11 +16,10 @@ from offsite.model.errors import KafkaNotAuthorized, RestoreRefused
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.inline_runner import InlineRunner

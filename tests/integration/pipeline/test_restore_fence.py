@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.task import restore_any_partition
+from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import Done
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaProtocolError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.repository.repository import Repository
+from offsite.restore.run import run_restore
+from offsite.restore.write.attempt import WriteAttempt
+from offsite.restore.write.task import restore_any_partition
 from offsite.sandbox import SandboxInfo
-from offsite.services.demo.data import BASE_MS, DemoMessage
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Done
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site

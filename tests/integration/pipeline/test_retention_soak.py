@@ -31,13 +31,13 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
-from offsite.services.collect.run import plan_collection
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
-from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.stores.open_store import open_store
+from offsite.upkeep.collection.run import plan_collection
+from offsite.upkeep.retention.pins import pin_point, unpin_point
 from tests.integration.e2e.command import Finished, clean_environment, offsite
 from tests.integration.e2e.site import new_name
 from tests.integration.kafka.cluster import Cluster

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine.choice import SparkChoice
+from offsite.engine.runner import Done, Failed, Runner, RunProgress
+from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import DamagedBatch, JavaMissing, KafkaUnreachable, SparkFailed
-from offsite.spark.choice import SparkChoice
-from offsite.spark.runner import Done, Failed, Runner, RunProgress
-from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.passing_runner import interrupt_after
 from tests.processes import is_alive, listening_addresses, processes_with

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine.archive import own_manifest, read_manifest
+from offsite.engine.choice import SparkChoice
+from offsite.engine.pack import pack
+from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import SparkFailed
-from offsite.services.spark_pack import pack
-from offsite.spark.archive import own_manifest, read_manifest
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
 from tests.shared_spark import end_shared_spark
 from tests.spark_cluster import QUICK_JVMS, Cluster, bare_environment, spark_cluster
 

@@ -13,11 +13,11 @@ import pytest
 from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
+from offsite.engine.choice import SparkChoice
+from offsite.engine.runner import Done, Failed, RunProgress
+from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
 from offsite.model.secret import Secret
-from offsite.spark.choice import SparkChoice
-from offsite.spark.runner import Done, Failed, RunProgress
-from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.own_session import own_session
 from tests.passing_runner import interrupt_after
@@ -114,7 +114,7 @@ def test_a_session_in_one_jvm_takes_secrets_whatever_its_address_is(
     session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark's own default is the machine's name in the network, and no encryption: nothing goes over that network."""
-    monkeypatch.setattr("offsite.spark.sessions.session.is_private", lambda _: False)
+    monkeypatch.setattr("offsite.engine.sessions.session.is_private", lambda _: False)
     spark = SparkRunner(context=session.sparkContext)
     try:
         assert spark.run([3], partial(spark_tasks.length_of, secret=Secret("hunter2"))) == [10]

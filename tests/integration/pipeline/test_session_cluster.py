@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine import job
+from offsite.engine.choice import SparkChoice
+from offsite.engine.rates.rate_limits import RateLimits
+from offsite.engine.rates.token_bucket import BURST_S
+from offsite.engine.runner import Done, Runner, RunProgress
+from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import BadOption, DamagedBatch, ExecutorDiffers, SparkFailed
-from offsite.spark import job
-from offsite.spark.choice import SparkChoice
-from offsite.spark.rates.rate_limits import RateLimits
-from offsite.spark.rates.token_bucket import BURST_S
-from offsite.spark.runner import Done, Runner, RunProgress
-from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.processes import processes_with
 from tests.shared_spark import end_shared_spark
@@ -27,7 +27,7 @@ from tests.spark_tasks import Attempted
 
 ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
-PRELOADED = "offsite.copy.bundle"
+PRELOADED = "offsite.backup.bundle"
 READ_BYTES_PER_S = 1_000_000
 SETTINGS = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
 
@@ -65,7 +65,7 @@ def test_executors_run_in_the_same_python(runner: Runner) -> None:
 
 
 def test_parents_of_workers_import_ahead_what_there_is(runner: Runner) -> None:
-    assert runner.run([PRELOADED, "offsite.copy.restore.task"], spark_tasks.is_imported) == [True, False]
+    assert runner.run([PRELOADED, "offsite.restore.write.task"], spark_tasks.is_imported) == [True, False]
 
 
 def test_executors_with_another_offsite_are_given_nothing_to_do(

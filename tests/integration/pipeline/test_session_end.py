@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from offsite.spark.scratch import ORPHANED_AFTER_S
+from offsite.engine.scratch import ORPHANED_AFTER_S
 from tests.processes import processes_with, wait_until
 
 ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
 
 TWO_RUNS = """
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 from tests.spark_tasks import double
 for _ in range(2):
     spark = SparkRunner(SparkChoice(master="local[2,4]"))
@@ -31,8 +31,8 @@ for _ in range(2):
 """
 
 NO_CLOSE = """
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 from tests.spark_tasks import double
 print(SparkRunner(SparkChoice(master="local[2,4]")).run([1, 2], double))
 """
@@ -42,9 +42,9 @@ import logging
 import sys
 from operator import attrgetter
 from importlib import import_module
-from offsite.spark.local.pyspark_internals import PARTS
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.local.pyspark_internals import PARTS
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 from tests.spark_tasks import double
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -62,8 +62,8 @@ import signal
 import sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands on that Ctrl-C is ignored
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 from tests.spark_tasks import wait_for_ever
 spark = SparkRunner(SparkChoice(master="local[2,4]"))
 try:
@@ -79,8 +79,8 @@ import threading
 import time
 from pathlib import Path
 from offsite.model.uninterrupted import interrupt
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 start = threading.Thread.start
 def start_and_be_interrupted(thread):
     start(thread)
@@ -138,13 +138,13 @@ def test_two_runs_in_one_process_leave_nothing_and_say_nothing(environment: dict
 NAMELESS = """
 import socket
 from unittest.mock import patch
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 try:
     socket.getaddrinfo(socket.gethostname(), None)
 except socket.gaierror:
     print("no address")
-with patch("offsite.spark.sessions.local_session.name_of_nameless", return_value="54321"):
+with patch("offsite.engine.sessions.local_session.name_of_nameless", return_value="54321"):
     spark = SparkRunner(SparkChoice(master="local[1]"))
     print(spark.run([-1], abs))
     print(spark._session.ready()[0].sparkUser())

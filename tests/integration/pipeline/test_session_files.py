@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine.choice import SparkChoice
+from offsite.engine.spark_runner import SparkRunner
 from offsite.model.secret import Secret
-from offsite.spark.choice import SparkChoice
-from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.integration.e2e.wire import seen_in
 from tests.kept_files import kept_files

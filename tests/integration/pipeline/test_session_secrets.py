@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from offsite.engine.local import pyspark_internals
+from offsite.engine.local.pyspark_internals import InternalsMissing
+from offsite.engine.sessions.local_session import LocalSession
 from offsite.model.clock import SystemClock
-from offsite.spark.local import pyspark_internals
-from offsite.spark.local.pyspark_internals import InternalsMissing
-from offsite.spark.sessions.local_session import LocalSession
 from tests.processes import processes_with
 from tests.shared_spark import end_shared_spark
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine import job
+from offsite.engine.choice import SparkChoice
+from offsite.engine.runner import Done, Failed, Runner, Shuffle
+from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import DamagedBatch, ExecutorDiffers, SparkFailed
-from offsite.spark import job
-from offsite.spark.choice import SparkChoice
-from offsite.spark.runner import Done, Failed, Runner, Shuffle
-from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.shared_spark import end_shared_spark
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy.compare.bundle import prove_bundle
+from offsite.engine.runner import Done, Failed, OnProgress
+from offsite.groups.restored_offsets import map_offset
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
+from offsite.restore.compare.bundle import prove_bundle
+from offsite.restore.planned import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.result import RestoreResult
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
-from offsite.services.groups.restored_offsets import map_offset
-from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.result import RestoreResult
-from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Done, Failed, OnProgress
 from offsite.stores.open_store import open_store
 from tests.faulty_store import Crash
 from tests.inline_runner import InlineRunner, ResultT, TaskT

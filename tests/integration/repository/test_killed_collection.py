@@ -13,9 +13,9 @@ import pytest
 from offsite.model.clock import SystemClock
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.services.collect.run import collect, plan_collection
-from offsite.services.verify.run import verify_deep
 from offsite.stores.open_store import open_store
+from offsite.upkeep.collection.run import collect, plan_collection
+from offsite.upkeep.verification.run import verify_deep
 from tests.backups import PARTITIONS, content, new_backup, run_once
 from tests.batches import make_log
 from tests.inline_runner import InlineRunner

@@ -17,11 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message, Producer
 
-from offsite.repository.generations.entry import Instance
-from offsite.repository.generations.generation_set import GenerationPhase
-from offsite.repository.repository import Repository
-from offsite.sandbox import SandboxInfo
-from offsite.services.generations.decision import (
+from offsite.generations.decision import (
     AppendEntry,
     CompareGenerations,
     CopyGeneration,
@@ -31,7 +27,11 @@ from offsite.services.generations.decision import (
     Send,
     TakeBack,
 )
-from offsite.services.generations.message import TOPIC
+from offsite.generations.message import TOPIC
+from offsite.repository.generation_sets.entry import Instance
+from offsite.repository.generation_sets.generation_set import GenerationPhase
+from offsite.repository.repository import Repository
+from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store
 from tests.generations.real_judge import RealJudge, Truth
 from tests.generations.sights import ArchiveSight, BackupSight

@@ -16,12 +16,12 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import CommitLost, OverwritingStore, PutOutcomeUnknown, StoreDenied, StoreUnreachable
 from offsite.repository.layout import PROBE_KEY
 from offsite.repository.repository import Repository
-from offsite.services.collect.run import plan_collection
-from offsite.services.retention.apply import plan_retention
-from offsite.services.retention.policy import parse_policy
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import PutResult
+from offsite.upkeep.collection.run import plan_collection
+from offsite.upkeep.retention.apply import plan_retention
+from offsite.upkeep.retention.policy import parse_policy
 from tests.backups import PARTITIONS, SELECTION, STEP, commit_next, content, new_backup, run_once
 from tests.batches import make_log
 from tests.s3_servers import ENVIRONMENT, moto_server, new_s3_store

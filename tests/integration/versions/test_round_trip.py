@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.demo.data import ORDERS, PAYMENTS, TOPICS, write_demo_data
+from offsite.demo.truth import compare_readings, read_topic
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.groups.offsets import GroupOffsets, TopicOffsetsBuilder
 from offsite.log.range import TopicPartition
@@ -20,12 +22,10 @@ from offsite.model.errors import RestoreRefused
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
+from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import KNOWN_VERSIONS, SandboxSettings
-from offsite.services.demo.data import ORDERS, PAYMENTS, TOPICS, write_demo_data
-from offsite.services.demo.truth import compare_readings, read_topic
-from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.request import RestoreRequest
-from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.integration.e2e.group_site import Groups, commit, next_value, numbered
 from tests.integration.e2e.site import new_name

@@ -20,11 +20,11 @@ from offsite.archives.archive import Damage, collect_damage
 from offsite.archives.avro.schema import PLAIN_SCHEMA
 from offsite.archives.avro.varints import zigzag
 from offsite.archives.formats import ReadOptions, open_reader, open_writer
+from offsite.archives.inspection import ArchiveInspection, ArchiveSource, inspect
 from offsite.archives.parquet import offset_order
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
 from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.services.archives.inspection import ArchiveInspection, ArchiveSource, inspect
 from offsite.stores.archive_folder import ArchiveFolder
 from tests.archive_records import TIME_MS, export, plain_records, read_all
 from tests.unit.archives.osodevops.made_backups import backup

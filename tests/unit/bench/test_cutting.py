@@ -11,12 +11,12 @@ import pytest
 
 from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
 from bench.at_scale.worlds import GB, TB, World
-from offsite.copy.bundle import bundle_copies, is_small
-from offsite.copy.compare.bundle import bundle_proofs as proof_bundled
-from offsite.copy.plan import PartitionBounds, plan_copy
-from offsite.copy.restore.task import bundle_restores as restore_bundled
+from offsite.backup.bundle import bundle_copies, is_small
+from offsite.backup.copy_plan import PartitionBounds, plan_copy
+from offsite.backup.planned import PACKED_FROM
 from offsite.model.size import MIB
-from offsite.services.backup.planned import PACKED_FROM
+from offsite.restore.compare.bundle import bundle_proofs as proof_bundled
+from offsite.restore.write.task import bundle_restores as restore_bundled
 
 SIZES = {
     "few": [(700 * MIB, 1), (20 * MIB, 3), (MIB, 5)],

@@ -20,10 +20,10 @@ from bench.at_scale.simulate import (
 )
 from bench.at_scale.stage import CHAIN, CORES
 from bench.at_scale.worlds import FOLLOWING, GB, PB, TB, Prices, World
-from offsite.copy.plan import TASKS_MAX
+from offsite.backup.copy_pass import CommitThresholds
+from offsite.backup.copy_plan import TASKS_MAX
 from offsite.repository import backup
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
-from offsite.services.backup.copy_pass import CommitThresholds
 
 WORLD = World(name="w", log_bytes=2 * TB, partitions=400, largest_bytes=150 * GB, executors=4, brokers=100, prefixes=10)
 

@@ -12,6 +12,7 @@ from offsite.cli.app import app
 from offsite.cli.main import main
 from offsite.cli.output import OutputFormat, emit, emit_each, emit_error, emit_notice, note
 from offsite.cli.progress import progress
+from offsite.engine.runner import RunProgress
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.errors import DamagedArchive
 from offsite.repository.backup import Backup
@@ -24,7 +25,6 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
-from offsite.spark.runner import RunProgress
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import append_unchecked, new_backup, run_once
 

@@ -9,17 +9,17 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
+from offsite.generations.decision import AppendEntry, CopyGeneration, ReadTopic, Rest
+from offsite.generations.instance import CompletedEffect
+from offsite.generations.report import line_of
 from offsite.model.errors import BackupNotFound, GenerationRefused
-from offsite.repository.generations.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
-from offsite.repository.generations.generation_set import GenerationSet
-from offsite.repository.generations.kept import KeptGeneration, put_kept
-from offsite.repository.generations.layout import SetLayout
-from offsite.repository.generations.ledger import Ledger
+from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
+from offsite.repository.generation_sets.generation_set import GenerationSet
+from offsite.repository.generation_sets.kept import KeptGeneration, put_kept
+from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.ledger import Ledger
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
-from offsite.services.generations.decision import AppendEntry, CopyGeneration, ReadTopic, Rest
-from offsite.services.generations.instance import CompletedEffect
-from offsite.services.generations.report import line_of
 from offsite.stores.posix_store import open_folder
 
 STEPS = (

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from offsite.backup.options import parse_backup, parse_limits
 from offsite.cli.commands.backup import app
 from offsite.cli.commands.restore import app as restore_app
 from offsite.cli.progress import _held_back, _Lines
+from offsite.engine.rates.rate_limits import RateLimits
+from offsite.engine.runner import RunProgress
 from offsite.model.errors import BadOption
-from offsite.services.backup.options import parse_backup, parse_limits
-from offsite.spark.rates.rate_limits import RateLimits
-from offsite.spark.runner import RunProgress
 
 
 def test_no_limit_unless_told() -> None:

@@ -12,14 +12,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from offsite.api.site import Site, SiteSettings
 from offsite.cli.app import app
 from offsite.cli.logs import log_command
 from offsite.cli.progress import progress
+from offsite.engine.runner import RunProgress
 from offsite.model.errors import KafkaUnreachable, RepositoryNotFound, StoreInClear
 from offsite.model.journal import JOURNAL, decided, failed, noted, warned
 from offsite.repository.repository import Repository
-from offsite.spark.runner import RunProgress
+from offsite.serve.site import Site, SiteSettings
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import ALLOW_HTTP
 

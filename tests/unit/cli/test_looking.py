@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.cli.commands import export, records, verify
+from offsite.jobs.ask import JobRequest, request_job
 from offsite.model.errors import NoSuchRestorePoint, ResourceNotFound, StoreDenied
 from offsite.repository.repository import Repository
-from offsite.services.jobs.ask import JobRequest, request_job
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import PosixStore

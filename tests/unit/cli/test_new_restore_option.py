@@ -21,8 +21,8 @@ from offsite.cli.options.option_group import takes
 from offsite.cli.options.restore import RestoreOptions
 from offsite.model.option import Option, declared_options, with_defaults
 from offsite.model.selections.selection import parse_selection
-from offsite.services.restore.options import PointWords, RestoreWords, parse_restore
-from offsite.services.restore.request import RestoreRequest, encode_request
+from offsite.restore.options import PointWords, RestoreWords, parse_restore
+from offsite.restore.request import RestoreRequest, encode_request
 
 GENERATE = Path(__file__).parents[3] / "docs" / "generate.py"
 

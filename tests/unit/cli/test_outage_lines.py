@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.backup.outages import Outage
 from offsite.cli.views.outage_view import SHOWN_AGAIN_S, OutageLines
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaTimeout
-from offsite.services.outages import Outage
-from offsite.services.waiting import Waiting
+from offsite.monitor.waiting import Waiting
 
 
 class StepClock(SystemClock):

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import typer
 
-from offsite.api.pages.forms import split_list
-from offsite.api.v1.words import to_arguments
+from offsite.backup.options import parse_backup
+from offsite.checkpoint.options import parse_participants
 from offsite.cli.app import app
 from offsite.cli.commands.checkpoint import TakeOptions
+from offsite.generations.options import GenerationInput, parse_generations
 from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_patterns
 from offsite.operator.decide.command import option_words
 from offsite.operator.decide.parameters import parse_parameters
-from offsite.services.backup.options import parse_backup
-from offsite.services.checkpoint.options import parse_participants
-from offsite.services.generations.options import GenerationInput, parse_generations
-from offsite.services.restore.options import parse_restore
+from offsite.restore.options import parse_restore
+from offsite.serve.pages.forms import split_list
+from offsite.serve.v1.words import to_arguments
 from offsite.table.options import read_options
 
 REGEX = "regex:^rx-[0-9]{1,3}$"

@@ -10,7 +10,7 @@ from offsite.cli.app import app
 from offsite.cli.commands.records import record_line
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.printable import printable
-from offsite.services.records.shown_record import ShownBytes, ShownHeader, ShownRecord
+from offsite.table.shown_record import ShownBytes, ShownHeader, ShownRecord
 
 RECORD = ShownRecord(
     topic="orders",

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from offsite.engine.rates.rate_limits import RateLimits
 from offsite.log.range import TopicPartition
 from offsite.model.choices import Keyless
 from offsite.model.errors import BadOption
-from offsite.services.restore.options import RestoreWords, parse_restore, parse_restore_limits
-from offsite.services.restore.request import RestoreRequest, encode_request
-from offsite.spark.rates.rate_limits import RateLimits
+from offsite.restore.options import RestoreWords, parse_restore, parse_restore_limits
+from offsite.restore.request import RestoreRequest, encode_request
 
 CUT = "topic,partition,offset\norders,0,12\n"
 

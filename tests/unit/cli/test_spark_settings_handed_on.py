@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from offsite.checkpoint.background import Background
 from offsite.cli.options.spark import CONF_VARIABLE, PROPERTIES_VARIABLE, SparkOptions
 from offsite.model.errors import BadOption
-from offsite.services.checkpoint.background import Background
 from tests.processes import wait_until
 
 SETTING = "spark.authenticate.secret=hunter2"

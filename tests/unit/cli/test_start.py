@@ -88,7 +88,7 @@ def test_a_look_at_a_repository_imports_what_reads_it(command: str, form: list[s
     assert loaded.commands == {"repository"}
     assert loaded.heavy == _READS | (_SHOWS if not form else set())
     assert len(loaded.own) <= 150
-    assert not {each for each in loaded.own if each.startswith(("offsite.kafka", "offsite.spark"))}
+    assert not {each for each in loaded.own if each.startswith(("offsite.kafka", "offsite.engine"))}
 
 
 def test_the_package_is_the_command() -> None:

@@ -25,9 +25,9 @@ import rich.table
 from offsite.cli import app
 from offsite.cli.commands import records, repository, verify
 from offsite.cli.main import main
-from offsite.services.overview import contents, status
-from offsite.services.records import find
-from offsite.services.verify import run
+from offsite.overview import contents, status
+from offsite.table import search as find
+from offsite.upkeep.verification import run
 from offsite.stores import open_store
 
 def give(number, place):

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from offsite.api.guard.tokens import read_tokens
+from offsite.engine.choice import settings_of
+from offsite.generations.options import read_properties
 from offsite.kafka.config.client_properties import read_client_properties
 from offsite.kafka.config.config import TokenSource
 from offsite.kafka.net.sasl import read_token
+from offsite.metastore.options import parse_location
 from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.operator.folder.documents import read_text
-from offsite.services.generations.options import read_properties
-from offsite.services.metastore.options import parse_location
-from offsite.services.restore.options import parse_point
-from offsite.spark.choice import settings_of
+from offsite.restore.options import parse_point
+from offsite.serve.guard.tokens import read_tokens
 
 MARK = b"\xef\xbb\xbf"
 

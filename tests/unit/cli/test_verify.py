@@ -18,10 +18,10 @@ from offsite.cli.views.verify_view import render_verification
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Position
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
-from offsite.services.compare.run import CompareResult
-from offsite.services.verify.history import CommitDamage, ObjectDamage
-from offsite.services.verify.run import VerifyResult, verify_quick
+from offsite.restore.compare.run import CompareResult
 from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.upkeep.verification.history import CommitDamage, ObjectDamage
+from offsite.upkeep.verification.run import VerifyResult, verify_quick
 from tests.backups import PARTITIONS, append_unchecked, new_backup, run_once
 
 DAMAGED = 13

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from offsite.copy.backup import BackupReceipt
-from offsite.copy.plan import PartitionBounds, plan_copy
-from offsite.copy.tails import join_tails
+from offsite.backup.copy import BackupReceipt
+from offsite.backup.copy_plan import PartitionBounds, plan_copy
+from offsite.backup.cut.found_cut import SnapshotGroups, find_cut
+from offsite.backup.cut.readings import ReadingSeries
+from offsite.backup.tails import join_tails
 from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import GroupCommit, PartitionKey
 from offsite.log.markers import Marker, Markers
 from offsite.log.transaction_tail import PartitionTail, StretchTail
 from offsite.log.transactions import OpenTransaction
 from offsite.repository.commit import PartitionId
-from offsite.services.cut.found_cut import SnapshotGroups, find_cut
-from offsite.services.cut.readings import ReadingSeries
 
 PAID = PartitionKey("paid", "id", 0)
 OFFSETS = PartitionKey("__consumer_offsets", "", 0)

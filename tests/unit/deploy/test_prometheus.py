@@ -15,14 +15,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from offsite.metastore.view import MetastoreVerdict, MetastoreView
 from offsite.model.clock import SystemClock
+from offsite.monitor.exposition import expose
+from offsite.monitor.metastore import MetastoreMonitor
 from offsite.operator.world.monitor import HomeMonitor, RoundSummary
-from offsite.services.metastore.view import MetastoreVerdict, MetastoreView
-from offsite.services.monitor.exposition import expose
-from offsite.services.monitor.metastore import MetastoreMonitor
 from tests.fetched_tools import NoTool, debian_tool
 from tests.promql import references
-from tests.unit.services.monitor.views import FULL, NEW, NOW_MS
+from tests.unit.monitor.views import FULL, NEW, NOW_MS
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "offsite-alerts.yaml"

@@ -15,9 +15,9 @@ from offsite.kafka.config.config import BrokerAddress, KafkaConfig, SaslConfig, 
 from offsite.kafka.net.sasl import authenticate
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.kafka.user_cluster import _cluster
 from offsite.model.errors import KafkaAuthenticationFailed
 from offsite.model.secret import Secret
-from offsite.services.cluster import _cluster
 
 PASSWORD = "pencil-sharp"
 SALT = b"0123456789abcdef"

@@ -1,4 +1,5 @@
-"""Tails of stretches, folded to the tail of all of them. With copies of real batches: tests/unit/copy/test_tails.py."""
+"""Tails of stretches, folded to the tail of all of them. With copies of real batches:
+tests/unit/backup/test_tails.py."""
 
 from __future__ import annotations
 

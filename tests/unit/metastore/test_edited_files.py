@@ -9,7 +9,7 @@ import pytest
 from offsite.metastore.backup_file import BackupFile, load, sidecar_of
 from offsite.metastore.names import BackupName, NameForm
 from offsite.metastore.reading import read_backup
-from offsite.services.metastore.verify import verify_file
+from offsite.metastore.verify import verify_file
 from tests.unit.metastore.commands import HEADER, command
 
 MARK = b"\xef\xbb\xbf"

@@ -12,8 +12,8 @@ from offsite.model.choices import Isolation, parse_choice
 from offsite.model.errors import BadOption
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.json_form import encode_canonical
-from offsite.services.restore.options import parse_restore
-from offsite.services.restore.request import encode_request
+from offsite.restore.options import parse_restore
+from offsite.restore.request import encode_request
 
 TEXTS = {
     choices.Isolation: choices.IsolationText,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import offsite
+from offsite.jobs.workers import Workers
 from offsite.model.untrusted.own_python import OWN_PYTHON
-from offsite.services.jobs.workers import Workers
 
 SOURCES = Path(offsite.__file__).parent
 NAKED = re.compile(r"sys\.executable,\s*\"-[cm]\"")

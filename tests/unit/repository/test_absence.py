@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BackupNotFound, CommitLost, DamagedCommit, DamagedObject
+from offsite.overview.status import read_status
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, RecordedHole
 from offsite.repository.repository import Repository
-from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import open_folder
 from tests.backups import PARTITIONS, commit_next, new_backup, run_once, write_segment
 

@@ -11,6 +11,8 @@ import pytest
 
 from bench.large_repository import Large, grow, news, write_growing
 from offsite.model.errors import DamagedObject
+from offsite.overview.contents import list_backups, show_backup
+from offsite.overview.status import read_status
 from offsite.repository import backup as backup_module
 from offsite.repository import catalog, commit_log, history
 from offsite.repository.backup import Backup
@@ -25,8 +27,6 @@ from offsite.repository.repository import Repository
 from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState
-from offsite.services.overview.contents import list_backups, show_backup
-from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import ObjectInfo
 from tests.backups import accounted

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from offsite.log.range import Span
 from offsite.model.errors import Bug
+from offsite.overview.status import read_status
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (
@@ -24,10 +25,9 @@ from offsite.repository.commit import (
 )
 from offsite.repository.coverage import find_unaccounted, frontier
 from offsite.repository.repository import Repository
-from offsite.services.overview.status import read_status
-from offsite.services.verify.history import check_history
-from offsite.services.verify.run import verify_quick
 from offsite.stores.posix_store import open_folder
+from offsite.upkeep.verification.history import check_history
+from offsite.upkeep.verification.run import verify_quick
 from tests.backups import PARTITIONS, SHAPES, append_unchecked, commit_next, new_backup, write_segment
 
 WHERE = PARTITIONS[0]

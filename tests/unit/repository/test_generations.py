@@ -17,7 +17,7 @@ from offsite.model.errors import (
     StoreUnavailable,
 )
 from offsite.repository.backup import Backup
-from offsite.repository.generations.entry import (
+from offsite.repository.generation_sets.entry import (
     Founding,
     GenerationEntry,
     GenerationEntryKind,
@@ -25,11 +25,15 @@ from offsite.repository.generations.entry import (
     decode_entry,
     encode_entry,
 )
-from offsite.repository.generations.generation_set import GenerationEntryNotAllowedError, GenerationPhase, GenerationSet
-from offsite.repository.generations.layout import SetLayout, parse_entry_key, set_of_backup
-from offsite.repository.generations.ledger import _FEW, Ledger, set_names
-from offsite.repository.generations.removal import KEPT_MS, SETTLED_MS, remove_backup, sweep, was_brought_back
+from offsite.repository.generation_sets.generation_set import (
+    GenerationEntryNotAllowedError,
+    GenerationPhase,
+    GenerationSet,
+)
+from offsite.repository.generation_sets.layout import SetLayout, parse_entry_key, set_of_backup
+from offsite.repository.generation_sets.ledger import _FEW, Ledger, set_names
 from offsite.repository.layout import BackupLayout
+from offsite.repository.removal import KEPT_MS, SETTLED_MS, remove_backup, sweep, was_brought_back
 from offsite.repository.repository import Repository
 from offsite.stores.store import PutResult
 from tests.backups import new_backup, run_once

@@ -24,10 +24,10 @@ from offsite.model.errors import (
     StoreDenied,
     StoreUnreachable,
 )
+from offsite.overview.contents import list_backups
+from offsite.overview.status import read_status
 from offsite.repository.layout import ROOT_KEY
 from offsite.repository.repository import Repository
-from offsite.services.overview.contents import list_backups
-from offsite.services.overview.status import read_status
 from offsite.stores.looking_store import ClockFallbackStore
 from offsite.stores.object_errors import store_error
 from offsite.stores.object_store import CloudStore

@@ -14,9 +14,9 @@ import pytest
 
 from offsite.model.errors import DamagedObject
 from offsite.model.selections.selection import TopicSelection
+from offsite.overview.status import read_status
 from offsite.repository.commit import CommitChanges
 from offsite.repository.repository import Repository
-from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore, open_folder
 
 PATIENCE_S = 60

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from offsite.copy.incarnations import IncarnationCriteria, find_incarnations
 from offsite.model.errors import DamagedCommit, DamagedObject
 from offsite.model.untrusted.json_object import JsonObject
+from offsite.points.incarnations import IncarnationCriteria, find_incarnations
 from offsite.repository.catalogs.seal import CatalogSeal, HistoryRef, decode_seal, encode_seal
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.history import LINES_PER_CHUNK

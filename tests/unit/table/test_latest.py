@@ -6,20 +6,20 @@ import random
 
 import pytest
 
-from offsite.copy.chain import chains_of
-from offsite.copy.compaction import latest as gathering
-from offsite.copy.point_in_time import point_in_time
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedObject
 from offsite.model.selections.selection import TopicSelection
+from offsite.points.chain import chains_of
+from offsite.points.point_in_time import point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Position
-from offsite.services.records.find import RecordsRequest, cat_records, plan_records, raw_values
-from offsite.services.restore.request import RestoreRequest
+from offsite.restore.request import RestoreRequest
 from offsite.table import latest
 from offsite.table.latest import by_partition, latest_arrow, latest_offsets
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import plan_scan
+from offsite.table.search import RecordsRequest, cat_records, plan_records, raw_values
+from offsite.upkeep.compaction.copy import latest as gathering
 from tests.backups import new_backup
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, segments_of
 from tests.source_events.memory_store import MemoryStore

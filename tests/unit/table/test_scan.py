@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy.chain import chains_of
-from offsite.copy.point_in_time import point_in_time
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
+from offsite.points.chain import chains_of
+from offsite.points.point_in_time import point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Position, RecordedHole
 from offsite.stores.open_store import open_store

@@ -18,8 +18,8 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.archives.inspection import ArchiveInspection, RecordLines
     from offsite.archives.kafka_backup import ReindexResult
-    from offsite.services.archives.inspection import ArchiveInspection, RecordLines
 
 app = typer.Typer(help="Inspect archives of other tools, and delete old files.", no_args_is_help=True)
 app.add_typer(archive_retention.app, name="retention")
@@ -40,7 +40,7 @@ def inspect(
     Files outside every index are read completely, as by an import. Exit code 13: a part is damaged; 2: an intact file
     cannot be imported.
     """
-    from offsite.services.archives.inspection import inspect, inspect_file
+    from offsite.archives.inspection import inspect, inspect_file
 
     source, is_unfit = archive_source(options), False
     if file is not None:
@@ -68,7 +68,7 @@ def reindex(
 
     Complete records are never touched; a torn end is cut off. Exit code 13: some bytes hold no record.
     """
-    from offsite.services.archives.inspection import reindex
+    from offsite.archives.inspection import reindex
 
     result = reindex(path, topic)
     emit(result, output=output, render=_render_reindexed)

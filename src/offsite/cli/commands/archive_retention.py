@@ -16,9 +16,9 @@ from offsite.cli.wiring import connect
 from offsite.model.clock import SystemClock
 
 if TYPE_CHECKING:
+    from offsite.archives.prune import ArchiveRetentionPlan, RetentionTarget
     from offsite.archives.retention import RetentionLimits
-    from offsite.services.archives.mirror import MirrorSource
-    from offsite.services.archives.retention import ArchiveRetentionPlan, RetentionTarget
+    from offsite.archives.source_retention import MirrorSource
 
 app = typer.Typer(help="Delete old files of an archive.", no_args_is_help=True)
 
@@ -78,7 +78,7 @@ def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = O
 
     An export into the same archive may run at the same time. Objects protected by the store are kept and listed.
     """
-    from offsite.services.archives.retention import carry_out
+    from offsite.archives.prune import carry_out
 
     target, limits = _opened(options)
     planned = _planned(target, limits, options)
@@ -98,17 +98,17 @@ def log(path: ArchivePlace, output: Output = OutputFormat.TABLE) -> None:
     A line is written before the deletion, at the place given to apply. The state is `done` if the object no longer
     exists, else `to be done`.
     """
-    from offsite.services.archives.retention_audit import read_audit_reports
+    from offsite.archives.retention_audit import read_audit_reports
 
     emit_each(read_audit_reports(path), name="deletions", output=output, line=audit_line)
 
 
 def _opened(options: ArchiveRetentionOptions) -> tuple[RetentionTarget, RetentionLimits]:
     from offsite.archives.formats import ReadOptions
+    from offsite.archives.prune import open_archive
     from offsite.archives.retention import RetentionLimits
     from offsite.model.size import parse_size
     from offsite.model.time import parse_duration_s
-    from offsite.services.archives.retention import open_archive
 
     limits = RetentionLimits(
         keep_age_ms=None if options.keep_age is None else int(parse_duration_s(options.keep_age) * 1000),
@@ -126,14 +126,14 @@ def _opened(options: ArchiveRetentionOptions) -> tuple[RetentionTarget, Retentio
 def _planned(
     target: RetentionTarget, limits: RetentionLimits, options: ArchiveRetentionOptions
 ) -> ArchiveRetentionPlan:
-    from offsite.services.archives.retention import plan_retention
+    from offsite.archives.prune import plan_retention
 
     mirroring = _mirroring(options) if options.mirror else None
     return plan_retention(target, limits, clock=SystemClock(), mirroring=mirroring)
 
 
 def _mirroring(options: ArchiveRetentionOptions) -> MirrorSource:
-    from offsite.services.archives.mirror import MirrorSource
+    from offsite.archives.source_retention import MirrorSource
 
     is_named = options.bootstrap is not None or options.kafka_config is not None
     return MirrorSource(cluster=connect(options.bootstrap, options.kafka_config).admin if is_named else None)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.backup.options import parse_backup, parse_limits
+from offsite.checkpoint.options import parse_participants
+from offsite.checkpoint.zeebe.options import parse_zeebe
 from offsite.cli.options.backup import BackupOptions, BackupRunOptions
 from offsite.cli.options.common import (
     COLLECT_AFTER,
@@ -23,17 +26,14 @@ from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption
 from offsite.model.named import named
 from offsite.model.size import format_size
-from offsite.services.backup.options import parse_backup, parse_limits
-from offsite.services.checkpoint.options import parse_participants
-from offsite.services.zeebe.options import parse_zeebe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
+    from offsite.backup.planned import BackupPlan
     from offsite.repository.repository import Repository
-    from offsite.services.backup.planned import BackupPlan
 
 
 _NAMED_MAX = 5
@@ -98,7 +98,7 @@ def run(
     """
     if follow:
         from offsite.cli.commands.backup_follow import follow_backup
-        from offsite.services.follow.options import parse_follow
+        from offsite.follow.options import parse_follow
 
         times = parse_follow(interval, give_up_after, metrics_port, collect_after, retain, retain_every, every)
         follow_backup(options, times, engine=engine, output=output)
@@ -119,13 +119,13 @@ def run(
         )
     if retain != "off":
         raise BadOption("--retain works only with --follow", hint="add --follow, or use: offsite retention apply")
+    from offsite.backup.planned import make_replan, plan_backup
+    from offsite.backup.run import run_backup
     from offsite.cli.progress import progress
-    from offsite.services.backup.planned import make_replan, plan_backup
-    from offsite.services.backup.run import run_backup
 
     request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
-    with spark(engine.choice(), preload="offsite.copy.bundle", limits=limits) as runner:
+    with spark(engine.choice(), preload="offsite.backup.bundle", limits=limits) as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=runner.slots)
         with (
             _telling_commits(repository, plan),
@@ -152,7 +152,7 @@ def run(
 @contextmanager
 def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]:
     """A context for executing `plan`: after an interrupt, print the commits made."""
-    from offsite.services.overview.newest_commit import describe_new_commits
+    from offsite.overview.newest_commit import describe_new_commits
 
     try:
         yield
@@ -165,8 +165,8 @@ def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]
 @takes(BackupOptions)
 def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what the next run would copy. Changes nothing, starts no JVM."""
-    from offsite.services.backup.planned import plan_backup
-    from offsite.spark.sessions.master import slots
+    from offsite.backup.planned import plan_backup
+    from offsite.engine.sessions.master import slots
 
     request = parse_backup(options.backup, options.words)
     cluster = connect(options.bootstrap, options.kafka_config)
@@ -219,7 +219,7 @@ class PlanReport:
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:
-    from offsite.services.backup.driver_memory import driver_bytes
+    from offsite.backup.driver_memory import driver_bytes
 
     starts = {(t.range.topic, t.range.partition): t.range.start for t in reversed(planned.copy.tasks)}
     partitions = tuple(

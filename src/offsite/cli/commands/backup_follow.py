@@ -8,21 +8,21 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from offsite.backup.options import parse_backup, parse_limits
+from offsite.checkpoint.options import parse_participants
+from offsite.checkpoint.zeebe.options import parse_zeebe, zeebe_participants
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.backup_view import render_commit
 from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
-from offsite.services.backup.options import parse_backup, parse_limits
-from offsite.services.checkpoint.options import parse_participants
-from offsite.services.zeebe.options import parse_zeebe, zeebe_participants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsite.cli.options.backup import BackupRunOptions
-    from offsite.services.follow.follower import Round
-    from offsite.services.follow.options import FollowTimes
+    from offsite.follow.follower import Round
+    from offsite.follow.options import FollowTimes
 
 T = TypeVar("T")
 
@@ -32,16 +32,16 @@ GRACE_S = 30.0
 
 def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: SparkOptions, output: OutputFormat) -> None:
     """Follow until a signal comes. Raises the error that ended the run before."""
+    from offsite.backup.outages import Outages
+    from offsite.follow.follower import Follower, FollowSettings
+    from offsite.follow.watch import FollowWatch
     from offsite.model.clock import SystemClock
     from offsite.model.uninterrupted import notify_interruption
-    from offsite.services.follow.follower import Follower, FollowSettings
-    from offsite.services.follow.watch import FollowWatch
-    from offsite.services.monitor.server import MonitorServer
-    from offsite.services.monitor.store_requests import StoreRequests, counted
-    from offsite.services.monitor.view import FollowView
-    from offsite.services.outages import Outages
-    from offsite.services.overview.newest_commit import describe_new_commits
-    from offsite.services.waiting import WaitReporter, waiting_now
+    from offsite.monitor.server import MonitorServer
+    from offsite.monitor.store_requests import StoreRequests, counted
+    from offsite.monitor.view import FollowView
+    from offsite.monitor.waiting import WaitReporter, waiting_now
+    from offsite.overview.newest_commit import describe_new_commits
 
     request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
     zeebe, requests = parse_zeebe(options.clusters), StoreRequests()
@@ -66,7 +66,7 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
             store_requests=requests,
         )
         limits = parse_limits(options.words)
-        runner = opened.enter_context(spark(engine.choice(), preload="offsite.copy.bundle", limits=limits))
+        runner = opened.enter_context(spark(engine.choice(), preload="offsite.backup.bundle", limits=limits))
         follow = FollowSettings(
             repository=repository,
             cluster=cluster,

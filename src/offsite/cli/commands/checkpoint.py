@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.checkpoint.options import ParticipantWords, parse_participants
+from offsite.checkpoint.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
 from offsite.cli.options.option_group import WordChoice, takes
 from offsite.cli.options.spark import SparkOptions
@@ -15,12 +17,10 @@ from offsite.cli.views.checkpoint_view import render_checkpoint, render_explanat
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import OffsiteError
 from offsite.model.selections.pattern_list import escape_pattern
-from offsite.services.checkpoint.options import ParticipantWords, parse_participants
-from offsite.services.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 
 if TYPE_CHECKING:
+    from offsite.checkpoint.status import CheckpointReport
     from offsite.repository.backup import Backup
-    from offsite.services.checkpoint.status import CheckpointReport
 
 app = typer.Typer(help="Take checkpoints: restore points with ordered ids.", no_args_is_help=True)
 
@@ -86,8 +86,8 @@ def take(
 
     Exit code 1: failed; 3: incomplete, and no process works on the checkpoint; 14: the id is no longer available.
     """
-    from offsite.services.checkpoint.ask import request_checkpoint
-    from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
+    from offsite.checkpoint.ask import request_checkpoint
+    from offsite.checkpoint.status import Checkpoints, CheckpointStatus
 
     backup = open_repository(options.repo).backup(options.backup)
     if options.bootstrap or options.kafka_config or not Checkpoints(backup).is_being_taken:
@@ -107,15 +107,15 @@ def take(
 
 def _taken_here(options: TakeOptions, engine: SparkOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
     """Return the settled report: taken by this process, unless another process takes checkpoints already."""
+    from offsite.checkpoint.serve import UNSETTLED, CheckpointServer, is_free, wait_for
     from offsite.cli.progress import progress
     from offsite.model.clock import SystemClock
-    from offsite.services.checkpoint.serve import UNSETTLED, CheckpointServer, is_free, wait_for
 
     def step() -> None:
         if not is_free(backup, checkpoint):
             return
         with (
-            spark(engine.choice(), preload="offsite.copy.bundle") as runner,
+            spark(engine.choice(), preload="offsite.backup.bundle") as runner,
             progress(f"checkpoint {checkpoint}", total_bytes=0) as on_progress,
         ):
             CheckpointServer(
@@ -134,10 +134,10 @@ def _taken_here(options: TakeOptions, engine: SparkOptions, backup: Backup, chec
 
 def _taken_elsewhere(options: TakeOptions, engine: SparkOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
     """Return the report when every partition has started: in the following run, or in a background process."""
+    from offsite.checkpoint.background import Background
+    from offsite.checkpoint.serve import is_free, wait_for
+    from offsite.checkpoint.status import CheckpointStatus
     from offsite.model.clock import SystemClock
-    from offsite.services.checkpoint.background import Background
-    from offsite.services.checkpoint.serve import is_free, wait_for
-    from offsite.services.checkpoint.status import CheckpointStatus
 
     background = Background(
         arguments=[*options.arguments(checkpoint), *engine.arguments()], environment=engine.environment()
@@ -154,7 +154,7 @@ def _taken_elsewhere(options: TakeOptions, engine: SparkOptions, backup: Backup,
 
 
 def _end(report: CheckpointReport) -> None:
-    from offsite.services.checkpoint.status import CheckpointStatus
+    from offsite.checkpoint.status import CheckpointStatus
 
     if report.status is CheckpointStatus.FAILED:
         raise typer.Exit(EXIT_FAILED)
@@ -165,7 +165,7 @@ def _end(report: CheckpointReport) -> None:
 @app.command(name="list")
 def list_(repo: Repo, backup: BackupName, limit: Limit = 20, output: Output = OutputFormat.TABLE) -> None:
     """List checkpoints, newest first, from the store only."""
-    from offsite.services.checkpoint.status import Checkpoints
+    from offsite.checkpoint.status import Checkpoints
 
     checkpoints = Checkpoints(open_repository(repo, looks=True).backup(backup)).list(most=limit)
     emit(checkpoints, output=output, render=render_list)
@@ -183,7 +183,7 @@ def show(
 
     The status is doesNotExist, requested, ongoing, completed, failed, incomplete or deleted.
     """
-    from offsite.services.checkpoint.status import Checkpoints
+    from offsite.checkpoint.status import Checkpoints
 
     opened = open_repository(repo, looks=True).backup(backup)
     emit(Checkpoints(opened).report(_chosen(checkpoint, id_)), output=output, render=render_checkpoint)
@@ -198,7 +198,7 @@ def explain(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show which transactions a restore of a checkpoint leaves out, and why; and the guarantee of each topic."""
-    from offsite.services.checkpoint.explain import explain_checkpoint
+    from offsite.checkpoint.explain import explain_checkpoint
 
     opened = open_repository(repo, looks=True).backup(backup)
     emit(explain_checkpoint(opened, _chosen(checkpoint, id_)), output=output, render=render_explanation)
@@ -226,8 +226,8 @@ def delete(
 
     Exit code 14: the checkpoint is being taken, the restore point is pinned, or a restore reads the point.
     """
-    from offsite.services.checkpoint.delete import delete_checkpoint
-    from offsite.services.checkpoint.status import Checkpoints, check_exists
+    from offsite.checkpoint.delete import delete_checkpoint
+    from offsite.checkpoint.status import Checkpoints, check_exists
 
     opened, chosen = open_repository(options.repo).backup(options.backup), _chosen(checkpoint, id_)
     participants = zeebe_participants(parse_zeebe(options.clusters), lambda: opened)

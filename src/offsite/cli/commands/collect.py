@@ -20,19 +20,19 @@ from offsite.cli.views.leftovers_view import (
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.clock import SystemClock
 from offsite.model.size import format_size
-from offsite.services.retention.policy import OFF, parse_retain
+from offsite.upkeep.retention.policy import OFF, parse_retain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
+    from offsite.archives.staging import Staging
     from offsite.repository.backup import Backup
-    from offsite.services.archives.staging import Staging
-    from offsite.services.collect.agreement import DisbelievedCommit, RetentionInForce
-    from offsite.services.collect.leftovers_plan import LeftoversPlan
-    from offsite.services.collect.plan import CollectionPlan
-    from offsite.services.collect.run import CollectionResult
+    from offsite.upkeep.collection.agreement import DisbelievedCommit, RetentionInForce
+    from offsite.upkeep.collection.leftovers_plan import LeftoversPlan
+    from offsite.upkeep.collection.plan import CollectionPlan
+    from offsite.upkeep.collection.run import CollectionResult
 
 app = typer.Typer(help="Delete objects that a roll-up replaced, and leftovers of killed runs.", no_args_is_help=True)
 
@@ -125,7 +125,7 @@ def run(
     With --leftovers: objects named by no commit are deleted once a later run has completed, and both the write and the
     completion were a day ago or longer.
     """
-    from offsite.services.collect.run import CollectionResult
+    from offsite.upkeep.collection.run import CollectionResult
 
     opened, grace_ms = _opened(options)
     if leftovers:
@@ -146,7 +146,7 @@ def run(
 
 def _opened(options: CollectOptions, *, looks: bool = False) -> tuple[Backup, int]:
     from offsite.model.time import parse_duration_s
-    from offsite.services.heads import RememberedHead
+    from offsite.repository.heads import RememberedHead
 
     grace_ms = int(parse_duration_s(options.collect_after) * 1000)
     repository = open_repository(options.repo, looks=looks)
@@ -158,8 +158,8 @@ def _opened(options: CollectOptions, *, looks: bool = False) -> tuple[Backup, in
 def _in_force(options: CollectOptions) -> RetentionInForce:
     from functools import partial
 
-    from offsite.services.collect.agreement import RetentionInForce
-    from offsite.services.retention.told_settings import read_cluster_retention
+    from offsite.upkeep.collection.agreement import RetentionInForce
+    from offsite.upkeep.retention.told_settings import read_cluster_retention
 
     policy = parse_retain(options.retain)
     is_asked = policy is not None and policy.mirrors and (options.bootstrap or options.kafka_config)
@@ -172,7 +172,7 @@ def _in_force(options: CollectOptions) -> RetentionInForce:
 
 
 def _planned(opened: Backup, grace_ms: int, in_force: RetentionInForce) -> CollectionPlan:
-    from offsite.services.collect.run import plan_collection
+    from offsite.upkeep.collection.run import plan_collection
 
     return plan_collection(opened, clock=SystemClock(), grace_ms=grace_ms, in_force=in_force)
 
@@ -182,11 +182,11 @@ def _collect(
 ) -> CollectionResult:
     """Run passes until nothing old enough is left."""
     from offsite.cli.progress import progress
-    from offsite.services.collect.run import collect
+    from offsite.upkeep.collection.run import collect
 
     objects = size_bytes = 0
     locked: tuple[str, ...] = ()
-    with spark(engine.choice(), preload="offsite.copy.verify") as runner:
+    with spark(engine.choice(), preload="offsite.upkeep.verification.segments") as runner:
         while True:
             with progress(
                 "collect", total_bytes=sum(replacement.raw_bytes for replacement in planned.replacements)
@@ -207,8 +207,8 @@ def _plan_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputForm
 
 def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat, *, yes: bool) -> None:
     """Delete leftovers, after a question unless `yes`."""
-    from offsite.services.archives.staging import remove_dead_copy
-    from offsite.services.collect.leftovers_run import collect_leftovers
+    from offsite.archives.staging import remove_dead_copy
+    from offsite.upkeep.collection.leftovers_run import collect_leftovers
 
     planned, copies = _planned_leftovers(repo, opened, grace_ms)
     if not yes and (planned.objects or copies):
@@ -229,8 +229,8 @@ def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputForma
 
 
 def _planned_leftovers(repo: str, opened: Backup, grace_ms: int) -> tuple[LeftoversPlan, list[tuple[Staging, int]]]:
-    from offsite.services.archives.staging import find_dead_copies
-    from offsite.services.collect.leftovers_run import plan_leftovers
+    from offsite.archives.staging import find_dead_copies
+    from offsite.upkeep.collection.leftovers_run import plan_leftovers
 
     planned = plan_leftovers(opened, clock=SystemClock(), grace_ms=grace_ms)
     copies = [(staging, folder.size_bytes) for staging, folder in find_dead_copies(open_repository(repo))]

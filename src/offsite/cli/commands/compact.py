@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.repository.backup import Backup
-    from offsite.services.compaction.plan import CompactionPlan, CompactionRequest
-    from offsite.services.compaction.run import CompactionResult
+    from offsite.upkeep.compaction.plan import CompactionPlan, CompactionRequest
+    from offsite.upkeep.compaction.run import CompactionResult
 
 app = typer.Typer(help="Keep the latest record of each key of compacted topics.", no_args_is_help=True)
 
@@ -125,8 +125,8 @@ def run(
 
 def _opened(options: CompactOptions, *, looks: bool = False) -> tuple[Backup, CompactionRequest]:
     from offsite.model.selections.selection import parse_selection
-    from offsite.services.compaction.plan import ALL_TOPICS, CompactionRequest
-    from offsite.services.heads import RememberedHead
+    from offsite.repository.heads import RememberedHead
+    from offsite.upkeep.compaction.plan import ALL_TOPICS, CompactionRequest
 
     ratio = options.min_dirty_ratio
     if ratio is not None and not 0 <= ratio <= 1:
@@ -139,19 +139,19 @@ def _opened(options: CompactOptions, *, looks: bool = False) -> tuple[Backup, Co
 
 
 def _planned(opened: Backup, request: CompactionRequest) -> CompactionPlan:
-    from offsite.services.compaction.plan import plan_compaction
+    from offsite.upkeep.compaction.plan import plan_compaction
 
     return plan_compaction(opened, request)
 
 
 def _compacted(opened: Backup, planned: CompactionPlan, engine: SparkOptions) -> CompactionResult:
     from offsite.cli.progress import progress
-    from offsite.services.compaction.run import CompactionResult, compact
+    from offsite.upkeep.compaction.run import CompactionResult, compact
 
     if not planned.regions:
         return CompactionResult(state=planned.head)
     with (
-        spark(engine.choice(), preload="offsite.copy.compaction.rewrite") as runner,
+        spark(engine.choice(), preload="offsite.upkeep.compaction.copy.rewrite") as runner,
         progress("compact", total_bytes=2 * planned.raw_bytes) as on_progress,  # all is read twice
     ):
         return compact(opened, planned, runner=runner, on_progress=on_progress)

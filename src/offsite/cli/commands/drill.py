@@ -22,15 +22,15 @@ from offsite.model.errors import BadOption, Damaged, OutputNotWritten
 from offsite.model.plain import plain
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
-from offsite.services.restore.options import RestoreWords
+from offsite.restore.options import RestoreWords
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.kafka.user_cluster import Cluster
     from offsite.model.untrusted.json_object import JsonValue
     from offsite.repository.backup import Backup
-    from offsite.services.cluster import Cluster
-    from offsite.services.drill.report import DrillReport
+    from offsite.restore.drill.report import DrillReport
 
 _OWNER = "drill"
 SANDBOX_PREFIX = "offsite-drill-"
@@ -78,7 +78,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
     from offsite.cli.progress import progress_of_two
     from offsite.model.clock import SystemClock
     from offsite.model.selections.selection import parse_selection
-    from offsite.services.drill.run import Drill, DrillRequest
+    from offsite.restore.drill.run import Drill, DrillRequest
 
     _check_folder(options.report)
     opened = open_repository(options.repo, records=options.words.get("records")).backup(options.backup)
@@ -93,7 +93,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
     )
     total_bytes = sum(segment.raw_bytes for segment in opened.readable_state().all_segments())
     with (
-        spark(engine.choice(), preload="offsite.copy.restore.translate") as runner,
+        spark(engine.choice(), preload="offsite.restore.write.translate") as runner,
         _cluster(options, in_sandbox=in_sandbox) as cluster,
         progress_of_two("restore", "compare", total_bytes=total_bytes) as (on_progress, on_proof),
     ):
@@ -118,9 +118,9 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
     if not in_sandbox:
         yield connect(options.bootstrap, options.kafka_config)
         return
+    from offsite.engine.scratch import Scratch
+    from offsite.kafka.user_cluster import connect_as
     from offsite.sandbox import Sandbox, SandboxSettings, Security
-    from offsite.services.cluster import connect_as
-    from offsite.spark.scratch import Scratch
 
     scratch = Scratch(SANDBOX_PREFIX)
     sandbox = Sandbox(scratch.create() / "kafka")
@@ -137,9 +137,9 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Store the report beside the backup, and in `folder` if given."""
     from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
-    from offsite.services.drill.report import drill_page
-    from offsite.services.overview.last_checks import CheckMemory
+    from offsite.restore.drill.report import drill_page
     from offsite.stores.plain_files import file_mode
+    from offsite.upkeep.verification.last_checks import CheckMemory
 
     document = cast("dict[str, JsonValue]", plain(report))
     files = put_drill_report(backup.record_store, backup.layout, report.drill, document, drill_page(report))

@@ -34,15 +34,15 @@ from offsite.model.errors import BadOption
 from offsite.model.selections.pattern_list import split_all
 from offsite.model.size import format_size
 from offsite.model.time import parse_duration_s
-from offsite.services.restore.options import PointWords, parse_point
+from offsite.restore.options import PointWords, parse_point
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.archives.export_job import ExportJob, ExportPlanReport
-    from offsite.services.archives.export_plan import ExportRequest
-    from offsite.services.archives.run_export import ExportResult, ExportTarget
-    from offsite.spark.runner import Runner
+    from offsite.archives.export_job import ExportJob, ExportPlanReport
+    from offsite.archives.export_plan import ExportRequest
+    from offsite.archives.run_export import ExportResult, ExportTarget
+    from offsite.engine.runner import Runner
 
 
 class SourceOption(StrEnum):
@@ -110,8 +110,8 @@ class ExportOptions:
 def export_job(options: ExportOptions, master: str | None) -> ExportJob:
     """Make the export described by the options. Raises `BadOption` for unreadable or contradictory options,
     `RepositoryNotFound`, `BackupNotFound`."""
-    from offsite.services.archives.export_job import check_no_point, export_of_backup, export_of_cluster
-    from offsite.spark.sessions.master import slots
+    from offsite.archives.export_job import check_no_point, export_of_backup, export_of_cluster
+    from offsite.engine.sessions.master import slots
 
     request = _request(options)
     _open_target(options, "")  # what is wrong with it is told before anybody is asked
@@ -127,8 +127,8 @@ def export_job(options: ExportOptions, master: str | None) -> ExportJob:
 
 
 def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
+    from offsite.archives.export_job import open_target
     from offsite.archives.formats import WriteOptions
-    from offsite.services.archives.export_job import open_target
 
     write = WriteOptions(
         lossy=options.lossy,
@@ -143,8 +143,8 @@ def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
 
 
 def _request(options: ExportOptions) -> ExportRequest:
+    from offsite.archives.export_plan import ExportRequest
     from offsite.model.selections.selection import parse_groups
-    from offsite.services.archives.export_plan import ExportRequest
 
     return ExportRequest(point=parse_point(options.words), groups=parse_groups(options.groups or ()))
 
@@ -184,7 +184,7 @@ def export(
     if dry_run:
         _show_plan(job, output)
         return
-    with spark(engine.choice(), preload="offsite.copy.export") as runner:
+    with spark(engine.choice(), preload="offsite.archives.export") as runner:
         if follow:
             _follow(job, runner, interval_s, give_up_after_s, output)
             return
@@ -195,7 +195,7 @@ def export(
 
 
 def _show_plan(job: ExportJob, output: OutputFormat) -> None:
-    from offsite.services.archives.export_job import report_export
+    from offsite.archives.export_job import report_export
 
     with job.alone():  # planning repairs what a crash left
         plan = job.plan()
@@ -212,7 +212,7 @@ def _run(job: ExportJob, runner: Runner, label: str) -> ExportResult:
 
 
 def _follow(job: ExportJob, runner: Runner, interval_s: float, give_up_after_s: float, output: OutputFormat) -> None:
-    from offsite.services.outages import Outages
+    from offsite.backup.outages import Outages
 
     with _stop_on_signal() as stop:
         clock = _StoppableClock(stop)

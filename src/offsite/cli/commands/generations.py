@@ -17,8 +17,8 @@ from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
 
 if TYPE_CHECKING:
-    from offsite.services.generations.instance import CompletedEffect
-    from offsite.services.generations.request import GenerationsRequest
+    from offsite.generations.instance import CompletedEffect
+    from offsite.generations.request import GenerationsRequest
 
 app = typer.Typer(help="Back up compacted topics in generations, by two instances in turn.", no_args_is_help=True)
 
@@ -52,7 +52,7 @@ def run(
 
 
 def _request(options: GenerationOptions, interval: str) -> GenerationsRequest:
-    from offsite.services.generations.options import GenerationInput, parse_generations
+    from offsite.generations.options import GenerationInput, parse_generations
 
     typed = GenerationInput(
         name=options.name,
@@ -72,18 +72,18 @@ def _run(
     engine: SparkOptions,
     output: OutputFormat,
 ) -> None:
+    from offsite.backup.options import parse_limits
+    from offsite.backup.outages import Outages
+    from offsite.generations.assembly import Workshop, open_instance
     from offsite.model.clock import SystemClock
-    from offsite.services.backup.options import parse_limits
-    from offsite.services.generations.assembly import Workshop, open_instance
-    from offsite.services.outages import Outages
-    from offsite.services.waiting import WaitReporter
+    from offsite.monitor.waiting import WaitReporter
 
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     clock = SystemClock()
     lines = OutageLines(clock)
     outages = Outages(give_up_after_s=times[0], clock=clock, on_outage=lines)
     with ExitStack() as opened:
-        preload = "offsite.copy.export" if request.place else "offsite.copy.bundle"
+        preload = "offsite.archives.export" if request.place else "offsite.backup.bundle"
         runner = opened.enter_context(spark(engine.choice(), preload=preload, limits=parse_limits(options.words)))
         opened.enter_context(WaitReporter(lines.waiting, clock=clock))
         workshop = Workshop(
@@ -111,7 +111,7 @@ class _EventPrinter:
         self._last = ""
 
     def __call__(self, happened: CompletedEffect) -> None:
-        from offsite.services.generations.report import line_of
+        from offsite.generations.report import line_of
 
         line = line_of(happened)
         if line is None or (line.lasts and line.text == self._last):
@@ -123,7 +123,7 @@ class _EventPrinter:
 @app.command()
 def status(repo: Repo, name: Name = None, output: Output = OutputFormat.TABLE) -> None:
     """Show the generations of each set, which one is active, and which one to restore from."""
-    from offsite.services.generations.status import report_sets
+    from offsite.generations.status import report_sets
 
     emit(report_sets(open_repository(repo, looks=True), name), output=output, render=render_sets)
 
@@ -147,9 +147,9 @@ def release(
     does not replace it, or no further generation begins. Exit code 14: no other generation has replaced the generation
     or will replace it.
     """
+    from offsite.generations.status import read_set, refuse_release
+    from offsite.generations.status import release as release_generation
     from offsite.repository.restores.process_identity import ProcessIdentity
-    from offsite.services.generations.status import read_set, refuse_release
-    from offsite.services.generations.status import release as release_generation
 
     repository = open_repository(repo)
     read_set(repository, name)

@@ -21,10 +21,10 @@ from offsite.model.selections.pattern_list import split_all
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.groups.report import GroupPlanReport, ShownGroups
+    from offsite.groups.run import AppliedGroups, PlannedGroups, UndoneGroups
     from offsite.kafka.groups.committed_offsets import GroupFailure
-    from offsite.services.cluster import Cluster
-    from offsite.services.groups.report import GroupPlanReport, ShownGroups
-    from offsite.services.groups.run import AppliedGroups, PlannedGroups, UndoneGroups
+    from offsite.kafka.user_cluster import Cluster
 
 app = typer.Typer(help="Set consumer groups to their offsets in a backup.", no_args_is_help=True)
 
@@ -109,8 +109,8 @@ def show(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show the groups of a backup, and their lag."""
+    from offsite.groups.report import show_groups
     from offsite.model.selections.selection import parse_groups
-    from offsite.services.groups.report import show_groups
 
     opened = open_repository(repo, looks=True).backup(backup)
     shown = show_groups(opened, groups=parse_groups(groups or ()), commit=commit, at=at)
@@ -121,7 +121,7 @@ def show(
 @takes(GroupOptions)
 def plan(options: GroupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show where each group would continue. Changes nothing."""
-    from offsite.services.groups.report import report_groups
+    from offsite.groups.report import report_groups
 
     planned = _prepare(options, connect(options.bootstrap, options.kafka_config), looks=True)
     emit(report_groups(planned), output=output, render=_render_plan)
@@ -135,8 +135,8 @@ def apply(options: GroupOptions, yes: Yes = False, output: Output = OutputFormat
     Exit code 3: some groups were refused, such as groups with active members, or offsets that would skip missing
     records; all other groups are set.
     """
-    from offsite.services.groups.report import report_groups
-    from offsite.services.groups.run import apply_groups
+    from offsite.groups.report import report_groups
+    from offsite.groups.run import apply_groups
 
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = _prepare(options, cluster)
@@ -164,7 +164,7 @@ def undo(
 
     Exit code 3: some groups were refused; the same command tries the groups again.
     """
-    from offsite.services.groups.run import find_change, undo_groups
+    from offsite.groups.run import find_change, undo_groups
 
     opened, cluster = open_repository(repo, records=records).backup(backup), connect(bootstrap, kafka_config)
     group_change = find_change(opened, cluster.admin, change)
@@ -177,9 +177,9 @@ def undo(
 
 
 def _prepare(options: GroupOptions, cluster: Cluster, *, looks: bool = False) -> PlannedGroups:
+    from offsite.groups.run import GroupsRequest, prepare_groups
     from offsite.model.selections.rename import parse_renames
     from offsite.model.selections.selection import parse_groups
-    from offsite.services.groups.run import GroupsRequest, prepare_groups
 
     if options.clamp and not options.groups:
         raise BadOption("--clamp sets groups that would skip or repeat work", hint="say which: --groups NAME")

@@ -20,8 +20,8 @@ from offsite.model.size import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.archives.run_import import ImportResult
     from offsite.model.selections.selection import TopicSelection
-    from offsite.services.archives.run_import import ImportResult
 
 Topics = Annotated[
     list[str] | None,
@@ -55,9 +55,9 @@ def import_(options: ImportOptions, engine: SparkOptions, output: Output = Outpu
     The same command again adds new records of the archive. Damage ends the import with exit code 13 and nothing
     imported, unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
     """
+    from offsite.archives.run_import import ImportRequest, plan_import, run_import
     from offsite.cli.progress import progress
-    from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
-    from offsite.services.heads import RememberedHead
+    from offsite.repository.heads import RememberedHead
 
     repository = open_repository(options.repo)
     source = archive_source(options)
@@ -69,7 +69,7 @@ def import_(options: ImportOptions, engine: SparkOptions, output: Output = Outpu
         skip_damaged=options.skip_damaged,
     )
     seen_head = RememberedHead(repository=repository, backup=options.backup)
-    with spark(engine.choice(), preload="offsite.copy.import_copy") as runner:
+    with spark(engine.choice(), preload="offsite.archives.import_copy") as runner:
         plan = plan_import(repository, source.reader, request)
         if plan.base.seq:
             seen_head.check(repository.backup(options.backup), plan.base)

@@ -26,13 +26,13 @@ from offsite.model.time import format_time
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.printable import printable
 from offsite.model.untrusted.text import decode_text
-from offsite.services.restore.options import PointWords, parse_point
+from offsite.restore.options import PointWords, parse_point
 
 if TYPE_CHECKING:
-    from offsite.copy.restore_point import PointRequest
-    from offsite.services.records.find import RecordsPlan
-    from offsite.services.records.shown_record import ShownBytes, ShownRecord
+    from offsite.points.restore_point import PointRequest
     from offsite.table.find import RecordMatch
+    from offsite.table.search import RecordsPlan
+    from offsite.table.shown_record import ShownBytes, ShownRecord
 
 From = Annotated[
     str | None,
@@ -69,7 +69,7 @@ def record_point(
 
 def note_incarnations(plan: RecordsPlan) -> None:
     """Print on stderr the displayed incarnation of topics that were deleted and recreated."""
-    from offsite.copy.incarnations import incarnation_notes
+    from offsite.points.incarnations import incarnation_notes
 
     for line in incarnation_notes(plan.point.incarnations):
         note(line)
@@ -106,7 +106,7 @@ def cat(
     than text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document. With --latest each
     partition is read to its end before its first record is shown.
     """
-    from offsite.services.records.find import cat_records, raw_values
+    from offsite.table.search import cat_records, raw_values
 
     plan = _plan(options, where, limit, latest=latest)
     note_incarnations(plan)
@@ -118,7 +118,7 @@ def cat(
 
 
 def _plan(options: RecordOptions, where: str, limit: int | None, *, latest: bool) -> RecordsPlan:
-    from offsite.services.records.find import RecordsRequest, plan_records
+    from offsite.table.search import RecordsRequest, plan_records
 
     check_limit(limit)
     topic, _, partition = where.partition("/")
@@ -178,7 +178,7 @@ def search(
     Values are searched as stored: text in Avro or JSON is found, a number in Avro is not. Other users of the machine
     can see a command line: give private values with --match-file.
     """
-    from offsite.services.records.find import RecordsRequest, plan_records
+    from offsite.table.search import RecordsRequest, plan_records
 
     check_limit(limit)
     request = RecordsRequest(
@@ -198,7 +198,7 @@ def search(
 
 def _search(plan: RecordsPlan, engine: SparkOptions) -> list[ShownRecord]:
     from offsite.cli.progress import progress
-    from offsite.services.records.find import search_records
+    from offsite.table.search import search_records
 
     with (
         spark(engine.choice(), preload="offsite.table.find") as runner,

@@ -27,9 +27,9 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.overview.contents import BackupDetail, BackupList
+    from offsite.overview.status import Status
     from offsite.repository.repository import Repository
-    from offsite.services.overview.contents import BackupDetail, BackupList
-    from offsite.services.overview.status import Status
 
 HtmlFile = Annotated[
     Path | None, typer.Option("--html", help="Also write the status into this file, as one page with plots.")
@@ -80,7 +80,7 @@ def init(
 
 def list_(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """List the backups of the repository. Exit code 13 when a backup is damaged or unreadable."""
-    from offsite.services.overview.contents import list_backups
+    from offsite.overview.contents import list_backups
 
     result = list_backups(open_repository(repo, looks=True))
     emit(result, output=output, render=_render_list)
@@ -98,7 +98,7 @@ def show(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what a backup holds: topics, offsets, holes, restore points."""
-    from offsite.services.overview.contents import show_backup
+    from offsite.overview.contents import show_backup
 
     detail = show_backup(open_repository(repo, looks=True).backup(backup), commit=commit, with_settings=metadata)
     emit(detail, output=output, render=_render_detail_and_settings if metadata else _render_detail)
@@ -106,7 +106,7 @@ def show(
 
 def status(repo: Repo, html: HtmlFile = None, records: Records = None, output: Output = OutputFormat.TABLE) -> None:
     """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone."""
-    from offsite.services.overview.status import read_status
+    from offsite.overview.status import read_status
 
     repository = open_repository(repo, looks=True, records=records)
     report = read_status(repository, looks=True)
@@ -122,7 +122,7 @@ _PRIVATE = 0o600
 
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:
-    from offsite.services.overview.status_page import read_glances, status_page
+    from offsite.overview.status_page import read_glances, status_page
     from offsite.stores.looking_store import display_now_ms
     from offsite.stores.plain_files import check_replaceable
 

@@ -23,18 +23,18 @@ from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.untrusted.whole_number import whole_number
-from offsite.services.restore.options import parse_restore, parse_restore_limits
+from offsite.restore.options import parse_restore, parse_restore_limits
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.engine.runner import Runner
+    from offsite.groups.restored_offsets import OffsetAnswer
+    from offsite.kafka.user_cluster import Cluster
     from offsite.log.range import TopicPartition
     from offsite.repository.backup import Backup
-    from offsite.services.cluster import Cluster
-    from offsite.services.groups.restored_offsets import OffsetAnswer
-    from offsite.services.restore.planned import PlannedRestore
-    from offsite.services.restore.result import RestoreResult
-    from offsite.spark.runner import Runner
+    from offsite.restore.planned import PlannedRestore
+    from offsite.restore.result import RestoreResult
 
 Verify = Annotated[
     bool,
@@ -71,7 +71,7 @@ def map_(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show which target offset corresponds to a source offset. Starts no JVM."""
-    from offsite.services.groups.restored_offsets import map_offset
+    from offsite.groups.restored_offsets import map_offset
 
     opened = open_repository(repo, looks=True, records=records).backup(backup)
     emit(map_offset(opened, restore, _partition(partition), offset), output=output, render=_render_offset)
@@ -84,7 +84,7 @@ app.command()(drill)
 @takes(RestoreOptions)
 def plan(options: RestoreOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what a restore would do. Changes nothing, starts no JVM."""
-    from offsite.services.restore.plan_report import report_plan
+    from offsite.restore.plan_report import report_plan
 
     backup = named_backup(options.repo, options.backup, otherwise="", looks=True, records=options.words.get("records"))
     prepared = _prepared(options, backup, connect(options.bootstrap, options.kafka_config))
@@ -108,12 +108,12 @@ def run(
     were empty, or could not all be read back, or some consumer groups were refused. With --archive an archive of
     another tool is restored, as if imported.
     """
-    from offsite.services.restore.plan_report import report_plan
+    from offsite.restore.plan_report import report_plan
 
     cluster = connect(options.bootstrap, options.kafka_config)
     with (
         spark(
-            engine.choice(), preload="offsite.copy.restore.task", limits=parse_restore_limits(options.words)
+            engine.choice(), preload="offsite.restore.write.task", limits=parse_restore_limits(options.words)
         ) as runner,
         backup_to_restore(
             options, runner, cluster_id=lambda: cluster.admin.cluster().cluster_id, take_over=take_over
@@ -136,7 +136,7 @@ def run(
 
 
 def _prepared(options: RestoreOptions, backup: Backup, cluster: Cluster) -> PlannedRestore:
-    from offsite.services.restore.planned import prepare_restore
+    from offsite.restore.planned import prepare_restore
 
     return prepare_restore(backup, cluster.admin, parse_restore(options.words))
 
@@ -145,7 +145,7 @@ def _restored(
     prepared: PlannedRestore, cluster: Cluster, runner: Runner, *, verify: bool, take_over: bool
 ) -> RestoreResult:
     from offsite.cli.progress import progress_of_two
-    from offsite.services.restore.run import run_restore
+    from offsite.restore.run import run_restore
 
     name = prepared.plan.backup
     with progress_of_two(f"restore {name}", f"compare {name}", total_bytes=prepared.plan.raw_bytes) as progress:

@@ -15,13 +15,13 @@ from offsite.cli.options.common import checked_places
 from offsite.cli.options.restore import RestoreOptions, named_backup
 from offsite.cli.output import EXIT_PARTIAL, emit_notice, note
 from offsite.model.errors import BadOption, Damaged, OffsiteError, RestoreTakenOver, UserError
-from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.restore.options import RestoreWords, parse_restore
 
 if TYPE_CHECKING:
+    from offsite.archives.staging import Staging
+    from offsite.engine.runner import Runner
     from offsite.repository.backup import Backup
-    from offsite.services.archives.staging import Staging
-    from offsite.services.restore.lease import RestoreLease
-    from offsite.spark.runner import Runner
+    from offsite.restore.lease import RestoreLease
 
 Archive = Annotated[
     str | None,
@@ -90,7 +90,7 @@ def backup_to_restore(
 
 def _purpose(options: RestoreRunOptions, cluster_id: Callable[[], str]) -> str:
     """Return text that distinguishes the command from other restores of the same archive."""
-    from offsite.services.restore.request import encode_request
+    from offsite.restore.request import encode_request
 
     return json.dumps([encode_request(parse_restore(options.words)), options.skip_damaged, cluster_id()])
 
@@ -100,11 +100,11 @@ def _staged(  # the archive, and all that says what becomes of it
     archive: str, format_name: str, options: RestoreRunOptions, runner: Runner, *, purpose: str, take_over: bool
 ) -> Iterator[Backup]:
     from offsite.archives.formats import ReadOptions
+    from offsite.archives.inspection import open_source
+    from offsite.archives.run_import import ImportRequest, plan_import, run_import
+    from offsite.archives.staging import open_staging
     from offsite.cli.commands.import_ import render_import
     from offsite.cli.progress import progress
-    from offsite.services.archives.inspection import open_source
-    from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
-    from offsite.services.archives.staging import open_staging
 
     source = open_source(format_name, archive, ReadOptions())
     staging = open_staging(options.staging, format_name=format_name, archive=source.place, purpose=purpose)

@@ -12,7 +12,7 @@ from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
 from offsite.cli.views.retention_view import audit_line, render_done, render_pins, render_plan
 from offsite.cli.wiring import connect, open_repository
-from offsite.services.retention.policy import PolicyWords
+from offsite.upkeep.retention.policy import PolicyWords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,9 +47,9 @@ def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None
     backup. If a topic's retention is a broker default, give --bootstrap to read the default.
     """
     from offsite.model.clock import SystemClock
-    from offsite.services.retention.apply import plan_retention
-    from offsite.services.retention.policy import parse_policy
-    from offsite.services.retention.report import retention_report
+    from offsite.upkeep.retention.apply import plan_retention
+    from offsite.upkeep.retention.policy import parse_policy
+    from offsite.upkeep.retention.report import retention_report
 
     policy, opened = parse_policy(**options.words), _opened(options.repo, options.backup, looks=True)
     planned = plan_retention(opened, policy, clock=SystemClock(), cluster_retention=_cluster_settings(options, opened))
@@ -72,11 +72,11 @@ def apply(
     Ages count from the newest complete restore point. Exit code 14: the result would be below --floor, clocks differ,
     or a clock may have jumped; nothing was done.
     """
+    from offsite.jobs.forget import forget_searches
     from offsite.model.clock import SystemClock
-    from offsite.services.jobs.forget import forget_searches
-    from offsite.services.retention.apply import apply_retention, check_force, plan_retention
-    from offsite.services.retention.policy import parse_policy
-    from offsite.services.retention.report import retention_report
+    from offsite.upkeep.retention.apply import apply_retention, check_force, plan_retention
+    from offsite.upkeep.retention.policy import parse_policy
+    from offsite.upkeep.retention.report import retention_report
 
     policy, opened, clock = parse_policy(**options.words), _opened(options.repo, options.backup), SystemClock()
     cluster_settings = _cluster_settings(options, opened)
@@ -105,7 +105,7 @@ def pin(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Pin a restore point: the rules do not delete it."""
-    from offsite.services.retention.pins import parse_until, pin_point, pinned_points
+    from offsite.upkeep.retention.pins import parse_until, pin_point, pinned_points
 
     opened = _opened(repo, backup)
     until_ms = parse_until(until, now_ms=opened.store.now_ms())
@@ -116,7 +116,7 @@ def pin(
 @app.command()
 def unpin(repo: Repo, backup: BackupName, commit: CommitNumber, output: Output = OutputFormat.TABLE) -> None:
     """Remove the pin of a restore point: the next retention decides about it."""
-    from offsite.services.retention.pins import pinned_points, unpin_point
+    from offsite.upkeep.retention.pins import pinned_points, unpin_point
 
     opened = _opened(repo, backup)
     unpin_point(opened, commit)
@@ -126,7 +126,7 @@ def unpin(repo: Repo, backup: BackupName, commit: CommitNumber, output: Output =
 @app.command()
 def pins(repo: Repo, backup: BackupName, output: Output = OutputFormat.TABLE) -> None:
     """Show the restore points that are pinned, why, and until when."""
-    from offsite.services.retention.pins import pinned_points
+    from offsite.upkeep.retention.pins import pinned_points
 
     emit(pinned_points(open_repository(repo, looks=True).backup(backup)), output=output, render=render_pins)
 
@@ -143,14 +143,14 @@ def log(
     A line is written before the deletion. The state is `done` when a commit records the deletion, or an object is gone,
     else `to be done`.
     """
-    from offsite.services.retention.report import audit_reports
+    from offsite.upkeep.retention.report import audit_reports
 
     lines = audit_reports(open_repository(repo, looks=True).backup(backup), after=after)
     emit_each(lines, name="deletions", output=output, line=audit_line)
 
 
 def _opened(repo: str, backup: str, *, looks: bool = False) -> Backup:
-    from offsite.services.heads import RememberedHead
+    from offsite.repository.heads import RememberedHead
 
     repository = open_repository(repo, looks=looks)
     opened = repository.backup(backup)
@@ -160,7 +160,7 @@ def _opened(repo: str, backup: str, *, looks: bool = False) -> Backup:
 
 def _cluster_settings(options: RetentionOptions, opened: Backup) -> Mapping[str, Retention]:
     """Return the cluster's settings of topics, if a cluster is named."""
-    from offsite.services.retention.told_settings import read_cluster_retention
+    from offsite.upkeep.retention.told_settings import read_cluster_retention
 
     if options.bootstrap is None and options.kafka_config is None:
         return {}

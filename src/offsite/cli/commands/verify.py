@@ -20,12 +20,12 @@ from offsite.model.head import Head, parse_head
 from offsite.model.selections.pattern_list import split_all
 
 if TYPE_CHECKING:
+    from offsite.engine.runner import Runner
     from offsite.repository.backup import Backup
     from offsite.repository.repository import Repository
-    from offsite.services.compare.run import CompareRequest, CompareResult
-    from offsite.services.leftovers import Leftovers
-    from offsite.services.verify.run import VerifyResult
-    from offsite.spark.runner import Runner
+    from offsite.restore.compare.run import CompareRequest, CompareResult
+    from offsite.upkeep.leftovers import Leftovers
+    from offsite.upkeep.verification.run import VerifyResult
 
 Against = Annotated[
     str | None, typer.Option("--against", help="Also compare with the cluster of these brokers, host:port[,host:port].")
@@ -104,7 +104,7 @@ def verify(options: VerifyOptions, engine: SparkOptions, output: Output = Output
     named by topic, partition and offset. Exit code 3: no difference is known, but nothing could be compared, or
     partitions could not be read.
     """
-    from offsite.services.overview.last_checks import remember_check
+    from offsite.upkeep.verification.last_checks import remember_check
 
     repository, request = open_repository(options.repo, records=options.records), _request(options)
     opened, expected = repository.backup(options.backup), _expected_head(options)
@@ -123,7 +123,7 @@ def verify(options: VerifyOptions, engine: SparkOptions, output: Output = Output
 
 def _request(options: VerifyOptions) -> CompareRequest | None:
     from offsite.model.selections.selection import parse_selection
-    from offsite.services.compare.run import CompareRequest
+    from offsite.restore.compare.run import CompareRequest
 
     if options.against is None:
         if options.restore or options.topics or options.exclude or options.commit or options.exact:
@@ -153,8 +153,8 @@ def _expected_head(options: VerifyOptions) -> Head | None:
 
 def _missing_heads(repository: Repository, opened: Backup, expected: Head | None, *, accept: bool) -> list[str]:
     """Return why heads seen before, by the caller or on this machine, are not part of the backup."""
-    from offsite.services.heads import RememberedHead, head_of, why_missing
-    from offsite.services.overview.let_go import note_look
+    from offsite.repository.heads import RememberedHead, head_of, why_missing
+    from offsite.upkeep.retention.let_go import note_look
 
     state = opened.readable_state()
     seen_head = RememberedHead(repository=repository, backup=state.backup)
@@ -167,20 +167,25 @@ def _missing_heads(repository: Repository, opened: Backup, expected: Head | None
 
 def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, listed: bool) -> Leftovers | None:
     """Find leftovers; None with unreadable commits, because leftovers are unknown then."""
-    from offsite.services.leftovers import find_leftovers
+    from offsite.archives.staging import find_staging_copies
+    from offsite.repository.leftovers import LEFTOVER_AFTER_MS
+    from offsite.upkeep.leftovers import find_leftovers
 
-    return None if result.damaged_commits else find_leftovers(repository, opened, listed=listed)
+    if result.damaged_commits:
+        return None
+    staged = find_staging_copies(repository, quiet_for_ms=LEFTOVER_AFTER_MS)
+    return find_leftovers(repository, opened, staged=staged, listed=listed)
 
 
 def _check(
     opened: Backup, request: CompareRequest | None, options: VerifyOptions, engine: SparkOptions
 ) -> VerifyResult:
     """Check the backup. A damaged backup is compared with nothing."""
-    from offsite.services.verify.run import verify_quick
+    from offsite.upkeep.verification.run import verify_quick
 
     if request is None and not options.deep:
         return verify_quick(opened)
-    first = "offsite.copy.verify" if options.deep else "offsite.copy.compare.partitions"
+    first = "offsite.upkeep.verification.segments" if options.deep else "offsite.restore.compare.partition"
     with spark(engine.choice(), preload=first) as runner:
         result = _deep(opened, runner) if options.deep else verify_quick(opened)
         if request is None or not result.ok:
@@ -191,7 +196,7 @@ def _check(
 
 def _deep(opened: Backup, runner: Runner) -> VerifyResult:
     from offsite.cli.progress import progress
-    from offsite.services.verify.run import verify_deep
+    from offsite.upkeep.verification.run import verify_deep
 
     with progress("verify", total_bytes=_raw_bytes(opened)) as on_progress:
         return verify_deep(opened, runner, on_progress=on_progress)
@@ -206,7 +211,7 @@ def _raw_bytes(opened: Backup) -> int:
 
 def _compare(opened: Backup, request: CompareRequest, options: VerifyOptions, runner: Runner) -> CompareResult:
     from offsite.cli.progress import progress
-    from offsite.services.compare.run import plan_comparison, run_comparison
+    from offsite.restore.compare.run import plan_comparison, run_comparison
 
     cluster = connect(options.against, options.kafka_config)
     planned = plan_comparison(opened, cluster.admin, request)

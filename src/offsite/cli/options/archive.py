@@ -11,7 +11,7 @@ from offsite.cli.options.common import checked_places
 from offsite.model.choices import EmptyAs
 
 if TYPE_CHECKING:
-    from offsite.services.archives.inspection import ArchiveSource
+    from offsite.archives.inspection import ArchiveSource
 
 ArchivePlace = Annotated[
     str, typer.Argument(help="The archive: a folder or a URL (s3://, gs://, az://).", callback=checked_places)
@@ -66,7 +66,7 @@ class ArchiveReadOptions:
 def archive_source(options: ArchiveReadOptions) -> ArchiveSource:
     """Open the archive named by the options. Raises `BadOption`, `BadRepositoryUrl`."""
     from offsite.archives.formats import ReadOptions
-    from offsite.services.archives.inspection import open_source
+    from offsite.archives.inspection import open_source
 
     read = ReadOptions(
         empty_as=options.empty_as,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from offsite.backup.options import BackupWords
+from offsite.checkpoint.options import ParticipantWords
+from offsite.checkpoint.zeebe.options import ZeebeWords
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Repo
 from offsite.cli.options.option_group import WordChoice
-from offsite.services.backup.options import BackupWords
-from offsite.services.checkpoint.options import ParticipantWords
-from offsite.services.zeebe.options import ZeebeWords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from offsite.backup.options import BackupWords
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, Repo, checked_places
 from offsite.cli.options.option_group import WordChoice
-from offsite.repository.generations.entry import Instance
-from offsite.services.backup.options import BackupWords
+from offsite.repository.generation_sets.entry import Instance
 
 Name = Annotated[str | None, typer.Option("--name", help="Name of the set: generation 3 is backup NAME.gen-3.")]
 InstanceName = Annotated[

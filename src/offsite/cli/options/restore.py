@@ -10,7 +10,7 @@ from offsite.cli.options.option_group import WordChoice
 from offsite.cli.output import note
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
-from offsite.services.restore.options import RestoreWords
+from offsite.restore.options import RestoreWords
 
 if TYPE_CHECKING:
     from offsite.repository.backup import Backup
@@ -34,7 +34,7 @@ def named_backup(
     `BadOption` for a missing option, `RepositoryNotFound`, `BackupNotFound`."""
     if repo is None or backup is None:
         raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
-    from offsite.services.generations.status import backup_or_generation, restores_elsewhere
+    from offsite.generations.status import backup_or_generation, restores_elsewhere
 
     repository = open_repository(repo, looks=looks, records=records)
     opened = backup_or_generation(repository, backup)

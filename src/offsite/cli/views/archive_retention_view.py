@@ -12,9 +12,9 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.archives.prune import ArchiveRetentionPlan, ArchiveRetentionResult, RetentionTarget
     from offsite.archives.retention import ExpiredObject
-    from offsite.services.archives.retention import ArchiveRetentionPlan, ArchiveRetentionResult, RetentionTarget
-    from offsite.services.archives.retention_audit import ArchiveAuditReport
+    from offsite.archives.retention_audit import ArchiveAuditReport
 
 _LISTED_MAX = 20
 

@@ -13,8 +13,8 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.backup.result import BackupResult
-    from offsite.services.groups.snapshots import SavedGroups
+    from offsite.backup.result import BackupResult
+    from offsite.groups.snapshots import SavedGroups
 
 
 _NAMED_MAX = 5

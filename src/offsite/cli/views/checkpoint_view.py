@@ -10,9 +10,9 @@ from offsite.model.time import format_duration, format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.checkpoint.explain import Explanation
+    from offsite.checkpoint.status import CheckpointList, CheckpointReport
     from offsite.repository.snapshots.participant import CheckpointParticipant
-    from offsite.services.checkpoint.explain import Explanation
-    from offsite.services.checkpoint.status import CheckpointList, CheckpointReport
 
 _LINES_MAX = 20
 """Partitions, and left-out transactions, shown: the first ones. -o json has all."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.cut_report import ConsistencyReport, LeftOutReport
+    from offsite.reports.cut_report import ConsistencyReport, LeftOutReport
 
 _NAMED_MAX = 5
 """Transactions, and partitions of a transaction, that are named."""

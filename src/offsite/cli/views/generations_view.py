@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.services.generations.removals import GenerationRemoval
-    from offsite.services.generations.report import ReportLine
-    from offsite.services.generations.status import GenerationReport, SetReport
+    from offsite.generations.removals import GenerationRemoval
+    from offsite.generations.report import ReportLine
+    from offsite.generations.status import GenerationReport, SetReport
 
 
 def render_happened(console: Console, line: ReportLine) -> None:

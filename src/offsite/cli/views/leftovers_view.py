@@ -11,8 +11,8 @@ from offsite.model.size import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.archives.staging import Staging
-    from offsite.services.collect.leftovers_plan import LeftoversPlan
+    from offsite.archives.staging import Staging
+    from offsite.upkeep.collection.leftovers_plan import LeftoversPlan
 
 _LISTED_MAX = 20
 

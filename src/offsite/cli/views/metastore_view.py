@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.services.metastore.restore import MetastoreRestoreResult
-    from offsite.services.metastore.restore_plan import MetastoreRestorePlan
-    from offsite.services.metastore.status import MetastoreStatusReport
-    from offsite.services.metastore.verify import MetastoreVerifyReport
-    from offsite.services.metastore.view import MetastoreView
+    from offsite.metastore.restore import MetastoreRestoreResult
+    from offsite.metastore.restore_plan import MetastoreRestorePlan
+    from offsite.metastore.status import MetastoreStatusReport
+    from offsite.metastore.verify import MetastoreVerifyReport
+    from offsite.metastore.view import MetastoreView
 
 _SHOWN = 20
 """Lines shown about single commands; the JSON output has all."""

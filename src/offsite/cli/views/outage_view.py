@@ -9,9 +9,9 @@ from offsite.cli.output import note
 from offsite.model.time import format_duration
 
 if TYPE_CHECKING:
+    from offsite.backup.outages import Outage
     from offsite.model.clock import Clock
-    from offsite.services.outages import Outage
-    from offsite.services.waiting import Waiting
+    from offsite.monitor.waiting import Waiting
 
 SHOWN_AGAIN_S = 60.0
 """Seconds between two lines about an outage."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.compare.result import ProofFinding, UncomparedPartition
-    from offsite.services.hole_report import HoleReport
+    from offsite.reports.hole_report import HoleReport
+    from offsite.restore.compare.result import ProofFinding, UncomparedPartition
 
 _SHOWN = 24
 """Holes shown: a backup with thousands is read in the JSON output."""

@@ -19,16 +19,16 @@ from offsite.model.time import format_duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.copy.incarnations import IncarnationSummary
-    from offsite.services.groups.outlook import ForeseenGroup, GroupOutlook
-    from offsite.services.point_report import CutReport
-    from offsite.services.restore.plan_report import (
+    from offsite.points.incarnations import IncarnationSummary
+    from offsite.restore.groups_outlook import ForeseenGroup, GroupOutlook
+    from offsite.restore.plan_report import (
         OffsetsReport,
         PartitionOffsetsReport,
         RestorePlanReport,
         TopicPlanReport,
     )
-    from offsite.services.restore.result import RestoreResult
+    from offsite.restore.point_report import CutReport
+    from offsite.restore.result import RestoreResult
 
 _CUTS_MAX = 20
 """Cut partitions shown: a cut through ten thousand is read in the JSON output."""
@@ -48,7 +48,7 @@ def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
 
 def _render_incarnations(console: Console, incarnations: Sequence[IncarnationSummary]) -> None:
     """Show a line for each recreated topic."""
-    from offsite.copy.incarnations import incarnation_notes
+    from offsite.points.incarnations import incarnation_notes
 
     for line in incarnation_notes(incarnations):
         console.print(f"  {line}")

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.services.retention.kept_points import KeptPoints
-    from offsite.services.retention.pins import PinnedPoint
-    from offsite.services.retention.report import AuditReport, CommitSpan, RetentionReport
+    from offsite.upkeep.retention.kept_points import KeptPoints
+    from offsite.upkeep.retention.pins import PinnedPoint
+    from offsite.upkeep.retention.report import AuditReport, CommitSpan, RetentionReport
 
 _LISTED_MAX = 20
 

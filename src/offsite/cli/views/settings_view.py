@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.model.cluster_settings import ClusterSettings
-    from offsite.services.overview.contents import TopicDetail
-    from offsite.services.restore.cluster_settings import AppliedMetadata, MetadataPlan
-    from offsite.services.restore.plan_report import SettingDiff, TopicPlanReport
+    from offsite.overview.contents import TopicDetail
+    from offsite.restore.cluster_settings import AppliedMetadata, MetadataPlan
+    from offsite.restore.plan_report import SettingDiff, TopicPlanReport
 
 
 def render_topic_settings(console: Console, topics: Iterable[TopicDetail]) -> None:

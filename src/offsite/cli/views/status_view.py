@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.repository.generations.removal import RemovedBackup
+    from offsite.overview.status import BackupStatus, Status
+    from offsite.repository.removal import RemovedBackup
     from offsite.repository.snapshots.drill_record import DrillRecord
     from offsite.repository.snapshots.verify_record import VerifyRecord
-    from offsite.services.overview.last_checks import LastChecks
-    from offsite.services.overview.status import BackupStatus, Status
-    from offsite.services.retention.outlook import RetentionOutlook
+    from offsite.upkeep.retention.outlook import RetentionOutlook
+    from offsite.upkeep.verification.last_checks import LastChecks
 
 
 _VERDICTS = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.services.compare.result import ProvenTopic
-    from offsite.services.compare.run import CompareResult
-    from offsite.services.leftovers import Leftovers
-    from offsite.services.verify.run import VerifyResult
+    from offsite.restore.compare.result import ProvenTopic
+    from offsite.restore.compare.run import CompareResult
+    from offsite.upkeep.leftovers import Leftovers
+    from offsite.upkeep.verification.run import VerifyResult
 
 
 def render_verification(console: Console, result: VerifyResult, *, listed: bool) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offsite.jobs.status import JobState
 from offsite.model.choices import Keyless
 from offsite.model.errors import BadName, BadOption, BadResource
 from offsite.model.selections.pattern_list import split_patterns
@@ -25,8 +26,7 @@ from offsite.operator.decide.wanted import Account, RepositoryPlace, account_of,
 from offsite.operator.resources.restore import Restore, RestoreSpec, RestoreState
 from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, Failure, RestoreHistory
 from offsite.repository.jobs.record import JobProgress
-from offsite.services.jobs.status import JobState
-from offsite.services.restore.options import parse_batch_bytes
+from offsite.restore.options import parse_batch_bytes
 
 AHEAD_S = 300.0
 """Clocks differ by less: a log time further ahead is not believed, and counts as past."""

@@ -15,12 +15,12 @@ from enum import StrEnum
 from itertools import islice
 from typing import assert_never
 
+from offsite.jobs.status import JobState
 from offsite.model.errors import BadResource
 from offsite.model.time import parse_duration_s
 from offsite.operator.decide.command import option_words
 from offsite.operator.decide.timetable import Timetable
 from offsite.operator.resources.schedule import Action, Schedule
-from offsite.services.jobs.status import JobState
 
 TIMES_MAX = 10_000
 """Times that one round processes; after a longer pause the next round continues."""

@@ -43,7 +43,7 @@ from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.kept import get_kept_backups
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.members import find_member, member_id, member_in_force
-from offsite.repository.generations.removal import KEPT_MS
+from offsite.repository.removal import KEPT_MS
 
 EXPIRY_FAILING = "ExpiryFailing"
 """A condition: expiry jobs fail repeatedly."""

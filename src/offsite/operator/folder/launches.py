@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from offsite.engine.sessions.master import runs_in_one_jvm
 from offsite.model.errors import BadResource
 from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.model.version import __version__
@@ -18,7 +19,6 @@ from offsite.operator.folder.files import read_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.backup import Expiry
 from offsite.operator.world.processes import ProcessLaunch
-from offsite.spark.sessions.master import runs_in_one_jvm
 
 OFFSITE = (*OWN_PYTHON, "-c", "from offsite.cli.main import main; main()")
 PLACES = "OFFSITE_PLACES"

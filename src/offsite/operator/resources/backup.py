@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
+from offsite.engine.choice import SparkChoice
 from offsite.model.errors import BadOption
 from offsite.model.named import named
 from offsite.model.time import parse_duration_s
@@ -24,7 +25,6 @@ from offsite.operator.resources.model import (
 )
 from offsite.operator.resources.pod_template import NUMBER_OR_TEXT, VARIABLE_NAMES, PodMetadata, PodSpec
 from offsite.operator.resources.told import shorten
-from offsite.spark.choice import SparkChoice
 
 DEFAULT_TIMESTAMP_FORMAT = "-2006-01-02T15:04:05Z-07:00"
 FINALIZER = "offsite.dev/deletion"

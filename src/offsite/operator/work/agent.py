@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
+from offsite.backup.outages import Outages
+from offsite.follow.follower import Follower
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, OtherCluster, RestoreRunning
 from offsite.model.journal import noted
@@ -24,8 +26,6 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.follow.follower import Follower
-from offsite.services.outages import Outages
 from offsite.stores.store import Store
 
 LOOK_S = 1.0

@@ -6,6 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
+from offsite.backup.options import BackupWords, parse_backup, parse_limits
+from offsite.backup.outages import Outages
+from offsite.backup.planned import check_cluster
+from offsite.engine.rates.rate_limits import RateLimits
+from offsite.engine.runner import Runner
+from offsite.follow.follower import Follower, FollowSettings, Round
+from offsite.kafka.user_cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import BadOption
 from offsite.model.selections.pattern_list import stored_patterns
@@ -20,14 +27,7 @@ from offsite.operator.work.voice import Heartbeat
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.backup.options import BackupWords, parse_backup, parse_limits
-from offsite.services.backup.planned import check_cluster
-from offsite.services.cluster import Cluster
-from offsite.services.follow.follower import Follower, FollowSettings, Round
-from offsite.services.outages import Outages
-from offsite.services.retention.policy import RetentionPolicy, parse_policy
-from offsite.spark.rates.rate_limits import RateLimits
-from offsite.spark.runner import Runner
+from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy
 
 OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]
 

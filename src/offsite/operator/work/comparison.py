@@ -25,8 +25,8 @@ from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.retention.reckoning import Reckoning, explain_clock_behind, explain_clock_jump, reckon
 from offsite.stores.store import Store
+from offsite.upkeep.retention.reckoning import Reckoning, explain_clock_behind, explain_clock_jump, reckon
 
 _NAMED_MAX = 5
 

@@ -34,30 +34,30 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, is_begun_by, owner_of
 from offsite.repository.declared.members import differing, find_member, member_id
 from offsite.repository.declared.order import Located, find_last, is_older, rank
-from offsite.repository.generations.removal import (
+from offsite.repository.heads import RememberedHead
+from offsite.repository.layout import BackupLayout, own_objects
+from offsite.repository.removal import (
     begin_removal,
     remove_backup,
     unopened_backup,
     was_brought_back,
     withdraw_removal,
 )
-from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.readers import readers_of
+from offsite.repository.seal import seal_backup
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
-from offsite.services.collect.agreement import RetentionInForce
-from offsite.services.collect.disputed import find_disputed
-from offsite.services.heads import RememberedHead
-from offsite.services.retention.apply import apply_retention, plan_retention
-from offsite.services.retention.kept_points import pin_holds
-from offsite.services.retention.pins import pinned_points
-from offsite.services.retention.policy import RetentionPolicy
-from offsite.services.seal import seal_backup
 from offsite.stores.store import Store
+from offsite.upkeep.collection.agreement import RetentionInForce
+from offsite.upkeep.collection.disputed import find_disputed
+from offsite.upkeep.retention.apply import apply_retention, plan_retention
+from offsite.upkeep.retention.kept_points import pin_holds
+from offsite.upkeep.retention.pins import pinned_points
+from offsite.upkeep.retention.policy import RetentionPolicy
 
 BY = "expiry"
 _NOT_OURS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offsite.spark.runner import (
+from offsite.engine.runner import (
     Done,
     Failed,
     FoundT,

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from offsite.copy.verify import verify_segment
 from offsite.model.errors import Damaged, DamagedObject, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
@@ -25,6 +24,7 @@ from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.stores.store import ObjectInfo, Store
+from offsite.upkeep.verification.segments import verify_segment
 
 _HEADS_AT_ONCE = 16
 """Objects looked up in parallel: hides the latency of an object store."""

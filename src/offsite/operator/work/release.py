@@ -20,14 +20,14 @@ from offsite.repository.declared.kept import get_kept_backups
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, owner_of
 from offsite.repository.layout import BackupLayout
+from offsite.repository.releases import ReleaseMemory
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.readers import readers_of
+from offsite.repository.seal import seal_backup
 from offsite.repository.state import BackupState
-from offsite.services.releases import ReleaseMemory
-from offsite.services.retention.pins import pinned_points
-from offsite.services.seal import seal_backup
 from offsite.stores.store import Store
+from offsite.upkeep.retention.pins import pinned_points
 
 _NAMED_MAX = 10
 

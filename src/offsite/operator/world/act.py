@@ -45,11 +45,11 @@ from offsite.repository.declared.entry import (
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name, is_begun_by, may_claim, owner_of
-from offsite.repository.generations.removal import is_name_free
 from offsite.repository.layout import BackupLayout
+from offsite.repository.removal import is_name_free
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
-from offsite.services.seal import seal_backup
+from offsite.repository.seal import seal_backup
 from offsite.stores.store import Store
 
 _TURNS = {

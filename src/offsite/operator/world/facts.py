@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from offsite.copy.point_cut import default_point
 from offsite.model.errors import Damaged, NoRepository
 from offsite.model.named import named
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.ports import BackupFacts
+from offsite.points.point_cut import default_point
 from offsite.repository.commit import PassProgress
 from offsite.repository.history import CommitSummary
 from offsite.repository.layout import BackupLayout

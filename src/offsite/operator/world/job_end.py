@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offsite.jobs.status import GIVEN_UP, JobReport
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.operator.decide.restore import ObservedJob
 from offsite.repository.declared.restore_log import Failure
-from offsite.services.jobs.status import GIVEN_UP, JobReport
 
 _LINES_MAX = 50
 """Last lines of a command's output that are searched: only final messages may follow the error document."""

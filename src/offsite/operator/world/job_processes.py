@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from offsite.jobs.ask import JobRequest, request_job
+from offsite.jobs.give_up import give_up_job
+from offsite.jobs.workers import SECRET, Workers
 from offsite.model.errors import JobNotBegun
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.look import Observer
-from offsite.services.jobs.ask import JobRequest, request_job
-from offsite.services.jobs.give_up import give_up_job
-from offsite.services.jobs.workers import SECRET, Workers
 from offsite.stores.store import Store
 
 BY = "offsite operator"

@@ -16,8 +16,8 @@ from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, Mem
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.members import BackupMember, find_member, member_id, member_in_force
+from offsite.repository.releases import ReleaseMemory
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.releases import ReleaseMemory
 from offsite.stores.store import Store
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from offsite.model.clock import Clock
+from offsite.monitor.exposition import Exposition
+from offsite.monitor.health import Health
 from offsite.operator.resources.parse import KINDS
-from offsite.services.monitor.exposition import Exposition
-from offsite.services.monitor.health import Health
 
 SILENT_MAX_S = 600.0
 """A round takes as long as its slowest repositories: with a lower limit a waiting operator would be restarted."""

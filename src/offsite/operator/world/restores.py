@@ -14,6 +14,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import assert_never
 
+from offsite.jobs.ask import JobRequest, cancel_job
+from offsite.jobs.give_up import find_job_of_word, withdraw_job
+from offsite.jobs.status import JobState, read_job
 from offsite.model.errors import (
     BadName,
     DamagedObject,
@@ -62,9 +65,6 @@ from offsite.repository.declared.restore_log import (
     RestoreLog,
 )
 from offsite.repository.restores.lease import LeaseTerms
-from offsite.services.jobs.ask import JobRequest, cancel_job
-from offsite.services.jobs.give_up import find_job_of_word, withdraw_job
-from offsite.services.jobs.status import JobState, read_job
 from offsite.stores.store import Store
 
 KIND = "restore"

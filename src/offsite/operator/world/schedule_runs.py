@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from offsite.jobs.status import JobReport, JobState
 from offsite.model.errors import OffsiteError
 from offsite.model.time import format_time
 from offsite.operator.decide.schedule import DecisionKind, TimeDecision
 from offsite.operator.world.job_end import parse_failure
 from offsite.operator.world.timeline import RecordedDecision
-from offsite.services.jobs.status import JobReport, JobState
 
 FORGOTTEN_MS = 12 * 3_600_000
 """If the job of a time is not found so long after its deadline, the records of the job may have been deleted (not

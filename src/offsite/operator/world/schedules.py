@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from offsite.jobs.ask import JobRequest
+from offsite.jobs.give_up import find_job_of_word, withdraw_job
+from offsite.jobs.status import GIVEN_UP, JobReport, JobState, read_job
 from offsite.model.errors import (
     Denied,
     JobNotBegun,
@@ -39,9 +42,6 @@ from offsite.operator.world.look import Observer, read_history
 from offsite.operator.world.schedule_runs import ScheduleRun, describe_run, is_shown, last_failure
 from offsite.operator.world.timeline import RecordedDecision, RunTarget, SkipReason, Timeline
 from offsite.repository.declared.history import BackupPhase
-from offsite.services.jobs.ask import JobRequest
-from offsite.services.jobs.give_up import find_job_of_word, withdraw_job
-from offsite.services.jobs.status import GIVEN_UP, JobReport, JobState, read_job
 from offsite.stores.store import Store
 
 RunSubject = RunTarget | SkipReason | None

@@ -27,8 +27,8 @@ from offsite.repository.declared.layout import (
     owner_key,
 )
 from offsite.repository.descriptor import decode_backup
-from offsite.repository.generations.removal import is_name_free
 from offsite.repository.layout import BackupLayout, folders_below, own_objects
+from offsite.repository.removal import is_name_free
 from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
 from offsite.stores.store import Store
 

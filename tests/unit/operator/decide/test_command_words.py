@@ -18,7 +18,7 @@ from offsite.operator.decide.schedule import build_command
 from offsite.operator.decide.wanted import Account
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.restore import Restore
-from offsite.services.restore.options import RestoreWords, parse_restore, parse_restore_limits
+from offsite.restore.options import RestoreWords, parse_restore, parse_restore_limits
 from tests.unit.operator.decide.test_schedule import schedule
 
 ACCOUNTS = (Account(name="main", endpoint="/backups"),)

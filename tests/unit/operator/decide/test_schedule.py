@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsite.jobs.status import JobState
 from offsite.model.errors import BadResource
 from offsite.operator.decide.schedule import (
     AHEAD_MS,
@@ -26,7 +27,6 @@ from offsite.operator.decide.schedule import (
 from offsite.operator.decide.timetable import Timetable
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.schedule import Schedule
-from offsite.services.jobs.status import JobState
 
 ZONES = ("Europe/Zurich", "America/New_York", "UTC")
 CHANGES = tuple(

@@ -14,7 +14,7 @@ from offsite.operator.kubernetes.agents import agent_deployment, parse_agents
 from offsite.operator.kubernetes.cluster import ResourceReference
 from offsite.operator.resources.backup import AgentTemplate, Expiry
 from offsite.operator.work.assembly import expiry_policy
-from offsite.services.retention.policy import RetentionPolicy
+from offsite.upkeep.retention.policy import RetentionPolicy
 
 ONE, TWO = (
     RepositoryPlace(account="one", repository="s3://one/a"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from offsite.jobs.workers import SECRET
 from offsite.model.errors import TooManyJobs
 from offsite.operator.kubernetes.cluster import Body, ResourceReference, resources_path
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
@@ -31,7 +32,6 @@ from offsite.repository.jobs.records import JobRecords
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.jobs.workers import SECRET
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
 from tests.backups import SELECTION, commit_next

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from offsite.backup.outages import Outages
 from offsite.model.clock import MOST_APART_MS
 from offsite.model.errors import KafkaUnreachable, OffsiteError, OtherCluster, StoreUnreachable
 from offsite.operator.work.agent import Agent, AgentContext, Guard
@@ -16,7 +17,6 @@ from offsite.repository.declared.agent_word import WHY_MAX, AgentReport, get_age
 from offsite.repository.declared.entry import BackupSettings, DeclaredEntryKind
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.restores.lease import TTL_S, LeaseTerms
-from offsite.services.outages import Outages
 from tests.retained import StoreClock
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared

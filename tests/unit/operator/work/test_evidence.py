@@ -12,17 +12,17 @@ import pytest
 from offsite.model.errors import ExpiryNotDone
 from offsite.operator.work import expire as job
 from offsite.operator.work.release import plan_release
+from offsite.repository import removal
 from offsite.repository.commit import CommitChanges
 from offsite.repository.declared.entry import DeclaredEntryKind, encode_owner
 from offsite.repository.declared.layout import later_owner_key, owner_key
 from offsite.repository.declared.ledger import claim_name
-from offsite.repository.generations import removal
-from offsite.repository.generations.removal import KEPT_MS, SETTLED_MS
 from offsite.repository.layout import BackupLayout
-from offsite.services.removed_backup import find_removal
-from offsite.services.retention.pins import pin_point
-from offsite.services.retention.policy import parse_policy
+from offsite.repository.removal import KEPT_MS, SETTLED_MS
+from offsite.repository.removed_backup import find_removal
 from offsite.stores.posix_store import PosixStore
+from offsite.upkeep.retention.pins import pin_point
+from offsite.upkeep.retention.policy import parse_policy
 from tests.backups import SELECTION, run_once
 from tests.unit.operator.work.declared import UID, Declared
 from tests.unit.operator.work.test_letting_go import BOTH, ORDERS, USERS, Place, begun_restore, run, why

@@ -22,13 +22,13 @@ from offsite.repository.commit import CommitChanges
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.ledger import claim_name
-from offsite.repository.generations.removal import SETTLED_MS, begin_removal
 from offsite.repository.layout import BackupLayout
+from offsite.repository.removal import SETTLED_MS, begin_removal
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
-from offsite.services.retention.pins import pin_point
-from offsite.services.seal import seal_backup
+from offsite.repository.seal import seal_backup
 from offsite.stores.posix_store import open_folder
+from offsite.upkeep.retention.pins import pin_point
 from tests.backups import SELECTION, run_once
 from tests.faulty_store import Crash, FaultyStore
 from tests.processes import wait_until

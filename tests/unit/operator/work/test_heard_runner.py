@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from offsite.backup.outages import Outages
+from offsite.engine.runner import OnProgress, RunProgress
 from offsite.model.clock import SystemClock
 from offsite.operator.work import assembly
 from offsite.operator.work.assembly import AgentTools, make_agent
 from offsite.operator.work.heard_runner import ProgressRunner
 from offsite.repository.repository import Repository
-from offsite.services.outages import Outages
-from offsite.spark.runner import OnProgress, RunProgress
 from tests.inline_runner import InlineRunner
 from tests.passing_runner import PassingRunner
 from tests.source_events.memory_store import MemoryStore

@@ -21,27 +21,25 @@ from offsite.operator.world.act import last_commit
 from offsite.operator.world.entering import ProposedEntry, enter
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.operator.world.look import Observer, observe_backup
-from offsite.repository import catalog
+from offsite.repository import catalog, releases, removal
 from offsite.repository.backup import Backup
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange, Position, TopicShape
 from offsite.repository.declared.entry import DeclaredEntryKind, LastCommit, Origin, Predecessor, Release
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.kept import get_kept_backups
-from offsite.repository.generations import removal
-from offsite.repository.generations.removal import begin_removal
 from offsite.repository.layout import BackupLayout
+from offsite.repository.let_go_memory import LetGoMemory
+from offsite.repository.removal import begin_removal
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, put_record
-from offsite.services import releases
-from offsite.services.let_go_memory import LetGoMemory
-from offsite.services.restore.lease import hold_restore_lease
-from offsite.services.retention.pins import pin_point, unpin_point
-from offsite.services.retention.policy import RetentionPolicy
-from offsite.services.seal import seal_backup
+from offsite.repository.seal import seal_backup
+from offsite.restore.lease import hold_restore_lease
 from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.upkeep.retention.pins import pin_point, unpin_point
+from offsite.upkeep.retention.policy import RetentionPolicy
 from tests.backups import SELECTION, write_segment
 from tests.unit.operator.work.declared import UID, Declared
 from tests.unit.operator.world.world import identity
@@ -388,7 +386,7 @@ def test_what_was_brought_back_while_it_was_removed_is_left_alone(
     place = one.folder / "backups" / "old"
     shutil.copytree(place, tmp_path / "mine")
     with monkeypatch.context() as patched:
-        patched.setattr("offsite.repository.generations.removal._history", killed)
+        patched.setattr("offsite.repository.removal._history", killed)
         with pytest.raises(KeyboardInterrupt):
             run(one, other)
     assert one.declared.history.backups[0].phase is BackupPhase.REMOVING
@@ -408,7 +406,7 @@ def killed(*_: object) -> None:
 def test_a_removal_that_was_killed_is_finished(moved: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = moved
     with monkeypatch.context() as patched:
-        patched.setattr("offsite.repository.generations.removal._history", killed)
+        patched.setattr("offsite.repository.removal._history", killed)
         with pytest.raises(KeyboardInterrupt):
             run(one, other)
     assert run(one, other).removed == ("old",)

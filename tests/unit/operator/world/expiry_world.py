@@ -57,9 +57,9 @@ from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.state import BackupState
-from offsite.services.restore import lease
-from offsite.services.retention.pins import pin_point, unpin_point
+from offsite.restore import lease
 from offsite.stores.store import Store
+from offsite.upkeep.retention.pins import pin_point, unpin_point
 from tests.backups import SELECTION
 from tests.batches import RECORDS_PER_BATCH, chunk_of, make_log
 from tests.faulty_store import Crash, FaultyStore

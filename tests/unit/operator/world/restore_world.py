@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from offsite.jobs.forget import LEAST_S, forget_jobs
+from offsite.jobs.workers import SECRET
 from offsite.model.errors import BadResource, OffsiteError, RestoreRunning, RestoreTakenOver
 from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore
 from offsite.operator.decide.seen import ObservedAgents
@@ -22,8 +24,6 @@ from offsite.repository.jobs.layout import JobLayout
 from offsite.repository.jobs.record import JobEnd
 from offsite.repository.jobs.records import JobRecords
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
-from offsite.services.jobs.forget import LEAST_S, forget_jobs
-from offsite.services.jobs.workers import SECRET
 from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.unit.operator.world.world import TimedStore, identity

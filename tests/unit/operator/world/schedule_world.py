@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from offsite.jobs.workers import SECRET
 from offsite.model.errors import OffsiteError, RestoreRunning
 from offsite.operator.decide.schedule import DesiredSchedule, resolve_schedule
 from offsite.operator.decide.wanted import RepositoryPlace
@@ -17,7 +18,6 @@ from offsite.operator.world.look import Observer
 from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus
 from offsite.operator.world.timeline import RunTarget, SkipReason
-from offsite.services.jobs.workers import SECRET
 from offsite.stores.store import Store
 from tests.faulty_store import Crash
 from tests.unit.operator.world.restore_world import JobProcess, SleepingStore

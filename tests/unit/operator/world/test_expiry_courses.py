@@ -21,9 +21,9 @@ from offsite.repository.declared.order import Located
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores import readers
-from offsite.services.restore import lease
-from offsite.services.retention import pins
+from offsite.restore import lease
 from offsite.stores.store import Store
+from offsite.upkeep.retention import pins
 from tests.unit.operator.world.expiry_world import POOLS, ExpiryWorld, InlinePool, Lost, play, remembered
 
 SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "10000"))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from offsite.jobs.status import JobState
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus, resolve_restore
 from offsite.operator.decide.seen import ObservedAgents
 from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
@@ -21,7 +22,6 @@ from offsite.operator.world.tags import Tags
 from offsite.operator.world.timeline import RunTarget, Timeline
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.jobs.status import JobState
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
 from tests.unit.operator.world.restore_world import UIDS, new_restore

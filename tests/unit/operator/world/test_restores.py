@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.jobs.ask import cancel_job
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus
 from offsite.operator.resources.restore import Restore, RestoreState
@@ -20,7 +21,6 @@ from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, 
 from offsite.repository.jobs.layout import JobLayout
 from offsite.repository.jobs.record import JobEnd
 from offsite.repository.jobs.records import JobRecords
-from offsite.services.jobs.ask import cancel_job
 from offsite.stores.store import Store
 from tests.unit.operator.world.restore_world import PLACES, UIDS, RestoreWorld, new_restore
 

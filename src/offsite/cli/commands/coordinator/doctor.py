@@ -17,8 +17,8 @@ from offsite.model.selections.pattern_list import split_all
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.doctor.examine import CheckReport, Examination
-    from offsite.services.doctor.parts import DoctorRequest
+    from offsite.doctor.examine import CheckReport, Examination
+    from offsite.doctor.parts import DoctorRequest
 
 _WIDTH = 8
 
@@ -53,7 +53,7 @@ def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = Output
     Each check has a verdict and a hint. A part without options is skipped. Nothing on the cluster is changed; objects
     written into the store are deleted again. The exit code is the exit code of the first failed check.
     """
-    from offsite.services.doctor.examine import examine
+    from offsite.doctor.examine import examine
 
     examination = examine(_request(options, engine), on_report=_tell)
     emit(examination, output=output, render=_render)
@@ -62,8 +62,8 @@ def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = Output
 
 
 def _request(options: DoctorOptions, engine: SparkOptions) -> DoctorRequest:
+    from offsite.doctor.parts import DoctorRequest
     from offsite.model.selections.selection import parse_selection
-    from offsite.services.doctor.parts import DoctorRequest
 
     return DoctorRequest(
         repo=options.repo,

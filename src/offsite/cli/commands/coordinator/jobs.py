@@ -16,8 +16,8 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.jobs.forget import ForgetResult
-    from offsite.services.jobs.status import JobList, JobReport
+    from offsite.jobs.forget import ForgetResult
+    from offsite.jobs.status import JobList, JobReport
 
 app = typer.Typer(help="Show the jobs of coordinators, and cancel them.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number, the 
 @app.command(name="list")
 def list_(repo: Repo, limit: Limit = 20, output: Output = OutputFormat.TABLE) -> None:
     """List jobs, newest first."""
-    from offsite.services.jobs.status import read_jobs
+    from offsite.jobs.status import read_jobs
 
     emit(read_jobs(open_repository(repo, looks=True).store, most=limit), output=output, render=_render_list)
 
@@ -39,7 +39,7 @@ def show(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
 
     The state is starting, running, cancelling, succeeded, partial, failed, cancelled or lost.
     """
-    from offsite.services.jobs.status import read_job
+    from offsite.jobs.status import read_job
 
     emit(read_job(open_repository(repo, looks=True).store, job), output=output, render=_render_job)
 
@@ -47,8 +47,8 @@ def show(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
 @app.command()
 def cancel(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """Cancel a job, like Ctrl-C. Finished work is kept."""
-    from offsite.services.jobs.ask import cancel_job
-    from offsite.services.jobs.status import read_job
+    from offsite.jobs.ask import cancel_job
+    from offsite.jobs.status import read_job
 
     store = open_repository(repo).store
     if read_job(store, job).ended_at_ms < 0:  # a lost one may only be silent
@@ -63,8 +63,8 @@ def forget(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Delete the records of old jobs that have ended. Their results are kept: backups, reports of checks and drills."""
+    from offsite.jobs.forget import forget_jobs
     from offsite.model.time import parse_duration_s
-    from offsite.services.jobs.forget import forget_jobs
 
     forgotten = forget_jobs(open_repository(repo).store, older_than_s=parse_duration_s(older_than))
     emit(forgotten, output=output, render=_render_forgotten)

@@ -126,9 +126,9 @@ def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -
 @contextmanager
 def serve_probes(home: Home, port: str | None, clock: Clock) -> Iterator[None]:
     """A context in which probes are answered, if requested."""
+    from offsite.monitor.address import parse_address
+    from offsite.monitor.http import StatusServer
     from offsite.operator.world.monitor import HomeMonitor
-    from offsite.services.monitor.address import parse_address
-    from offsite.services.monitor.http import StatusServer
 
     if port is None:
         yield

@@ -28,12 +28,12 @@ from offsite.cli.wiring import connect, open_repository, spark
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.engine.runner import Runner
+    from offsite.follow.follower import Round
     from offsite.operator.work.expire import ExpiryResult
     from offsite.operator.work.signs import ProgressLog
     from offsite.repository.repository import Repository
-    from offsite.services.follow.follower import Round
-    from offsite.spark.rates.rate_limits import RateLimits
-    from offsite.spark.runner import Runner
 
 Uid = Annotated[str, typer.Option("--uid", help="The uid of the declared backup.")]
 
@@ -59,19 +59,19 @@ def agent(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Copy a backup while its declared state is running and no other agent copies it, until SIGINT or SIGTERM."""
+    from offsite.backup.outages import Outages
     from offsite.cli.commands.backup_follow import leave_in_time
     from offsite.model.clock import SystemClock
     from offsite.model.time import parse_duration_s
     from offsite.model.uninterrupted import notify_interruption
     from offsite.operator.work.assembly import AgentTools, expiry_policy, make_agent
-    from offsite.services.outages import Outages
 
     clock = SystemClock()
     lines = OutageLines(clock)
     form = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
 
     def open_spark(limits: RateLimits) -> AbstractContextManager[Runner]:
-        return spark(engine.choice(), preload="offsite.copy.bundle", limits=limits)
+        return spark(engine.choice(), preload="offsite.backup.bundle", limits=limits)
 
     def shown(completed: Round) -> None:
         lines.worked()

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.checkpoint.zeebe.options import ZeebeWords, parse_zeebe
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo, checked_places
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.untrusted.file_access import can_others_reach, exposure
-from offsite.services.zeebe.options import ZeebeWords, parse_zeebe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import Console
 
-    from offsite.api.guard.gate import GateRules
-    from offsite.api.guard.tokens import Tokens
-    from offsite.api.site import ClusterAddress, Site
+    from offsite.serve.guard.gate import GateRules
+    from offsite.serve.guard.tokens import Tokens
+    from offsite.serve.site import ClusterAddress, Site
 
 LOOPBACK = "127.0.0.1"
 TIDIED_EACH_S = 3600.0
@@ -108,10 +108,10 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
     --token-file, or the printed address: its code begins one session.
     """
     _check_installed()
-    from offsite.api.app import make_app
-    from offsite.api.guard.login_code import LoginCode
-    from offsite.api.serve import listen
-    from offsite.api.serve import serve as run
+    from offsite.serve.app import make_app
+    from offsite.serve.guard.login_code import LoginCode
+    from offsite.serve.serve import listen
+    from offsite.serve.serve import serve as run
 
     rules, site = _gate_rules(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:
@@ -137,7 +137,7 @@ def _tell(line: str) -> None:
 
 def _tidy(site: Site) -> None:
     """Delete results of searches after their time."""
-    from offsite.services.jobs.forget import forget_searches
+    from offsite.jobs.forget import forget_searches
 
     while True:
         with suppress(OffsiteError):  # there is no repository: whoever asks is told so
@@ -157,7 +157,7 @@ def add(
     everything.
     """
     _check_installed()
-    from offsite.api.guard.tokens import new_token
+    from offsite.serve.guard.tokens import new_token
 
     name, _, role = form.partition(":")
     emit(NewToken(name=name, role=role, token=new_token(form, token_file)), output=output, render=_render_token)
@@ -172,9 +172,9 @@ def _check_installed() -> None:
 
 def _gate_rules(options: ServeOptions) -> GateRules:
     """Make the access rules. Raises `BadOption`."""
-    from offsite.api.guard.gate import GateRules
-    from offsite.api.guard.hosts import Hosts
-    from offsite.api.guard.sessions import Sessions
+    from offsite.serve.guard.gate import GateRules
+    from offsite.serve.guard.hosts import Hosts
+    from offsite.serve.guard.sessions import Sessions
 
     if options.no_token and options.token_file is not None:
         raise BadOption("--no-token and --token-file exclude each other", hint="leave one of them out")
@@ -196,7 +196,7 @@ def _gate_rules(options: ServeOptions) -> GateRules:
 
 
 def _tokens(options: ServeOptions) -> Callable[[], Tokens] | None:
-    from offsite.api.guard.tokens import TokenFile, make_owner_tokens
+    from offsite.serve.guard.tokens import TokenFile, make_owner_tokens
 
     if options.no_token:
         return None
@@ -207,7 +207,7 @@ def _tokens(options: ServeOptions) -> Callable[[], Tokens] | None:
 
 
 def _site(options: ServeOptions, engine: SparkOptions) -> Site:
-    from offsite.api.site import SOURCE, ClusterAddress, Site, SiteSettings
+    from offsite.serve.site import SOURCE, ClusterAddress, Site, SiteSettings
 
     parse_zeebe(options.clusters)
     source_cluster = ClusterAddress(bootstrap=options.bootstrap, kafka_config=options.kafka_config)
@@ -227,7 +227,7 @@ def _site(options: ServeOptions, engine: SparkOptions) -> Site:
 
 
 def _target(text: str) -> tuple[str, ClusterAddress]:
-    from offsite.api.site import SOURCE, ClusterAddress
+    from offsite.serve.site import SOURCE, ClusterAddress
 
     name, _, address = text.partition("=")
     bootstrap, _, file = address.partition(",") if address.count(",") == 1 and "/" in address else (address, "", "")

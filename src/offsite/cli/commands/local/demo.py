@@ -23,7 +23,7 @@ from offsite.model.time import format_duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.demo.story import DemoResult
+    from offsite.demo.story import DemoResult
 
 EXIT_DIFFERENT = 1
 
@@ -50,12 +50,12 @@ def demo(
 
 
 def _play(folder: Path, engine: SparkOptions) -> DemoResult:
+    from offsite.demo.story import Demo
     from offsite.model.clock import SystemClock
     from offsite.sandbox import Sandbox
-    from offsite.services.demo.story import Demo
 
     sandbox = Sandbox(folder / "kafka")
-    with spark(engine.choice(), preload="offsite.copy.backup") as runner:
+    with spark(engine.choice(), preload="offsite.backup.copy") as runner:
         try:
             info = sandbox.start(owned=True, progress=note)
             note(f"a real Kafka is running on {info.bootstrap}")

@@ -21,9 +21,7 @@ from offsite.cli.views.metastore_view import (
 )
 from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect
-from offsite.model.errors import BackupFileDamaged, BadOption, NoSuchTopic
-from offsite.model.time import parse_duration_s
-from offsite.services.metastore.options import (
+from offsite.metastore.options import (
     ENABLED,
     MetastoreWords,
     Switch,
@@ -31,13 +29,15 @@ from offsite.services.metastore.options import (
     parse_place,
     parse_topic,
 )
+from offsite.model.errors import BackupFileDamaged, BadOption, NoSuchTopic
+from offsite.model.time import parse_duration_s
 
 if TYPE_CHECKING:
     from offsite.kafka.net.routing import Router
-    from offsite.services.metastore.live import LiveBackup
-    from offsite.services.metastore.source import CommandSource
-    from offsite.services.metastore.view import MetastoreView
-    from offsite.services.monitor.metastore import MetastoreServer
+    from offsite.metastore.live import LiveBackup
+    from offsite.metastore.source import CommandSource
+    from offsite.metastore.view import MetastoreView
+    from offsite.monitor.metastore import MetastoreServer
 
 app = typer.Typer(help="Back up the command topic of ksqlDB to local files, and restore it.", no_args_is_help=True)
 
@@ -93,8 +93,8 @@ def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE)
     the file stays unchanged. Exit code 3: the topic has other commands than the file, and a new file was begun; or a
     transaction is open, and later commands cannot be read yet; or the properties do not say whether backups are wanted.
     """
+    from offsite.metastore.backup import live_backup, lost_commands_error, warnings_of
     from offsite.model.clock import SystemClock
-    from offsite.services.metastore.backup import live_backup, lost_commands_error, warnings_of
 
     place = parse_place(_words(options))
     if options.metrics_port is not None and not options.follow:
@@ -125,7 +125,7 @@ def status(location: Location = None, properties: Properties = None, output: Out
 
     Exit code 13: a backup is not safe; 3: no backup.
     """
-    from offsite.services.metastore.status import metastore_status
+    from offsite.metastore.status import metastore_status
 
     report = metastore_status(parse_location(location, properties))
     emit(report, output=output, render=render_status)
@@ -140,7 +140,7 @@ def verify(options: TopicOptions, file: File, output: Output = OutputFormat.TABL
 
     Exit code 13 when the file is damaged, or the topic differs: the first different line is named.
     """
-    from offsite.services.metastore.verify import verify_file
+    from offsite.metastore.verify import verify_file
 
     names_one = options.topic or options.service_id is not None or options.properties
     source = _source(options, parse_topic(_words(options))) if names_one else None
@@ -173,9 +173,9 @@ def restore(
     topic is read back and compared. After a crash, run the same command again: it repeats every step.
     """
     from offsite.kafka.admin import ClusterAdmin
+    from offsite.metastore.restore import read_existing, run_restore
+    from offsite.metastore.restore_plan import plan_restore, topic_of_file
     from offsite.model.clock import SystemClock
-    from offsite.services.metastore.restore import read_existing, run_restore
-    from offsite.services.metastore.restore_plan import plan_restore, topic_of_file
 
     words = _words(options)
     names_one = words.topic or words.service_id is not None or words.properties
@@ -202,12 +202,12 @@ def _tell_off(switch: Switch, properties: Path | None) -> None:
 
 
 def _follow(options: MetastoreBackupOptions, source: CommandSource, live: LiveBackup, output: OutputFormat) -> None:
+    from offsite.backup.outages import Outages
+    from offsite.metastore.follow import follow_topic
     from offsite.model.clock import SystemClock
-    from offsite.services.metastore.follow import follow_topic
-    from offsite.services.monitor.address import parse_address
-    from offsite.services.monitor.metastore import MetastoreServer
-    from offsite.services.outages import Outages
-    from offsite.services.waiting import WaitReporter
+    from offsite.monitor.address import parse_address
+    from offsite.monitor.metastore import MetastoreServer
+    from offsite.monitor.waiting import WaitReporter
 
     clock, lines, shown = SystemClock(), OutageLines(SystemClock()), _ViewPrinter(output)
     outages = Outages(give_up_after_s=parse_duration_s(options.give_up_after), clock=clock, on_outage=lines)
@@ -254,8 +254,8 @@ def _words(options: TopicOptions) -> MetastoreWords:
 
 
 def _router(options: TopicOptions) -> Router:
+    from offsite.kafka import user_cluster as services
     from offsite.kafka.net.routing import shared_router
-    from offsite.services import cluster as services
 
     if options.kafka_config is None and options.properties is not None:  # most of what is in it is ksqlDB's own
         return shared_router(services.connect(options.bootstrap, options.properties).config)
@@ -263,6 +263,6 @@ def _router(options: TopicOptions) -> Router:
 
 
 def _source(options: TopicOptions, topic: str) -> CommandSource:
-    from offsite.services.metastore.source import CommandSource
+    from offsite.metastore.source import CommandSource
 
     return CommandSource(_router(options), topic)

@@ -1,0 +1,206 @@
+"""Checks whether a source's logs are still the backed-up logs: not cut back, and not logs of recreated topics.
+
+After an unclean leader election a log is cut back and written again, and soon regains its old length. Only leader
+epochs reveal the change (KIP-101): records written by leaders up to the epoch of the backup end earlier than the
+backup. Where epochs also prove an offset up to which both logs agree, the old history is closed there and the new
+history continues (decision 0020); otherwise the partition is sick. A reader detects a change during its range in the
+same way.
+
+Brokers before 2.8 give topics no ids, and a recreated topic begins in leader epoch 0 again: only its records tell both
+apart. A position of today knows its last batch, and workers compare that batch (`copy.backup.check_border`). For
+positions of earlier versions, the last batch of the segments is compared here. Compacted topics, past or present,
+cannot be compared, because compaction rewrites batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from offsite.backup.copy_plan import PartitionBounds, SickPartition
+from offsite.backup.own_log import BackedUpLog, agreed_end, last_batch
+from offsite.kafka.offsets import EpochEnd
+from offsite.log.batch import BatchHeader, LastBatch
+from offsite.log.range import TopicPartition
+from offsite.log.stats import MAX_LEADER_EPOCHS
+from offsite.model.errors import (
+    Damaged,
+    Denied,
+    KafkaUnavailable,
+    OffsiteError,
+    SourceTruncated,
+    StoreUnavailable,
+    TopicReplaced,
+)
+from offsite.repository.commit import NO_EPOCH, CutBack, PartitionId
+from offsite.repository.segments.segment import Segment, SegmentList
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
+
+BackedUpEnd = tuple[int, int]
+"""A leader epoch, and the end offset of backed-up records from leaders up to the epoch."""
+
+
+class LogEvidence(Protocol):
+    """Ends of log parts by leader epoch, and batches of logs by an offset within the batch."""
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]: ...
+
+    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd: ...
+
+    def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncations:
+    """The partitions whose log differs from the backed-up log. `cuts`: both logs agree up to an offset, and the old
+    history can be closed there; `borders`: the last batches before the cuts. `sick`: no evidence exists, or the leader
+    cannot be asked."""
+
+    cuts: tuple[CutBack, ...] = ()
+    borders: Mapping[PartitionId, LastBatch | None] = field(default_factory=dict)
+    sick: tuple[SickPartition, ...] = ()
+
+
+def find_truncations(
+    admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
+) -> Truncations:
+    """Find the partitions of `bounds` whose log differs from the log in `base`. Sends a request per broker, and a few
+    more for every truncated log. Raises the errors of the store."""
+    backed_up = {
+        partition.topic_partition: (partition, backed_up_end)
+        for partition in bounds
+        if (backed_up_end := _find_backed_up_end(base, partition))
+    }
+    ends = admin.epoch_ends({key: epoch for key, (_, (epoch, _)) in backed_up.items()}) if backed_up else {}
+    cuts: list[CutBack] = []
+    borders: dict[PartitionId, LastBatch | None] = {}
+    sick: list[SickPartition] = []
+    for key, end in sorted(ends.items()):
+        partition, reached = backed_up[key]
+        try:
+            if isinstance(end, OffsiteError):
+                raise end
+            if _has_diverged(base, partition, reached, end):
+                cut, borders[partition.partition_id] = _cut(admin, store, base, partition, reached, end)
+                cuts.append(cut)
+        except OffsiteError as error:
+            if isinstance(error, StoreUnavailable):
+                raise
+            sick.append(SickPartition(topic=key.topic, partition=key.partition, error=error))
+    return Truncations(cuts=tuple(cuts), borders=borders, sick=tuple(sick))
+
+
+def _has_diverged(base: BackupState, bounds: PartitionBounds, backed_up_end: BackedUpEnd, end: EpochEnd) -> bool:
+    """Whether the leader's log ends one of our epochs earlier than the backup, or lacks the newest epoch of our records
+    although the log may be as long (KIP-279)."""
+    epoch, reached = backed_up_end
+    last = base.segments.get(bounds.partition_id, SegmentList()).last
+    newest = max(last.leader_epochs, default=NO_EPOCH) if last and end.epoch < epoch else NO_EPOCH
+    return end.end < reached or newest > end.epoch
+
+
+def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either
+    admin: LogEvidence,
+    store: Store,
+    base: BackupState,
+    bounds: PartitionBounds,
+    backed_up_end: BackedUpEnd,
+    end: EpochEnd,
+) -> tuple[CutBack, LastBatch | None]:
+    """The offset at which the histories part, if provable, and the last batch before the offset. Raises the reason when
+    the offset cannot be proven."""
+    key, (epoch, _) = bounds.topic_partition, backed_up_end
+    log = BackedUpLog(store=store, segments=base.segments.get(bounds.partition_id, SegmentList()), epoch=epoch)
+    at = None if _cannot_tell(base, bounds, epoch) else agreed_end(admin, log, key, end)
+    if at is None or at <= bounds.log_start != 0:
+        raise _cut_back(key, backed_up_end, end.end)
+    parted = log.parted(at)
+    if (border := parted.border) is not None:
+        batch = admin.batch_at(key, border.last_offset)
+        if batch is None or LastBatch.of(batch) != border:
+            raise _cut_back(key, backed_up_end, end.end)
+    cut = CutBack(
+        partition_id=bounds.partition_id,
+        at=at,
+        end=base.positions[bounds.partition_id].end,
+        epoch=epoch,
+        leader_epoch=bounds.leader_epoch,
+        below=parted.below,
+        above=parted.above,
+    )
+    return cut, parted.border
+
+
+def _cannot_tell(base: BackupState, bounds: PartitionBounds, epoch: int) -> bool:
+    """Whether the offset cannot be proven. Without a topic id the log may be of another topic. Compaction rewrites
+    batches. Within a single epoch rewritten records cannot be told apart. Earlier versions did not keep the
+    evidence."""
+    is_exact = base.positions[bounds.partition_id].is_exact
+    return not bounds.topic_id or bounds.was_compacted or bounds.leader_epoch <= epoch or not is_exact
+
+
+def _cut_back(key: TopicPartition, backed_up_end: BackedUpEnd, end: int) -> SourceTruncated:
+    epoch, reached = backed_up_end
+    now = f"end at offset {end} now" if end >= 0 else "are not known to the leader now"
+    return SourceTruncated(
+        f"{key} was cut back and written again: the records of leaders up to epoch {epoch} reached offset {reached}, "
+        f"but {now}",
+        hint=f"keep this backup, and continue in a new one: offsite backup run --backup NEW --topics {key.topic}",
+    )
+
+
+def _find_backed_up_end(base: BackupState, bounds: PartitionBounds) -> BackedUpEnd | None:
+    """The epoch to ask the leader about. None when the partition is new, or when the log has deleted everything that
+    the backup holds."""
+    partition_id = bounds.partition_id
+    position = base.positions.get(partition_id)
+    if position is None or position.end <= bounds.log_start:
+        return None
+    if position.leader_epoch != NO_EPOCH:
+        return position.leader_epoch, position.end
+    segments = base.segments.get(partition_id)
+    segment = segments.last if segments else None
+    return _of_segment(segment) if segment and segment.last_offset >= bounds.log_start else None
+
+
+def _of_segment(segment: Segment) -> BackedUpEnd | None:
+    """The epoch as far as commits of earlier versions record epochs."""
+    if not 0 < len(segment.leader_epochs) < MAX_LEADER_EPOCHS:
+        return None
+    return max(segment.leader_epochs), segment.last_offset + 1
+
+
+def find_recreated(
+    admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
+) -> Iterator[SickPartition]:
+    """Find the partitions of `bounds`, of topics without ids, whose log continues where another log ended.
+
+    Reads one batch from both ends for every partition with new records. Raises the errors of the store.
+    """
+    for partition in bounds:
+        partition_id = PartitionId(topic=partition.topic, topic_id="", partition=partition.partition)
+        position, segments = base.positions.get(partition_id), base.segments.get(partition_id)
+        segment = segments.last if segments else None
+        if partition.topic_id or position is None or position.last_batch or segment is None or partition.was_compacted:
+            continue
+        if partition.log_start <= segment.last_offset and position.end < partition.end:
+            problem = _identity_problem(admin, store, segment)
+            if problem is not None:
+                yield SickPartition(topic=partition.topic, partition=partition.partition, error=problem)
+
+
+def _identity_problem(admin: LogEvidence, store: Store, segment: Segment) -> OffsiteError | None:
+    partition = TopicPartition(topic=segment.topic, partition=segment.partition)
+    try:
+        stored, current = last_batch(store, segment), admin.batch_at(partition, segment.last_offset)
+    except (KafkaUnavailable, Damaged, Denied) as error:
+        return error
+    if current is not None and LastBatch.of(current) == LastBatch.of(stored):
+        return None
+    return TopicReplaced(
+        f"{partition} does not have the last batch of the backup, at offset {stored.base_offset}: the topic was "
+        "created again, or its log was cut back",
+        hint=f"keep this backup, and continue in a new one: offsite backup run --backup NEW --topics {segment.topic}",
+    )

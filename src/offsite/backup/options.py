@@ -1,0 +1,131 @@
+"""The options of `offsite backup`, which are also keywords of the Python API.
+
+Declared and read here for the command line and for Python alike. Parsers are imported where they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+from offsite.model.choices import CompressionChoice, CompressionText, MissingTopics, MissingTopicsText, parse_choice
+from offsite.model.option import Option, with_defaults
+
+if TYPE_CHECKING:
+    from offsite.backup.request import BackupRequest
+    from offsite.engine.rates.rate_limits import RateLimits
+
+
+class BackupWords(TypedDict, total=False):
+    """Options of a backup by name. An option that is absent or None has the command's default.
+
+    `topics`, `exclude`, `groups`: names, globs, `regex:…`. `internal`: patterns match Kafka's own topics too.
+    """
+
+    topics: Annotated[
+        Sequence[str] | None,
+        Option("Topics: names, globs, regex:PATTERN, comma-separated [default: those of the backup's first run]."),
+    ]
+    exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax as --topics.")]
+    internal: Annotated[bool, Option("Patterns also match Kafka's internal topics.", default=False)]
+    missing_topics: Annotated[
+        MissingTopicsText,
+        Option("What to do when a topic given by its full name does not exist.", MissingTopics.DEFAULT),
+    ]
+    compression: Annotated[
+        CompressionText,
+        Option(
+            "How objects are stored; auto compresses data that producers did not compress.", CompressionChoice.DEFAULT
+        ),
+    ]
+    schemas_topic: Annotated[
+        str | None,
+        Option(
+            "The topic of the schema registry. It is backed up if it exists; '' for none. The first run decides.",
+            shown_default="that of the backup's first run, _schemas in a new one",
+        ),
+    ]
+    groups: Annotated[
+        Sequence[str] | None,
+        Option("Consumer groups to back up with their offsets: all, none, or patterns [default: all]."),
+    ]
+    group_history: Annotated[
+        bool,
+        Option(
+            "Back up the brokers' own log of groups too: the offsets of groups are then known for any time. The "
+            "first run decides.",
+            default=False,
+        ),
+    ]
+    expect_deletes: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Topics whose records are deleted on purpose, same syntax as --topics: their holes do not count as loss. "
+            "Not needed if all groups of the topic have committed offsets beyond the deleted records."
+        ),
+    ]
+    read_limit: Annotated[
+        str | None,
+        Option(
+            "Maximum bytes per second fetched from brokers, all workers together: 50MB, 1.5MiB. The cluster's own "
+            "quotas also apply.",
+            shown_default="no limit",
+        ),
+    ]
+    write_limit: Annotated[
+        str | None,
+        Option(
+            "Maximum bytes per second written into the repository, all workers together.",
+            shown_default="no limit",
+        ),
+    ]
+    executor_read_limit: Annotated[
+        str | None,
+        Option(
+            "Maximum bytes per second fetched from brokers by each executor of a Spark cluster.",
+            shown_default="no limit",
+        ),
+    ]
+    executor_write_limit: Annotated[
+        str | None,
+        Option(
+            "Maximum bytes per second written into the repository by each executor of a Spark cluster.",
+            shown_default="no limit",
+        ),
+    ]
+
+
+def parse_backup(backup: str, options: BackupWords) -> BackupRequest:
+    """Build the request for backup `backup` from the options. Raises `BadOption` for an unreadable option."""
+    from offsite.backup.request import BackupRequest
+    from offsite.model.selections.selection import parse_groups, parse_selection
+
+    words = with_defaults(BackupWords, options)
+    topics, exclude = words["topics"], words["exclude"] or ()
+    return BackupRequest(
+        backup=backup,
+        selection=parse_selection(topics, exclude, internal=words["internal"]) if topics else None,
+        missing_topics=parse_choice(MissingTopics, words["missing_topics"]),
+        schemas_topic=words["schemas_topic"],
+        groups=parse_groups(words["groups"] or ()),
+        group_history=words["group_history"],
+        compression=parse_choice(CompressionChoice, words["compression"]),
+        expect_deletes=parse_selection(words["expect_deletes"], internal=True) if words["expect_deletes"] else None,
+    )
+
+
+def parse_limits(options: BackupWords) -> RateLimits:
+    """Build the rate limits for the runner of a backup from the options. Raises `BadOption` for an unreadable
+    option."""
+    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.model.size import parse_rate
+
+    def rate(text: str | None, option: str) -> int | None:
+        return None if text is None else parse_rate(text, option)
+
+    return RateLimits(
+        read_bytes_per_s=rate(options.get("read_limit"), "--read-limit"),
+        write_bytes_per_s=rate(options.get("write_limit"), "--write-limit"),
+        executor_read_bytes_per_s=rate(options.get("executor_read_limit"), "--executor-read-limit"),
+        executor_write_bytes_per_s=rate(options.get("executor_write_limit"), "--executor-write-limit"),
+    )

@@ -1,0 +1,297 @@
+"""Makes the commits of a run. The last commit contains facts that are known only at the end of a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from offsite.backup.committable import Committable
+from offsite.backup.copy_pass import is_news
+from offsite.backup.cut.deletions import explain_consumed, explain_declared, offsets_of_cut
+from offsite.backup.cut.found_cut import key_of
+from offsite.backup.former import PassMemory
+from offsite.backup.pass_cut import NoCut, PassCut, cut_of_pass
+from offsite.backup.planned import BackupPlan
+from offsite.backup.whole_pass import PassSummary
+from offsite.groups.snapshots import SavedGroups, save_groups
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError, ParticipantFailed
+from offsite.model.ids import random_id
+from offsite.model.journal import warned
+from offsite.model.selections.selection import ALL_GROUPS
+from offsite.model.uninterrupted import uninterrupted
+from offsite.repository.backup import Backup
+from offsite.repository.commit import (
+    UNACCOUNTED,
+    Checkpoint,
+    CommitChanges,
+    LeftBehindPartition,
+    PartitionId,
+    PassProgress,
+    RecordedHole,
+    SnapshotRef,
+    TopicShape,
+)
+from offsite.repository.heads import RememberedHead, head_of
+from offsite.repository.repository import Repository
+from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
+from offsite.repository.snapshots.commit_cut import CommitCut, put_commit_cut
+from offsite.repository.snapshots.participant import CheckpointParticipant
+from offsite.repository.state import BackupState
+
+_HOLES_JUDGED = 10_000
+"""At most so many losses of earlier runs, newest first, are examined again in every run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judgement:
+    """The judgement on a whole pass."""
+
+    checkpoint: Checkpoint | None
+    cut: PassCut | NoCut
+
+    @property
+    def lost(self) -> frozenset[PartitionId]:
+        return self.cut.lost if isinstance(self.cut, PassCut) else frozenset()
+
+
+class PassCommits:
+    """Makes the commits of a run.
+
+    `checkpoint_problem`: why the last commit did not complete its checkpoint: a failed participant, a contradicting
+    cut, or records lost at the source meanwhile. Such a commit is a plain restore point with a cut of its own.
+    `no_cut`: why restores of the last commit go to the ends as copied; empty where a cut exists.
+
+    `lost`: partitions with records deleted at the source before a group had read them, as of the cut. If the run
+    `may_go_on`, the last commit marks the run as incomplete. `explained`: harmless holes of the run and before, with
+    the explanation as their reason.
+    """
+
+    def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
+        self,
+        repository: Repository,
+        backup: Backup,
+        plan: BackupPlan,
+        *,
+        clock: Clock,
+        memory: PassMemory,
+        only_news: bool,
+        on_commit: Callable[[], None] | None,
+        participants_complete: Callable[[], None] | None = None,
+        may_go_on: bool = False,
+    ) -> None:
+        self.groups: SavedGroups | None = None
+        self.lost: frozenset[PartitionId] = frozenset()
+        self.explained: dict[RecordedHole, RecordedHole] = {}
+        self._may_go_on = may_go_on
+        self.checkpoint_problem = self.no_cut = ""
+        self.took_s: list[float] = []
+        self._memory, self._on_commit = memory, on_commit
+        self._participants_complete = participants_complete
+        self._clock = clock
+        self._repository, self._backup, self._plan = repository, backup, plan
+        self._only_news = only_news
+
+    def make(self, committable: Committable, base: BackupState, summary: PassSummary | None) -> BackupState | None:
+        """Make a commit of `committable`, found since the previous commit, unless nothing is new. The commit that
+        completes the pass also contains the groups and the failed partitions, and is judged by the `summary` of the
+        pass."""
+        snapshot, cut, judged = None, None, None
+        if summary is not None:
+            plan = self._plan
+            snapshot, self.groups = save_groups(
+                self._backup,
+                base,
+                plan.groups,
+                plan.source.shapes,
+                unseen=plan.unseen,
+                patterns=plan.group_patterns,
+                before=self._memory.groups,
+            )
+            judged = self._judged(summary)
+            self._explain(summary, judged)
+            if self._may_go_on and judged.lost:
+                self.lost = judged.lost
+                snapshot, summary = None, None
+        changes = replace(self._changes(committable, base), groups=snapshot)
+        if summary is None:  # an earlier failure stays until a pass is known to have got further
+            progress = _progress(self._plan, committable)
+            changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
+        if base is self._plan.base:
+            changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from the cut
+        if judged is not None:
+            changes = self._with_verdict(changes, judged, committable, is_last=summary is not None)
+            cut = None if summary is None else self._report_cut(judged.cut)
+        has_news = is_news(changes, base) or self._memory.cut.is_healed_by(cut, self._backup, base)
+        if self._only_news and not has_news:
+            return None
+        if cut is not None:
+            changes = replace(changes, cut=self._put_cut(cut, base), cut_refused=bool(cut.refused))
+        began_s = self._clock.monotonic_s()
+        with uninterrupted():
+            state = self._backup.commit(changes, base=base, writer=random_id(16))
+            RememberedHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
+        self.took_s.append(self._clock.monotonic_s() - began_s)
+        if self.lost and judged is not None and isinstance(judged.cut, PassCut):
+            self._memory.cut.keep_amid(state, judged.cut.cut)
+        if self._on_commit is not None:
+            self._on_commit()
+        return state
+
+    def _with_verdict(
+        self, changes: CommitChanges, judged: _Judgement, committable: Committable, *, is_last: bool
+    ) -> CommitChanges:
+        """Add to `changes` the facts known only at the end of a pass. Deleted topics are marked even if the run goes
+        on, because the next plan takes a recreated topic for a known topic."""
+        changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
+        if not is_last:
+            return changes
+        explained = tuple(self.explained[hole] for hole in self._committed_before(committable))
+        return replace(changes, checkpoint=judged.checkpoint, explained=explained)
+
+    def _judged(self, whole: PassSummary) -> _Judgement:
+        """Judge the pass: make the cut, and the checkpoint if all participants have completed their parts and the cut
+        keeps the records read by participants."""
+        carried, checkpoint = _completed(self._plan, whole), self._plan.checkpoint
+        lost = _lost_since_taken(self._plan, whole) if carried is not None else ""
+        participants = checkpoint.participants if carried is not None and checkpoint is not None else ()
+        cut = self._cut(whole, participants)
+        self.checkpoint_problem = lost or self._not_complete(participants) or self._contradiction(cut, participants)
+        if self.checkpoint_problem and participants:
+            cut = self._cut(whole, ())
+        return _Judgement(checkpoint=None if self.checkpoint_problem else carried, cut=cut)
+
+    def _explain(self, whole: PassSummary, judged: _Judgement) -> None:
+        """Find the harmless holes: declared holes, and holes passed by every reader of the partition. Includes holes of
+        earlier runs, which may have been broken off before the judgement."""
+        plan, cut = self._plan, judged.cut
+        earlier = (hole for hole in reversed(plan.base.holes) if hole.is_loss and hole.reason != UNACCOUNTED)
+        holes = (*islice(earlier, _HOLES_JUDGED), *whole.holes)
+        are_all_seen = plan.groups is not None and not plan.groups.failed and plan.group_patterns == ALL_GROUPS
+        if are_all_seen:  # else an unseen group may read there
+            if isinstance(cut, PassCut):
+                offsets = cut.offsets
+            else:
+                emptied = {key_of(hole.partition_id) for hole in holes}
+                offsets = offsets_of_cut(self._memory.groups.newest, (), emptied)
+            self.explained = explain_consumed(holes, offsets, plan.source.shapes)
+        if plan.expect_deletes is not None:
+            self.explained = explain_declared(holes, plan.expect_deletes) | self.explained
+
+    def _committed_before(self, committable: Committable) -> list[RecordedHole]:
+        """The explained holes of earlier commits."""
+        now = set(committable.holes)
+        return [hole for hole in self.explained if hole not in now]
+
+    def _not_complete(self, participants: tuple[CheckpointParticipant, ...]) -> str:
+        if not participants or self._participants_complete is None:
+            return ""
+        try:
+            self._participants_complete()
+        except ParticipantFailed as error:
+            return error.message
+        return ""
+
+    def _contradiction(self, cut: PassCut | NoCut, participants: tuple[CheckpointParticipant, ...]) -> str:
+        """Why a restore could not use a cut with the positions and stamps of participants; empty where a restore
+        can."""
+        if self._plan.stamps is None and not any(participant.positions for participant in participants):
+            return ""
+        if isinstance(cut, NoCut):
+            return f"there is no consistent cut to compare its participants with: {cut.why}"
+        refused = cut.cut.refused
+        return f"its cut contradicts its participants, or is unusable: {refused}" if refused else ""
+
+    def _cut(self, whole: PassSummary, participants: tuple[CheckpointParticipant, ...]) -> PassCut | NoCut:
+        known_open = self._memory.cut.open_at(self._backup, self._plan.base)
+        groups = self._memory.groups.newest
+        try:
+            return cut_of_pass(
+                self._plan,
+                whole,
+                groups,
+                known_open=known_open,
+                participants=participants,
+                exactly_once=self._memory.cut.exactly_once(self._backup, self._plan.base),
+            )
+        except OffsiteError as error:  # the copied records count, whatever is wrong with the cut
+            return NoCut(why=error.message, error=error.id)
+
+    def _report_cut(self, cut: PassCut | NoCut) -> CommitCut | None:
+        """The cut for the commit. Logs once why the commit has none, or has an unusable cut."""
+        missing = cut if isinstance(cut, NoCut) else NoCut(why=cut.cut.refused)
+        self.no_cut = missing.why
+        if missing.why:
+            warned("no_cut", why=missing.why, **({"error": missing.error} if missing.error else {}))
+        return None if isinstance(cut, NoCut) else cut.cut
+
+    def _put_cut(self, cut: CommitCut, base: BackupState) -> SnapshotRef:
+        ref = put_commit_cut(self._backup.store, base, cut)
+        self._memory.cut.keep(ref, cut)
+        return ref
+
+    def _changes(self, committable: Committable, base: BackupState) -> CommitChanges:
+        plan = self._plan
+        return CommitChanges(
+            segments=committable.segments,
+            holes=tuple(self.explained.get(hole, hole) for hole in committable.holes),
+            gaps=committable.gaps,
+            accounted=True,
+            left_behind=tuple(_left_behind(plan, committable)),
+            positions=committable.positions,
+            topics=plan.source.shapes,
+            metadata=put_cluster_snapshot(self._backup.store, base, plan.settings.settings),
+        )
+
+
+def _completed(plan: BackupPlan, whole: PassSummary) -> Checkpoint | None:
+    """The checkpoint that the pass completes. None unless every partition ends exactly at the end of the checkpoint."""
+    checkpoint = plan.checkpoint
+    if checkpoint is None or checkpoint.sick or whole.failed:
+        return None
+    reached = {position.partition_id: position.end for position in whole.positions}
+    return (
+        checkpoint.carried()
+        if reached == {taken_end.partition_id: taken_end.end for taken_end in checkpoint.ends}
+        else None
+    )
+
+
+def _lost_since_taken(plan: BackupPlan, whole: PassSummary) -> str:
+    """The records that the source still had when the checkpoint was taken and lost before the copy, in words; empty for
+    none."""
+    log_starts = {bounds.partition_id: bounds.log_start for bounds in plan.copy.bounds}
+    for hole in whole.holes:
+        at, log_start = hole.partition_id, log_starts.get(hole.partition_id, 0)
+        if hole.end > log_start:
+            first = max(hole.start, log_start)
+            return (
+                f"{at.topic}/{at.partition}: the source lost offsets {first} to {hole.end - 1} ({hole.reason}) after "
+                "the checkpoint and before the copy"
+            )
+    return ""
+
+
+def _progress(plan: BackupPlan, committable: Committable) -> PassProgress:
+    ends = {position.partition_id: position.end for position in committable.positions}
+    planned = remaining = 0
+    for bounds in plan.copy.bounds:
+        start = plan.copy.starts.get(bounds.key, bounds.log_start)
+        planned += max(0, bounds.end - start)
+        remaining += max(0, bounds.end - ends.get(bounds.partition_id, start))
+    return PassProgress(copied=max(0, planned - remaining), planned=planned)
+
+
+def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
+    if plan.gone.deleted:
+        now_ms = backup.store.now_ms()
+        yield from (replace(plan.base.topics[incarnation], deleted_ms=now_ms) for incarnation in plan.gone.deleted)
+
+
+def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehindPartition]:
+    topic_ids = {shape.topic: shape.topic_id for shape in plan.base.latest_shapes().values()}
+    ids = {**topic_ids, **plan.source.ids}  # hidden topics, and visible topics
+    for failure in committable.failed:
+        partition_id = PartitionId(topic=failure.topic, topic_id=ids[failure.topic], partition=failure.partition)
+        yield LeftBehindPartition(partition_id=partition_id, error=failure.error)

@@ -1,0 +1,230 @@
+"""Runs a backup: read the source, plan, copy, commit. A run makes a commit, and a long run makes earlier commits.
+Uncommitted work of a dead run is only garbage.
+
+The state of a backup is its repository: a run continues from the committed positions of any earlier run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from offsite.backup.bundle import CopyBundle, CopyOutcome, copy_bundle
+from offsite.backup.copy import BackupEnds, BackupReceipt, RangeReads, copy_range_with
+from offsite.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.backup.copy_plan import CopyTask
+from offsite.backup.former import PassMemory
+from offsite.backup.last_progress import LastProgress
+from offsite.backup.pass_commits import PassCommits
+from offsite.backup.planned import BackupPlan, Replan
+from offsite.backup.result import BackupResult, result_of
+from offsite.backup.schemas_topic import schemas_options
+from offsite.backup.whole_pass import PassSummary, PassTotals
+from offsite.engine.job_name import job_named
+from offsite.engine.runner import Done, Failed, OnProgress, Runner
+from offsite.groups.history import history_options
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.read_task import Item, ReadTask
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import Bug, OffsiteError
+from offsite.model.journal import decided, safe_trace, warned
+from offsite.model.named import amount
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.repository.segments.pack import PackWriter
+from offsite.repository.state import BackupState
+
+
+def run_backup(  # noqa: PLR0913  # all by keyword but what is done
+    plan: BackupPlan,
+    *,
+    repository: Repository,
+    kafka: KafkaConfig,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+    replan: Replan | None = None,
+) -> BackupResult:
+    """Copy and commit. The first run makes the backup. `replan`: see `carry_out`.
+
+    Raises `CommitLost` when another writer was first (uncommitted work of the run does not count), and the first error
+    when no range could be copied. On an interrupt, commits its work and raises the interrupt.
+    """
+    backup = make_backup(repository, plan, runner)
+    pass_result = carry_out(
+        plan, backup, repository=repository, kafka=kafka, runner=runner, on_progress=on_progress, replan=replan
+    )
+    if pass_result.result is None:
+        raise Bug("the run should have made a commit, but made none")
+    return pass_result.result
+
+
+def make_backup(repository: Repository, plan: BackupPlan, runner: Runner) -> Backup:
+    """Make the backup of `plan` if absent. `runner` starts first if it has anything to do: otherwise a failed start
+    would leave a backup without a commit."""
+    if plan.first_selection is None and plan.for_workers:
+        runner.await_start()
+    return repository.create_backup(
+        plan.backup,
+        cluster_id=plan.source.cluster_id,
+        selection=plan.first_selection or plan.selection,
+        options=(*schemas_options(plan.schemas_topic), *history_options(enabled=plan.group_history)),
+        declared_by=plan.declared_by,
+    )
+
+
+PASSES_MAX = 5
+"""Passes of a run that reads the ends again. From the second pass on, records about to be deleted are read while ends
+are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassResult:
+    """The result of a finished run, and the state left by the run. `result` None: nothing was new, and no commit was
+    made. `checkpoint_problem`: why the run did not complete its checkpoint, apart from its own partitions."""
+
+    result: BackupResult | None
+    state: BackupState
+    commits_s: tuple[float, ...] = ()
+    throttled_s: float = 0.0
+    checkpoint_problem: str = ""
+
+
+def _job_name(plan: BackupPlan) -> str:
+    topics = {task.range.topic for task in plan.copy.tasks}
+    return f"backup {plan.backup}: {amount(len(topics), 'topic')}, {amount(len(plan.copy.tasks), 'range')}"
+
+
+def ends_of(plan: BackupPlan, backup: Backup, kafka: KafkaConfig) -> BackupEnds:
+    """The two ends of a run, for its workers."""
+    return BackupEnds(kafka=kafka, store=backup.store, layout=backup.layout, compression=plan.compression)
+
+
+def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into what
+    plan: BackupPlan,
+    backup: Backup,
+    *,
+    repository: Repository,
+    kafka: KafkaConfig,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+    thresholds: CommitThresholds | None = None,
+    clock: Clock | None = None,
+    only_news: bool = False,
+    memory: PassMemory | None = None,
+    on_commit: Callable[[], None] | None = None,
+    participants_complete: Callable[[], None] | None = None,
+    replan: Replan | None = None,
+) -> PassResult:
+    """Carry out `plan` into `backup`. With `only_news`, a commit without news is not made. `memory`: facts about the
+    previous commit. `on_commit` is called after every commit. `participants_complete` is called before a commit that
+    would complete a checkpoint with participants, and raises `ParticipantFailed` for an incomplete part: the commit
+    becomes a plain commit.
+
+    `replan`: plans the rest up to later ends, if the source deleted records before a group had read them at the ends of
+    the plan. The run continues with the new plan, up to `PASSES_MAX` passes. A checkpoint keeps the ends of its plan.
+
+    Raises as `run_backup`.
+    """
+    clock, memory = clock or SystemClock(), memory or PassMemory()
+    first_plan, passes = plan, PassTotals()
+    while True:
+        commits = PassCommits(
+            repository,
+            backup,
+            plan,
+            clock=clock,
+            memory=memory,
+            only_news=only_news,
+            on_commit=on_commit,
+            participants_complete=participants_complete,
+            may_go_on=replan is not None and plan.checkpoint is None and passes.count + 1 < PASSES_MAX,
+        )
+        copying = CopyPass(
+            copy=plan.copy,
+            bundles=plan.bundles,
+            base=plan.base,
+            commit=commits.make,
+            thresholds=thresholds or CommitThresholds(),
+            clock=clock,
+        )
+        last = LastProgress(on_progress, clock=clock, open_partitions=copying.open_partitions)
+        whole = _copied(plan, copying, ends=ends_of(plan, backup, kafka), runner=runner, last=last)
+        passes = passes.with_one(
+            PassTotals(
+                summary=whole,
+                count=1,
+                commits=copying.commits,
+                commits_s=tuple(commits.took_s),
+                throttled_s=last.throttled_s,
+                worker_peak_rss_bytes=last.worker_peak_rss_bytes,
+            )
+        )
+        memory.note_deletions(hole.partition_id for hole in whole.holes)
+        if replan is None or not commits.lost:
+            break
+        decided("read_again", why="the source deleted records that a group had not read", partitions=len(commits.lost))
+        plan = replan(copying.state, commits.lost)
+    if not passes.commits:
+        return PassResult(result=None, state=plan.base, checkpoint_problem=commits.checkpoint_problem)
+    return PassResult(
+        result=result_of(plan, passes, copying.state, commits, since=first_plan.base.seq),
+        state=copying.state,
+        commits_s=passes.commits_s,
+        throttled_s=passes.throttled_s,
+        checkpoint_problem=commits.checkpoint_problem,
+    )
+
+
+def _copied(
+    plan: BackupPlan, copying: CopyPass, *, ends: BackupEnds, runner: Runner, last: LastProgress
+) -> PassSummary:
+    """Copy the bundles of `plan`: caught bundles here, the rest by workers."""
+    copy, workers = partial(copy_bundle, ends=ends, base=plan.base.seq), plan.for_workers
+    try:
+        for index in range(len(workers), len(plan.bundles)):
+            copying.take(index, _copied_here(plan, plan.bundles[index], ends))
+        if workers:
+            with last.wait, job_named(_job_name(plan)):
+                runner.run_each(workers, copy, copying.take, on_progress=last)
+    except KeyboardInterrupt:
+        _save_if_possible(copying)
+        raise
+    except OffsiteError:
+        copying.save()
+        raise
+    return copying.complete()
+
+
+def _copied_here(plan: BackupPlan, bundle: CopyBundle, ends: BackupEnds) -> Done[tuple[CopyOutcome, ...]] | Failed:
+    """The outcome of a bundle whose records wait in memory."""
+    ranges = {caught.range: caught for caught in plan.caught.values()}
+
+    def copy(
+        task: CopyTask,
+        *,
+        ends: BackupEnds,
+        pack: PackWriter | None = None,
+        reads: RangeReads | None = None,
+    ) -> BackupReceipt:
+        live = reads or RangeReads(task, ends=ends, pack=pack)
+
+        def read(read_task: ReadTask) -> Iterator[Item]:
+            """Read a range from memory. The batch before the range is read from the cluster as usual."""
+            return iter(ranges[read_task.range].items) if read_task.range in ranges else live(read_task)
+
+        return copy_range_with(task, read, ends=ends, pack=pack)
+
+    try:
+        return Done(value=copy_bundle(bundle, ends=ends, base=plan.base.seq, copy=copy, begin=lambda *_, **__: None))
+    except OffsiteError as error:
+        return Failed(error=error, trace=safe_trace(error))
+
+
+def _save_if_possible(copying: CopyPass) -> None:
+    """Commit if possible. An interrupted run has to end, even if the commit fails: a following run would take the error
+    for an outage, and wait."""
+    try:
+        copying.save()
+    except OffsiteError as error:
+        warned("not_committed", error=error.id, why=error.message)

@@ -1,0 +1,192 @@
+"""Tasks to outcomes: as many Spark jobs as needed, usually one. Pure control over a `SparkJob` factory.
+
+A task's outcome comes from the envelope alone. Progress datagrams only show how far a running task is. Datagrams may be
+lost or late, so only the display uses them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeAlias
+
+from offsite.engine.alone import ExecutorOutage
+from offsite.engine.job import ExecutorsChecked, LostAttempt, SparkJob
+from offsite.engine.progress_datagram import ProgressDatagram
+from offsite.engine.runner import Failed, OnOutcome, OnProgress, ResultT, TaskT
+from offsite.engine.settings import MAX_ATTEMPTS
+from offsite.engine.stragglers import Stragglers
+from offsite.engine.task_attempt import Envelope
+from offsite.engine.task_journal import write_lines
+from offsite.engine.task_outcomes import TaskOutcomes
+from offsite.engine.unfit_executor import unfit_executor
+from offsite.model.clock import Clock
+from offsite.model.errors import ExecutorDiffers, SparkFailed
+from offsite.model.journal import decided, failed
+
+_POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure (\(executor .*)")
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext was shut down")
+_EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
+
+Event: TypeAlias = Envelope[ResultT] | ProgressDatagram | ExecutorsChecked | LostAttempt | None
+OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
+
+
+class TaskJobs(Generic[TaskT, ResultT]):
+    """Runs `tasks` until every task has an outcome, or, unless `keep_going`, until one has failed for good."""
+
+    def __init__(  # noqa: PLR0913  # all by keyword but the work itself
+        self,
+        tasks: Sequence[TaskT],
+        open_job: OpenJob[TaskT, ResultT],
+        *,
+        on_progress: OnProgress | None,
+        on_outcome: OnOutcome[ResultT] | None = None,
+        keep_going: bool,
+        clock: Clock,
+        patience_s: float = math.inf,
+    ) -> None:
+        """`patience_s`: seconds that a cluster may be without executors before an error."""
+        self._tasks = tasks
+        self._open_job = open_job
+        self._on_progress = on_progress
+        self._on_outcome = on_outcome
+        self._keep_going = keep_going
+        self._clock = clock
+        self._started_s = clock.monotonic_s()
+        self._outcomes: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks), keeps_values=on_outcome is None)
+        self._stragglers = Stragglers(tasks)
+        self._outage = ExecutorOutage(patience_s, clock)
+
+    def run(self) -> TaskOutcomes[ResultT]:
+        """Return the outcomes of all tasks. Every job gives at least one task an outcome or raises, so the loop
+        ends."""
+        self._show()
+        try:
+            while (indexes := self._outcomes.open_tasks()) and not self._is_over():
+                self._run_job([(index, self._tasks[index]) for index in indexes])
+        finally:
+            self._outage.mark_present()
+        return self._outcomes
+
+    def _run_job(self, tasks: Sequence[tuple[int, TaskT]]) -> None:
+        """Run one job. An error of a progress or outcome callback ends the job, and is raised; Ctrl-C too."""
+        job = self._open_job(tasks)
+        try:
+            for event in self._events(job, tasks):
+                if self._take(event):
+                    self._show()
+                if self._is_over():
+                    job.cancel()
+                    return
+        except BaseException:
+            job.cancel()
+            raise
+
+    def _events(self, job: SparkJob[TaskT, ResultT], tasks: Sequence[tuple[int, TaskT]]) -> Iterator[Event[ResultT]]:
+        """Yield the job's events. An exception of Spark either settles a task, or is raised as an error of offsite."""
+        try:
+            yield from job.events()
+        except Exception as error:  # noqa: BLE001  # classified, and raised again by the callee
+            self._settle_poisoned(tasks if job.one_task_each else (), error)
+
+    def _take(self, event: Event[ResultT]) -> bool:
+        """Handle an event. Returns whether the display has changed."""
+        now_s = self._elapsed_s()
+        match event:
+            case Envelope():
+                self._take_envelope(event, now_s)
+            case ProgressDatagram():
+                self._outage.mark_present()
+                if self._outcomes.take_progress(event):
+                    self._stragglers.note_progress(event, at_s=now_s)
+                return False
+            case ExecutorsChecked(has_executors=True):
+                self._outage.mark_present()
+            case ExecutorsChecked():
+                self._outage.mark_absent()
+            case LostAttempt():
+                self._outcomes.has_lost_attempts = True
+        return True
+
+    def _take_envelope(self, envelope: Envelope[ResultT], now_s: float) -> None:
+        """Take an envelope. Raises `ExecutorDiffers` at once, because such an executor is the fastest, and would refuse
+        most tasks."""
+        _tell(envelope)
+        self._outage.mark_present()
+        self._stragglers.note_end(envelope.index, at_s=now_s)
+        if isinstance(envelope.outcome, Failed) and isinstance(envelope.outcome.error, ExecutorDiffers):
+            raise envelope.outcome.error
+        if self._outcomes.take(envelope) and self._on_outcome is not None:
+            self._on_outcome(envelope.index, envelope.outcome)
+
+    def _settle_poisoned(self, tasks: Sequence[tuple[int, TaskT]], error: Exception) -> None:
+        """Record the failure of the task that ended its worker at every attempt; raise `SparkFailed` when the error
+        concerns no task. Spark gives up the whole job; tasks without an outcome get another job."""
+        if (unfit := unfit_executor(str(error))) is not None:
+            raise unfit from error
+        failure = _failure(error)
+        failure.__cause__ = error
+        poisoned = _POISONED_TASK.search(str(error))
+        if poisoned is None or not tasks:  # in a shuffle, several Spark tasks read one offsite task
+            raise failure
+        index = tasks[int(poisoned.group(1))][0]
+        self._outcomes.give_up(index, failure)
+        if self._on_outcome is not None:
+            self._on_outcome(index, Failed(error=failure, trace=""))
+        failed(
+            "task_failed", task=index, error=failure.id, why=f"the task ended its worker every time: {failure.message}"
+        )
+        if open_tasks := self._outcomes.open_tasks():
+            decided("job_repeated", tasks=len(open_tasks), why=f"Spark gave up these tasks together with task {index}")
+        self._show()
+
+    def _is_over(self) -> bool:
+        return not self._keep_going and self._outcomes.first_error() is not None
+
+    def _show(self) -> None:
+        if self._on_progress is not None:
+            now_s = self._elapsed_s()
+            note = self._outage.note() or self._stragglers.slowest(at_s=now_s)
+            self._on_progress(self._outcomes.progress(elapsed_s=now_s, note=note))
+
+    def _elapsed_s(self) -> float:
+        return self._clock.monotonic_s() - self._started_s
+
+
+def _tell(envelope: Envelope[ResultT]) -> None:
+    """Write the journal of the attempt, and the end of the attempt unless it succeeded at once."""
+    write_lines(envelope.journal, task=envelope.index)
+    if isinstance(envelope.outcome, Failed):
+        error, trace = envelope.outcome.error, envelope.outcome.trace
+        why = trace.rpartition("\n")[2]
+        failed("task_failed", task=envelope.index, attempts=envelope.number, error=error.id, why=why, trace=trace)
+    elif envelope.number > 1:
+        why = "an earlier attempt failed or lost its worker"
+        decided("task_repeated", task=envelope.index, attempts=envelope.number, why=why)
+
+
+def _failure(error: Exception) -> SparkFailed:
+    if _STOPPED.search(str(error)):
+        return SparkFailed(
+            "Spark ended in the middle of a job",
+            hint="an application ends when executors fail repeatedly, or when somebody kills it: check the logs of "
+            "its executors and its master, then run again: the command continues from there",
+        )
+    if lost := _LOST_EXECUTOR.search(str(error)):
+        return SparkFailed(
+            f"the executor that ran this task was lost at each of {MAX_ATTEMPTS} attempts: {lost[1].strip()}",
+            hint="exit code 137 means that the executor was killed: give it more memory "
+            "(spark.executor.memoryOverhead), or find out who kills it; then run again: the command continues "
+            "from there",
+        )
+    return SparkFailed(f"the Spark job failed: {_reason(error)}", hint="run again with --verbose")
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of a Py4J or Spark message with the worker's error: the last line with an exception."""
+    before_java_frames = str(error).split("Driver stacktrace:")[0]
+    lines = [line.strip() for line in _EXCEPTION_LINE.findall(before_java_frames)]
+    return lines[-1].lstrip(": ") if lines else str(error).strip().partition("\n")[0]

@@ -1,0 +1,125 @@
+"""The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks.
+
+Spark starts `python -m offsite.engine.local.daemon pyspark.worker` at the first task, and the process spends most of a
+second on imports while the task waits. In local mode a *template* process does the imports while the JVM starts. The
+process started by Spark then only hands stdin, stdout, stderr and environment over to the template, and the template
+carries on as Spark's daemon. Without a template (a cluster, a dead template) the started process does the imports
+itself.
+
+Life: the template ends with the driver (end of stdin) until taken over; from then on with the JVM, when the JVM closes
+the handed-over stdin, as any Spark daemon. The template holds the lock that shows living workers to the driver. The
+module must import nothing but the standard library before it has to.
+
+Every worker is a fork of the template, and so has the template's imports, streams and lock.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from offsite.engine.local.worker_lock import hold_lock
+
+TEMPLATE_VARIABLE = "OFFSITE_NEST"
+"""Environment variable with the path of the template's socket, for the process started by Spark."""
+
+PRELOAD_VARIABLE = "OFFSITE_PRELOAD"
+"""Environment variable of executors: names of modules, separated by blanks, that a daemon without a template
+imports."""
+
+STANDARD_STREAMS = (0, 1, 2)
+MAX_ENVIRONMENT_BYTES = 4 << 20  # more than execve(2) allows by default on Linux (ARG_MAX is 2 MiB)
+
+
+def main() -> None:
+    """Run as `template SOCKET MODULE…` to wait for a take-over; any further call is Spark's own."""
+    if sys.argv[1:2] == ["template"]:
+        template(sys.argv[2], sys.argv[3:])
+    elif not hand_over(path := os.environ.get(TEMPLATE_VARIABLE)):
+        if path is not None and not hold_lock(Path(path).parent):
+            return
+        import_ahead(os.environ.get(PRELOAD_VARIABLE, "").split())
+        manage()
+
+
+def template(path: str, modules: list[str]) -> None:
+    """Import the modules that workers need, wait at the socket `path` for a take-over, then be Spark's daemon."""
+    if not hold_lock(Path(path).parent):
+        return
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(1)
+        import_ahead(modules)
+        ready, _, _ = select.select([sys.stdin.fileno(), listener], [], [])
+        if listener not in ready:
+            return
+        relay, _ = listener.accept()
+    Path(path).unlink()
+    take_over(relay)
+    manage()
+
+
+def import_ahead(modules: list[str]) -> None:
+    """Import modules in the parent, to be shared by forked workers, in time and in memory. pyspark's garbage collection
+    after every task leaves the modules alone.
+
+    Modules that start threads at import must stay out, because threads do not survive a fork. A module that fails to
+    import is left to the first task in need: the task can tell the reason, and the offsite version of the executor.
+    """
+    gc.disable()  # imports make no garbage, and a collection costs a tenth of the time
+    for module in ("pyspark.daemon", "pyspark.worker", "offsite.engine.job"):
+        importlib.import_module(module)
+    for module in modules:
+        with suppress(Exception):
+            importlib.import_module(module)
+    gc.freeze()
+    gc.enable()
+
+
+def manage() -> None:
+    from pyspark.daemon import manager
+
+    manager()
+
+
+def hand_over(path: str | None) -> bool:
+    """Give the process's streams and environment to the template at `path`, and wait for the template's end. False
+    without a template."""
+    if path is None:
+        return False
+    with socket.socket(socket.AF_UNIX) as template_socket:
+        try:
+            template_socket.connect(path)
+        except OSError:
+            return False
+        state = json.dumps({"argv": sys.argv, "environment": dict(os.environ)}).encode()
+        socket.send_fds(template_socket, [len(state).to_bytes(8, "big")], list(STANDARD_STREAMS))
+        template_socket.sendall(state)
+        while template_socket.recv(1):
+            pass  # the template never writes: the end of the stream is the template's end
+    return True
+
+
+def take_over(relay: socket.socket) -> None:
+    """Become the process at the other end of `relay`. The connection stays open as long as this process lives."""
+    size, streams, _, _ = socket.recv_fds(relay, 8, len(STANDARD_STREAMS))
+    for received, standard in zip(streams, STANDARD_STREAMS, strict=True):
+        os.dup2(received, standard)
+        os.close(received)
+    with relay.makefile("rb") as pipe:
+        state = json.loads(pipe.read(min(int.from_bytes(size, "big"), MAX_ENVIRONMENT_BYTES)))
+    sys.argv = state["argv"]
+    os.environ.clear()
+    os.environ.update(state["environment"])
+    os.register_at_fork(after_in_child=relay.close)
+
+
+if __name__ == "__main__":
+    main()

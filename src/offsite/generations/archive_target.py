@@ -1,0 +1,155 @@
+"""Generations as Avro archives: every generation in a folder of its own, `<place>/<set>.gen-<n>/`, filled by exports.
+
+An archive has no log whose numbers could fence. A stopped process that wakes up may add to the archive of a retired
+generation, or leave a file where an archive was removed. Neither is the generation to restore from, and both are
+removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from offsite.archives.archive import ArchiveContents, ArchiveReader
+from offsite.archives.archive_layout import MANIFEST_KEY
+from offsite.archives.export_job import ExportJob, export_of_cluster, open_target
+from offsite.archives.export_plan import ExportPlan, ExportRequest
+from offsite.archives.formats import WriteOptions, open_reader
+from offsite.archives.run_export import ExportResult
+from offsite.engine.runner import Runner
+from offsite.generations.compacted_topics import uncompacted
+from offsite.generations.lost_keys import lost_of_archives
+from offsite.generations.request import ARCHIVE_TARGET
+from offsite.generations.target import GenerationEnds, Guard, RoundResult
+from offsite.kafka.user_cluster import Cluster
+from offsite.model.errors import ArchiveNotFound
+from offsite.model.journal import decided
+from offsite.model.selections.selection import GroupPatterns, TopicSelection
+from offsite.points.restore_point import PointRequest
+from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.removal import Announce
+from offsite.stores.open_store import open_archive_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveParts:
+    """The parts for making the archives of a set. `place`: a folder or a URL, above all archives."""
+
+    name: str
+    place: str
+    cluster: Cluster
+    cluster_id: str
+    selection: TopicSelection
+    groups: GroupPatterns
+    runner: Runner
+    on_result: Callable[[ExportResult], None]
+
+
+class ArchiveTarget:
+    """The port `GenerationTarget` over Avro archives."""
+
+    def __init__(self, parts: ArchiveParts) -> None:
+        self._parts = parts
+
+    def uncompacted(self) -> Sequence[str]:
+        return uncompacted(self._parts.cluster.admin, self._parts.selection)
+
+    def place_taken(self, generation: int) -> str:
+        files = open_archive_files(self._place(generation))
+        return files.url if any(True for _ in files.list()) else ""
+
+    def copy(self, generation: int, guard: Guard) -> RoundResult:
+        """Run an export. Raises the errors of the export and of `guard`."""
+        job = self._job(generation)
+        with job.alone():
+            guard()  # planning repairs the leftovers of a crash
+            plan = job.plan()
+            guard()
+            result = job.run(plan, self._parts.runner)
+        if result.records or result.holes:
+            self._parts.on_result(result)
+        return self._copied(generation, plan, result)
+
+    def ends(self, generation: int) -> GenerationEnds:
+        contents = self._contents(generation)
+        if contents is None:
+            return {}
+        ids = {topic.topic: topic.topic_id for topic in contents.topics}
+        ends: dict[tuple[str, str, int], int] = {}
+        for piece in contents.pieces:
+            key = (piece.topic, ids.get(piece.topic, ""), piece.partition)
+            ends[key] = max(ends.get(key, 0), piece.end or 0)
+        return {key: end for key, end in ends.items() if end}
+
+    def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
+        """Compare both archives. Raises the errors of reading both, and of Spark."""
+        before, after = self._reader(old), self._reader(new)
+        return lost_of_archives(before, after, topics=topics, runner=self._parts.runner)
+
+    def seal(self, generation: int) -> None:
+        """Do nothing: archives cannot be sealed (see the module)."""
+
+    def is_read(self, generation: int) -> bool:  # noqa: ARG002  # who reads an archive leaves no trace
+        return False
+
+    def is_pinned(self, generation: int) -> bool:  # noqa: ARG002  # an archive has no restore points
+        return False
+
+    def disputed_pin(self, generation: int) -> str:  # noqa: ARG002  # an archive has no restore points
+        return ""
+
+    def is_there(self, generation: int) -> bool:
+        return open_archive_files(self._place(generation)).get(MANIFEST_KEY) is not None
+
+    def remove(self, generation: int, announce: Announce) -> bool:
+        """Remove the archive. The manifest goes first: without it the rest is no archive of ours."""
+        files = open_archive_files(self._place(generation))
+        objects = tuple(files.list())
+        if not objects:
+            return True
+        announce(sum(info.size_bytes for info in objects))
+        files.delete(MANIFEST_KEY)
+        for info in objects:
+            files.delete(info.key)
+        decided("remove", why="another generation replaced it", archive=files.url, objects=len(objects))
+        return True
+
+    def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:  # noqa: ARG002  # it has no mark
+        self.remove(generation, announce)
+
+    def _job(self, generation: int) -> ExportJob:
+        parts = self._parts
+        target = open_target(ARCHIVE_TARGET, self._place(generation), WriteOptions(cluster_id=parts.cluster_id))
+        request = ExportRequest(point=PointRequest(selection=parts.selection), groups=parts.groups)
+        return export_of_cluster(parts.cluster, target, request, slots=parts.runner.slots)
+
+    def _copied(self, generation: int, plan: ExportPlan, result: ExportResult) -> RoundResult:
+        return RoundResult(
+            at_end=not plan.sick and not result.sick and not result.postponed,
+            ends=self.ends(generation),
+            topics=frozenset((topic.topic, topic.topic_id) for topic in plan.topics),
+            commit=0,
+            partitions=max((topic.partitions for topic in plan.topics), default=0),
+        )
+
+    def _contents(self, generation: int) -> ArchiveContents | None:
+        try:
+            return self._reader(generation).contents()
+        except ArchiveNotFound:
+            return None
+
+    def _reader(self, generation: int) -> ArchiveReader:
+        return open_reader(ARCHIVE_TARGET, open_archive_files(self._place(generation)))
+
+    def _place(self, generation: int) -> str:
+        return place_of(self._parts.place, self._parts.name, generation)
+
+
+def place_of(place: str, name: str, generation: int) -> str:
+    """The place of a generation's archive, below the common place."""
+    folder = SetLayout(name=name).backup_name(generation)
+    if "://" not in place:
+        return f"{place.rstrip('/')}/{folder}"
+    parts = urlsplit(place)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{folder}"))

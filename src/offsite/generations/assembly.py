@@ -1,0 +1,99 @@
+"""Assembles an instance from a request and both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from offsite.archives.run_export import ExportResult
+from offsite.backup.outages import Outages
+from offsite.engine.runner import Runner
+from offsite.follow.follower import Round
+from offsite.generations.archive_target import ArchiveParts, ArchiveTarget
+from offsite.generations.backup_target import BackupParts, BackupTarget
+from offsite.generations.coordination import CoordinationTopic
+from offsite.generations.decision import InstanceView
+from offsite.generations.instance import CompletedEffect, InstanceContext, RunningInstance
+from offsite.generations.messages_told import Addresses
+from offsite.generations.request import GenerationsRequest, selection_of
+from offsite.generations.target import GenerationTarget
+from offsite.kafka.user_cluster import Cluster
+from offsite.model.clock import Clock
+from offsite.model.ids import random_id
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.generation_sets.entry import Founding
+from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.repository import Repository
+from offsite.repository.restores.process_identity import ProcessIdentity
+
+
+def _unheard(_: ExportResult) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """The parts that an instance works with, and its callbacks."""
+
+    repository: Repository
+    cluster: Cluster
+    runner: Runner
+    outages: Outages
+    clock: Clock
+    collect_after_s: float
+    on_round: Callable[[Round], None]
+    on_effect: Callable[[CompletedEffect], None]
+    on_export: Callable[[ExportResult], None] = _unheard
+
+
+def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningInstance:
+    """Open the instance, which has done nothing yet. Raises `BadOption`, `DamagedObject`, and the errors of both
+    ends."""
+    ledger = Ledger(store=workshop.repository.store, layout=SetLayout(name=request.name))
+    founding = request.founding(workshop.cluster.admin.cluster().cluster_id, ledger.read().founding)
+    request = replace(request, backup=replace(request.backup, selection=selection_of(founding)))
+    generations = InstanceContext(
+        ledger=ledger,
+        target=_target(request, founding, workshop),
+        coordination=CoordinationTopic(
+            workshop.cluster,
+            Addresses(name=request.name, fallback=founding.include[0]),
+            clock=workshop.clock,
+        ),
+        founding=founding,
+        me=InstanceView(instance=request.instance, word=random_id(16), is_first=request.is_first),
+        by=ProcessIdentity.current().text,
+        length_ms=request.length_ms,
+    )
+    return RunningInstance(generations, on_effect=workshop.on_effect)
+
+
+def _target(request: GenerationsRequest, founding: Founding, workshop: Workshop) -> GenerationTarget:
+    if not request.place:
+        return BackupTarget(_backup_parts(request, workshop))
+    parts = ArchiveParts(
+        name=request.name,
+        place=request.place,
+        cluster=workshop.cluster,
+        cluster_id=founding.cluster_id,
+        selection=TopicSelection(include=founding.include, exclude=founding.exclude, internal=founding.internal),
+        groups=request.backup.groups,
+        runner=workshop.runner,
+        on_result=workshop.on_export,
+    )
+    return ArchiveTarget(parts)
+
+
+def _backup_parts(request: GenerationsRequest, workshop: Workshop) -> BackupParts:
+    return BackupParts(
+        repository=workshop.repository,
+        cluster=workshop.cluster,
+        runner=workshop.runner,
+        request=request.backup,
+        interval_s=request.interval_s,
+        collect_after_s=workshop.collect_after_s,
+        clock=workshop.clock,
+        outages=workshop.outages,
+        on_round=workshop.on_round,
+    )

@@ -1,0 +1,183 @@
+"""Groups for people and scripts: the groups of a backup, and the effect of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from offsite.groups.plan import GroupCounts, GroupMove
+from offsite.groups.run import PlannedGroups
+from offsite.groups.source import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
+from offsite.kafka.groups.committed_offsets import GroupFailure
+from offsite.log.groups.offsets import GroupOffsets, TopicOffsets
+from offsite.model.selections.selection import GroupPatterns
+from offsite.points.restore_point import PointRequest
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
+from offsite.repository.state import BackupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTopic:
+    """One group on one topic: `offsets` and `metadata` (if any) by partition. `lag`: number of records between the
+    offsets and the end of the backup; None as of a time that is not a commit's. `commit`: the earlier commit of the
+    offsets, because the topic was deleted since or the group is gone; 0 for the commit of all other offsets."""
+
+    topic: str
+    offsets: Mapping[int, int]
+    metadata: Mapping[int, str]
+    lag: int | None
+    commit: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownGroup:
+    """One group. `kind` is classic, consumer, streams, or empty when unknown; `state` as named by the source's
+    coordinator."""
+
+    group: str
+    kind: str
+    state: str
+    topics: tuple[ShownTopic, ...]
+
+    @property
+    def lag(self) -> int | None:
+        lags = [topic.lag for topic in self.topics if topic.lag is not None]
+        return sum(lags) if lags else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownGroups:
+    """The groups of a backup. `origin`: snapshot (of the commit) or history (of the time). `earlier`: offsets of an
+    earlier commit; `gone`: groups that are gone, shown only when named in full."""
+
+    backup: str
+    commit: int
+    origin: str
+    groups: tuple[ShownGroup, ...]
+    notes: tuple[str, ...]
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
+
+    def without_metadata(self) -> ShownGroups:
+        """The same without metadata, for readers without a right to records: applications write any content into
+        metadata."""
+        groups = (
+            replace(group, topics=tuple(replace(topic, metadata={}) for topic in group.topics)) for group in self.groups
+        )
+        return replace(self, groups=tuple(groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedOffset:
+    """One offset of a plan. `current` -1: the group has none now. `new` -1: the offset will not be set. `how`: one of
+    `translation.MATCHES`."""
+
+    topic: str
+    target: str
+    partition: int
+    source: int
+    current: int
+    new: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroup:
+    """One group of a plan. `active`: the group has members on the target, and its coordinator is going to refuse the
+    change."""
+
+    group: str
+    kind: str
+    active: bool
+    offsets: tuple[PlannedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlanReport:
+    backup: str
+    commit: int
+    origin: str
+    restore: str
+    cluster_id: str
+    groups: tuple[PlannedGroup, ...]
+    counts: GroupCounts
+    absent_topics: tuple[str, ...]
+    notes: tuple[str, ...]
+    failed: tuple[GroupFailure, ...]
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
+
+
+def show_groups(
+    backup: Backup, *, groups: GroupPatterns, commit: int | None = None, at: str | None = None
+) -> ShownGroups:
+    """The groups known to the backup. Raises `NoSuchRestorePoint`, `BadOption`."""
+    as_of = groups_as_of(backup, PointRequest(commit=commit, at=at), patterns=groups)
+    ends = as_of.point if as_of.origin == SNAPSHOT else None
+    return ShownGroups(
+        backup=backup.descriptor.name,
+        commit=as_of.point.seq,
+        origin=as_of.origin,
+        groups=tuple(_shown(group, ends, as_of) for group in as_of.groups.values()),
+        notes=as_of.notes,
+        earlier=as_of.earlier_commits,
+        gone=as_of.gone,
+    )
+
+
+def report_groups(planned: PlannedGroups) -> GroupPlanReport:
+    """The changes of `planned`, row by row."""
+    return GroupPlanReport(
+        backup=planned.backup.descriptor.name,
+        commit=planned.change.commit,
+        origin=planned.origin,
+        restore=planned.change.restore,
+        cluster_id=planned.change.cluster_id,
+        groups=tuple(_planned(group) for group in planned.plan.groups),
+        counts=planned.plan.counts(),
+        absent_topics=planned.plan.absent_topics,
+        notes=planned.plan.notes,
+        failed=planned.unreadable,
+        earlier=planned.earlier,
+        gone=planned.gone,
+    )
+
+
+def _shown(group: GroupOffsets, ends: BackupState | None, as_of: GroupsAsOf) -> ShownGroup:
+    topics = tuple(_shown_topic(topic, ends, as_of.earlier_commit(group.group, topic)) for topic in group.topics)
+    return ShownGroup(group=group.group, kind=group.kind, state=group.state, topics=topics)
+
+
+def _shown_topic(topic: TopicOffsets, ends: BackupState | None, commit: int) -> ShownTopic:
+    return ShownTopic(
+        topic=topic.topic,
+        offsets=topic.by_partition(),
+        metadata={row.partition: row.metadata for row in topic if row.metadata},
+        lag=None if ends is None else sum(_lags(topic, ends)),
+        commit=commit,
+    )
+
+
+def _lags(topic: TopicOffsets, ends: BackupState) -> Iterator[int]:
+    for partition, offset in zip(topic.partitions, topic.offsets, strict=True):
+        key = PartitionId(topic=topic.topic, topic_id=topic.topic_id, partition=partition)
+        position = ends.positions.get(key)
+        yield max(0, position.end - offset) if position else 0
+
+
+def _planned(group: GroupMove) -> PlannedGroup:
+    offsets = tuple(
+        PlannedOffset(
+            topic=topic.translated.source.topic,
+            target=topic.translated.target,
+            partition=row.partition,
+            source=row.source,
+            current=row.current,
+            new=row.new,
+            how=row.how,
+        )
+        for topic in group.topics
+        for row in topic.rows()
+    )
+    return PlannedGroup(group=group.group, kind=group.kind, active=group.is_active, offsets=offsets)

@@ -1,0 +1,434 @@
+"""Puts consumer groups back where they were: plan, apply, undo. With a restore's offset maps, or with unchanged
+offsets.
+
+The order makes every crash harmless: the present offsets of the groups are recorded before any commit, and the same
+command commits missing offsets again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from offsite.groups.missing_records import RefusedOffset, read_commit_cut
+from offsite.groups.plan import GroupPlan, plan_groups
+from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, load_restored_offsets
+from offsite.groups.source import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
+from offsite.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.groups.committed_offsets import GroupFailure
+from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
+from offsite.log.range import TopicPartition
+from offsite.model.choices import CutChoice
+from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestore, OtherCluster
+from offsite.model.ids import dated_id
+from offsite.model.journal import warned
+from offsite.model.selections.rename import Renames
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
+from offsite.points.point_cut import default_point
+from offsite.points.restore_point import FixedPoint, PointRequest
+from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicIncarnation
+from offsite.repository.heads import check_to_read
+from offsite.repository.layout import own_objects
+from offsite.repository.own_writes import is_written_here, note_written
+from offsite.repository.records_place import GIVEN_AGAIN, prepare_records, record_places, writing_records
+from offsite.repository.snapshots.group_change import (
+    GroupChange,
+    GroupChangeLayout,
+    UnreadableChange,
+    get_before,
+    open_change,
+    put_group_change,
+    put_undoing,
+    put_undone,
+    try_open_changes,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsRequest:
+    """The requested groups, and the moment: a restore's own point, or a commit (None: the newest), or a time. Without
+    any point, the default point of a restore. `renames` only without a restore, which has its own. `clamp`: offsets
+    with missing next records continue at the next existing record, instead of a refusal. `accept_rollback`: as for a
+    restore; a named restore has asked already."""
+
+    groups: GroupPatterns = ALL_GROUPS
+    restore: str | None = None
+    commit: int | None = None
+    at: str | None = None
+    renames: Renames = field(default_factory=Renames)
+    clamp: bool = False
+    accept_rollback: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroups:
+    """A decided change: nothing was touched yet. `unreadable` are groups of the target with unknown offsets: they are
+    left alone. `earlier`: offsets of an earlier commit; `gone`: groups that are gone, and would be put in place if
+    named in full; `unread_topics`: deleted topics with groups in damaged objects."""
+
+    backup: Backup
+    change: GroupChange
+    origin: str
+    plan: GroupPlan
+    unreadable: tuple[GroupFailure, ...]
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
+    unread_topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedGroups:
+    """Result of applying a plan. `change` is the id for an undo, empty without any change. `failed` groups are
+    unchanged; `clamped` offsets lay outside of the restored log, `missing` offsets have no partition on the target.
+    `refused` offsets were not set: their groups would have skipped or repeated work. Groups on `unread_topics`, which
+    were deleted, are left out, because their objects are damaged. `behind`: number of offsets that continue at the next
+    existing record, because the source had deleted earlier records unread. `earlier`: offsets of an earlier commit than
+    the rest; `gone`: groups that are gone, and were not named in full."""
+
+    change: str
+    backup: str
+    commit: int
+    origin: str
+    restore: str
+    groups: int
+    offsets_set: int
+    unchanged: int
+    clamped: int
+    missing: int
+    absent_topics: tuple[str, ...]
+    notes: tuple[str, ...]
+    failed: tuple[GroupFailure, ...]
+    refused: tuple[RefusedOffset, ...] = ()
+    behind: int = 0
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
+    unread_topics: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every group is where it was."""
+        return not self.failed and not self.refused and not self.unread_topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoneGroups:
+    """Result of undoing a change. `offsets_removed`: offsets that did not exist before the change."""
+
+    change: str
+    groups: int
+    offsets_put_back: int
+    offsets_removed: int
+    failed: tuple[GroupFailure, ...]
+
+
+def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) -> PlannedGroups:
+    """The plan of commits. Changes nothing.
+
+    Raises `NoSuchRestore`, `NoSuchRestorePoint`, `OtherCluster` for a restore into another cluster, `BadOption`.
+    """
+    backup = backup.for_reading(is_named=request.restore is not None or request.commit is not None)
+    if request.restore is None:
+        check_to_read(backup, accept_rollback=request.accept_rollback)
+    cluster_id = admin.cluster().cluster_id
+    as_of, mapping = _as_of_and_mapping(backup, admin, request, cluster_id)
+    translation = translate(as_of.groups, mapping)
+    current = admin.groups.offsets(listed for listed in admin.groups.list() if listed.group in translation.moved)
+    unreadable = {failure.group for failure in current.failed}
+    plan = plan_groups(
+        as_of.groups,
+        {name: topics for name, topics in translation.moved.items() if name not in unreadable},
+        current.groups,
+        absent_topics=translation.absent,
+        notes=as_of.notes,
+        refused=translation.refused,
+    )
+    change = _new_change(backup, request, cluster_id, as_of.point.seq)
+    return PlannedGroups(
+        backup=backup,
+        change=change,
+        origin=as_of.origin,
+        plan=plan,
+        unreadable=current.failed,
+        earlier=as_of.earlier_commits,
+        gone=as_of.gone,
+        unread_topics=tuple(as_of.unread),
+    )
+
+
+def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
+    """Record the present commits, and commit the planned offsets. After a crash, prepare and apply again."""
+    changes, counts = planned.plan.changes(), planned.plan.counts()
+    change, failed = "", tuple[GroupFailure, ...]()
+    if changes:
+        change = _remembered(planned)
+        failed = admin.groups.commit(changes)
+    refused = {failure.group for failure in failed}
+    applied = {name: group for name, group in changes.items() if name not in refused}
+    not_set = {refused_offset.group for refused_offset in planned.plan.refused} | refused
+    return AppliedGroups(
+        change=change,
+        backup=planned.backup.descriptor.name,
+        commit=planned.change.commit,
+        origin=planned.origin,
+        restore=planned.change.restore,
+        groups=len(planned.plan.groups) - len(not_set),
+        offsets_set=offset_count(applied),
+        unchanged=counts.unchanged,
+        clamped=counts.clamped,
+        missing=counts.missing,
+        absent_topics=planned.plan.absent_topics,
+        notes=planned.plan.notes,
+        failed=(*planned.unreadable, *failed),
+        refused=planned.plan.refused,
+        behind=counts.behind,
+        earlier=planned.earlier,
+        gone=planned.gone,
+        unread_topics=planned.unread_topics,
+    )
+
+
+def _remembered(planned: PlannedGroups) -> str:
+    """The id of the change for an undo of everything. An earlier attempt counts if this installation recorded it, and
+    if its record covers all offsets that are going to change."""
+    backup, change, before = planned.backup, planned.change, planned.plan.before()
+    with writing_records(backup):
+        prepare_records(backup)
+        store = backup.record_store
+        if any(own_objects(store.list(backup.layout.group_change_prefix(change.change)))):
+            if _covers(backup, change, before):
+                return change.change
+            change = replace(change, change=dated_id(store.now_ms()))
+        put_group_change(store, backup.layout, change, before, on_record=partial(note_written, store))
+    return change.change
+
+
+def _covers(backup: Backup, change: GroupChange, before: GroupTable) -> bool:
+    store = backup.record_store
+    if not is_written_here(store, _layout(backup, change).record_key):
+        return False
+    try:
+        earlier = open_change(store, backup.layout, change.change)
+    except (DamagedObject, FormatTooNew):
+        return False
+    try:
+        remembered = {} if earlier is None else get_before(store, backup.layout, earlier)
+    except DamagedObject:
+        return False
+    return set(_partitions(before)) <= set(_partitions(remembered))
+
+
+def _partitions(groups: GroupTable) -> Iterator[tuple[str, str, int]]:
+    for name, group in groups.items():
+        yield from ((name, topic.topic, partition) for topic in group.topics for partition in topic.partitions)
+
+
+def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
+    """A change that was not undone; None: the newest change on this cluster by this installation. A change recorded by
+    another installation is used only when named, and an unreadable change is an error only when named. Raises
+    `NoSuchRestore`, `OtherCluster`, `DamagedObject`, `FormatTooNew`."""
+    cluster_id = admin.cluster().cluster_id
+    changes: dict[str, GroupChange] = {}
+    ours: list[GroupChange] = []
+    for place in record_places(backup):
+        for listed_change in try_open_changes(place.record_store, backup.layout, undone_in=[backup.record_store]):
+            if isinstance(listed_change, UnreadableChange):
+                if listed_change.change == change:
+                    raise listed_change.error
+                warned(
+                    "change_unreadable",
+                    change=listed_change.change,
+                    why=f"it is ignored: {listed_change.error.message}",
+                )
+                continue
+            changes.setdefault(listed_change.change, listed_change)
+            if listed_change.cluster_id == cluster_id and is_written_here(
+                place.record_store, _layout(backup, listed_change).record_key
+            ):
+                ours.append(listed_change)
+    if change is not None and change in changes:
+        _check_cluster(changes[change].cluster_id, cluster_id, f"change {change}")
+        return changes[change]
+    if change is not None or not ours:
+        here = [candidate.change for candidate in changes.values() if candidate.cluster_id == cluster_id]
+        by_others = ", but this machine did not record them: choose one with --change" if here and not change else ""
+        raise NoSuchRestore(
+            f"backup {backup.descriptor.name} has no change of groups {change or 'on this cluster'} to undo",
+            hint=f"there are: {', '.join(here) or 'none'}{by_others}; {GIVEN_AGAIN}",
+        )
+    return max(ours, key=lambda change: change.created_at_ms)
+
+
+def _layout(backup: Backup, change: GroupChange) -> GroupChangeLayout:
+    return GroupChangeLayout(backup=backup.layout, change=change.change)
+
+
+def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> UndoneGroups:
+    """Commit again the offsets of the groups before the change, and remove offsets that did not exist. May be repeated;
+    a change with groups that could not be undone stays open. If the undo cannot be recorded, nothing is touched: raises
+    `StoreDenied`, and further errors of the store."""
+    before = _before(backup, change)
+    with writing_records(backup):
+        prepare_records(backup)
+        put_undoing(backup.record_store, backup.layout, change)
+    earlier, none = _rows(before, committed=True), _rows(before, committed=False)
+    failures = {failure.group: failure for failure in (*admin.groups.commit(earlier), *admin.groups.delete(none))}
+    if not failures:
+        put_undone(backup.record_store, backup.layout, change)
+    return UndoneGroups(
+        change=change.change,
+        groups=len(before.keys() - failures.keys()),
+        offsets_put_back=offset_count({name: group for name, group in earlier.items() if name not in failures}),
+        offsets_removed=offset_count({name: group for name, group in none.items() if name not in failures}),
+        failed=tuple(failures[name] for name in sorted(failures)),
+    )
+
+
+def _before(backup: Backup, change: GroupChange) -> Mapping[str, GroupOffsets]:
+    """The recorded offsets, from the place of the change: the repository, or the place for records."""
+    key = _layout(backup, change).record_key
+    places = [place.record_store for place in record_places(backup) if place.record_store.head(key) is not None]
+    return get_before((places or [backup.record_store])[0], backup.layout, change)
+
+
+def _as_of_and_mapping(
+    backup: Backup, admin: ClusterAdmin, request: GroupsRequest, cluster_id: str
+) -> tuple[GroupsAsOf, OffsetMapping]:
+    topics = {name: len(topic.partitions) for name, topic in admin.topics().items()}
+    if request.restore is not None:
+        return _of_restore(backup, request, cluster_id, topics)
+    point = PointRequest(commit=request.commit, at=request.at)
+    as_of = groups_as_of(backup, point, _default(backup, request), patterns=request.groups)
+    ids = _unnamed_ids(admin, request.renames)
+    as_of = as_of.of_incarnations(_known_ids(backup, ids))
+    is_own = cluster_id == backup.descriptor.cluster_id
+    as_of = as_of.without_topics(dict(_strangers(backup, ids, as_of))) if is_own else as_of
+    read = {topic.topic for group in as_of.groups.values() for topic in group.topics}
+    if unused := request.renames.unused({*read, *(incarnation.topic for incarnation in as_of.point.topics)}):
+        raise BadOption(f"--rename names {', '.join(unused)}, which is not in the backup", hint="correct the name")
+    mapping = _same_offsets(admin, as_of.groups, request.renames, topics)
+    if not request.clamp:
+        mapping = mapping.judged_by(as_of.point, read_commit_cut(backup.store, as_of.point), as_of.earlier)
+    return as_of, mapping
+
+
+def _default(backup: Backup, request: GroupsRequest) -> FixedPoint | None:
+    """The default commit of a restore, when the request names no point."""
+    if request.commit is not None or request.at is not None:
+        return None
+    default = default_point(backup.store, backup.sound_state())
+    return FixedPoint(commit=default.commit, cut=CutChoice.AUTO)
+
+
+def _of_restore(
+    backup: Backup, request: GroupsRequest, cluster_id: str, topics: Mapping[str, int]
+) -> tuple[GroupsAsOf, OffsetMapping]:
+    if request.commit is not None or request.at is not None or request.renames.rules:
+        raise BadOption(
+            "--restore already sets the restore point and the topic names", hint="omit --commit, --at and --rename"
+        )
+    maps = load_restored_offsets(backup, request.restore or "")
+    _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
+    ids = {name: mapped.topic_id for name, mapped in maps.topics.items()}
+    fixed = FixedPoint.of_restore(maps.record)
+    as_of = groups_as_of(backup, PointRequest(), fixed, patterns=request.groups, topic_ids=ids).on_topics(ids)
+    on_target = {name: mapped for name, mapped in maps.topics.items() if mapped.target in topics}
+    maps = maps if request.clamp else maps.judged_by(as_of.point, as_of.earlier)
+    notes = tuple(_repartitioned(as_of.groups, maps, topics))
+    return replace(as_of, own_notes=(*as_of.own_notes, *notes)), replace(maps, topics=on_target)
+
+
+def _known_ids(backup: Backup, ids: Mapping[str, str]) -> Mapping[str, str]:
+    """Topics of the target that the backup knows as its own: name → id. Other topics may be restored ones, at old
+    offsets."""
+    backup_topics = {(incarnation.topic, incarnation.topic_id) for incarnation in backup.sound_state().topics}
+    return {name: topic_id for name, topic_id in ids.items() if (name, topic_id) in backup_topics}
+
+
+def _unnamed_ids(admin: ClusterAdmin, renames: Renames) -> dict[str, str]:
+    """The topics of the target without a rename rule: with a rule, a person has named the topic."""
+    return {name: str(topic.topic_id or "") for name, topic in admin.topics().items() if not renames.is_about(name)}
+
+
+def _strangers(backup: Backup, target_ids: Mapping[str, str], as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
+    """Topics of the backup's own cluster that differ from the topics read by the groups, with the reason: the meaning
+    of their offsets is unknown, unless a restore recorded here made the topic with the same offsets."""
+    read = {(topic.topic, topic.topic_id) for group in as_of.groups.values() for topic in group.topics}
+    for name, topic_id in sorted(read):
+        if not (now := target_ids.get(name, "")) or not topic_id or now == topic_id:
+            continue
+        origin, incarnation = find_topic_origin(backup, name, now), TopicIncarnation(topic=name, topic_id=topic_id)
+        if origin is None:
+            why = "is another topic than its groups have read, and no restore of this backup created it"
+            yield name, f"{name} on the cluster {why}: offsets on it are left out (or --rename {name}={name})"
+        elif not origin.is_ours or origin.same_offsets_as != incarnation:
+            who = (
+                ""
+                if origin.is_ours
+                else ", according to a record that this machine did not write; if you know its writer"
+            )
+            yield (
+                name,
+                f"{name} was created by restore {origin.restore}{who}: set its groups with --restore {origin.restore}",
+            )
+
+
+def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[str, int]) -> Iterator[str]:
+    read = {topic.topic for group in groups.values() for topic in group.topics}
+    for name in sorted(read & maps.topics.keys()):
+        mapped = maps.topics[name]
+        before = maps.point.topics[TopicIncarnation(topic=name, topic_id=mapped.topic_id)].partitions
+        if topics.get(mapped.target, before) != before:
+            now = topics[mapped.target]
+            yield (
+                f"{name} has {now} partitions on the target instead of {before}: repartitioned, so offsets cannot be "
+                "translated"
+            )
+
+
+def _same_offsets(admin: ClusterAdmin, groups: GroupTable, renames: Renames, topics: Mapping[str, int]) -> SameOffsets:
+    names = renames.target_names({topic.topic for group in groups.values() for topic in group.topics})
+    targets = sorted(set(names.values()) & topics.keys())
+    partitions = [TopicPartition(topic=name, partition=number) for name in targets for number in range(topics[name])]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    return SameOffsets(
+        bounds={partition: (starts[partition], max(starts[partition], ends[partition])) for partition in partitions},
+        names=names,
+    )
+
+
+def _new_change(backup: Backup, request: GroupsRequest, cluster_id: str, commit: int) -> GroupChange:
+    with writing_records(backup):
+        now_ms = backup.record_store.now_ms()
+    return GroupChange(
+        change=dated_id(now_ms),
+        cluster_id=cluster_id,
+        restore=request.restore or "",
+        commit=commit,
+        created_at_ms=now_ms,
+    )
+
+
+def _check_cluster(expected_id: str, actual_id: str, subject: str) -> None:
+    if expected_id != actual_id:
+        raise OtherCluster(
+            f"{subject} was made on cluster {expected_id}, but this cluster is {actual_id}", hint="check --bootstrap"
+        )
+
+
+def _rows(groups: GroupTable, *, committed: bool) -> GroupTable:
+    """The rows of groups with a commit before, or without one."""
+    filtered = {
+        name: replace(group, topics=tuple(_topics(group, committed=committed))) for name, group in groups.items()
+    }
+    return {name: group for name, group in filtered.items() if group.topics}
+
+
+def _topics(group: GroupOffsets, *, committed: bool) -> list[TopicOffsets]:
+    filtered = [
+        TopicOffsets.of(offsets.topic, (row for row in offsets if (row.offset != NO_OFFSET) is committed))
+        for offsets in group.topics
+    ]
+    return [offsets for offsets in filtered if len(offsets)]

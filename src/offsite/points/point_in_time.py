@@ -1,0 +1,129 @@
+"""A restore point between commits: a commit's state with earlier ends in some partitions, by offset or by date. Pure.
+
+By offset, a partition ends at the offset: transactions not decided before are undecided. By date no such end exists,
+because dates need not rise: records are selected one by one, and transactions stay as known to the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from offsite.log.records.record import LOG_APPEND_TIME
+from offsite.model.selections.topic_choices import PartitionSelection
+from offsite.points.incarnations import IncarnationSummary, drop_other_incarnations
+from offsite.points.point_cut import AS_COPIED, PointCut
+from offsite.repository.commit import PartitionId
+from offsite.repository.segments.segment import Segment, SegmentList
+from offsite.repository.state import BackupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCut:
+    """The part of one partition that a point takes, when the commit holds the partition to `commit_end`: all records of
+    `whole_segments`, all, some or no records of `edge_segments`, and no records of `left_out_segments`."""
+
+    partition: PartitionId
+    end: int
+    commit_end: int
+    whole_segments: int
+    edge_segments: int
+    left_out_segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointInTime:
+    """A restore point: `state` is the selected part of `commit`, the state at the commit; `state` still contains
+    records dated after `until_ms`. Both states know one incarnation of every selected topic; `incarnations` lists the
+    topics with several. `partitions` are the requested partitions: `state` has only their segments. `cut` names the
+    transactions left out in addition."""
+
+    commit: BackupState
+    state: BackupState
+    until_ms: int | None = None
+    incarnations: tuple[IncarnationSummary, ...] = ()
+    partitions: PartitionSelection = field(default_factory=PartitionSelection)
+    cut: PointCut = AS_COPIED
+
+    def cuts(self) -> tuple[PartitionCut, ...]:
+        """The partitions that are not taken whole, sorted."""
+        cuts = (self._cut(partition) for partition in sorted(self.commit.segments))
+        return tuple(cut for cut in cuts if cut.edge_segments or cut.left_out_segments)
+
+    def _cut(self, partition: PartitionId) -> PartitionCut:
+        position = self.state.positions[partition]
+        segments = self.state.segments.get(partition, ())
+        commit_end = self.commit.positions[partition].end  # a roll-up may join later records with older ones
+        edges = sum(
+            position.end < min(segment.end, commit_end) or is_open(segment, self.until_ms) for segment in segments
+        )
+        return PartitionCut(
+            partition=partition,
+            end=position.end,
+            commit_end=commit_end,
+            whole_segments=len(segments) - edges,
+            edge_segments=edges,
+            left_out_segments=len(self.commit.segments[partition]) - len(segments),
+        )
+
+
+def point_in_time(
+    commit: BackupState,
+    *,
+    ends: Mapping[PartitionId, int] | None = None,
+    until_ms: int | None = None,
+    partitions: PartitionSelection | None = None,
+    incarnations: Sequence[IncarnationSummary] = (),
+) -> PointInTime:
+    """The point of `commit` with the ends `ends` where given, with the records dated `until_ms` or before, of
+    `partitions`. Incarnations in `incarnations` that were not taken are left out."""
+    commit = drop_other_incarnations(commit, incarnations)
+    state = _ended(commit, ends or {})
+    partitions = partitions or PartitionSelection()
+    segments = dict(_chosen(state, partitions, until_ms))
+    return PointInTime(
+        commit=commit,
+        state=replace(state, segments=segments),
+        until_ms=until_ms,
+        incarnations=tuple(incarnations),
+        partitions=partitions,
+    )
+
+
+def is_open(segment: Segment, until_ms: int | None) -> bool:
+    """Whether only the records of the segment can tell which of them are dated `until_ms` or before."""
+    return until_ms is not None and segment.timestamp_max_ms > until_ms
+
+
+def _ended(state: BackupState, ends: Mapping[PartitionId, int]) -> BackupState:
+    positions = {
+        partition_id: replace(position, end=min(position.end, ends.get(partition_id, position.end)))
+        for partition_id, position in state.positions.items()
+    }
+    segments = {
+        partition_id: SegmentList(s for s in segment_list if s.start < positions[partition_id].end)
+        if partition_id in ends
+        else segment_list
+        for partition_id, segment_list in state.segments.items()
+    }
+    holes = (hole for hole in state.holes if hole.start < ends.get(hole.partition_id, hole.end))
+    return replace(state, positions=positions, segments=segments, holes=tuple(holes))
+
+
+def _chosen(
+    state: BackupState, partitions: PartitionSelection, until_ms: int | None
+) -> Iterator[tuple[PartitionId, SegmentList]]:
+    for partition_id, segments in state.segments.items():
+        if not partitions.includes(partition_id.topic, partition_id.partition):
+            continue
+        selected = segments if until_ms is None else SegmentList(s for s in segments if not _is_later(s, until_ms))
+        if selected:
+            yield partition_id, selected
+
+
+def _is_later(segment: Segment, until_ms: int) -> bool:
+    """Whether every record is dated after `until_ms`. Only dates of brokers tell without a read: with dates of
+    producers, an early record may stand behind a late one. Segments with transactions stay: a later segment may decide
+    an earlier transaction."""
+    by_broker = segment.timestamp_types == (LOG_APPEND_TIME,) and not segment.has_transactions
+    return by_broker and segment.base_timestamp_min_ms > until_ms

@@ -1,0 +1,1 @@
+"""Parts of results that several uses show: holes, branches, cuts; and the look of reports as HTML."""

@@ -1,0 +1,101 @@
+"""The consistent cut of a restore point for people and scripts: its trust, and its omissions. Claims no more than the
+weakest class among the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from offsite.cut.cut import TopicClass
+from offsite.model.choices import CutChoice
+from offsite.model.errors import Damaged
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.points.point_cut import NewerCommit, PointCut, choose_cut
+from offsite.repository.snapshots.commit_cut import CommitCut, LeftOutTransactions
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
+
+_STRENGTH = [topic_class.value for topic_class in TopicClass]
+_WEAKEST = _STRENGTH[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutReport:
+    """Left-out transactions of a producer: their partitions, and a sentence with the reason."""
+
+    name: str
+    partitions: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsistencyReport:
+    """How far the topics of a restore point belong together. `cut`: consistent, or as-copied with the reason in `why`.
+    `weakest`: the weakest of the `classes`, which are by topic. `left_out`: transactions that wrote to the topics, out
+    of the first hundred left out; `left_out_count`: of the whole commit. `refused`: why the commit's cut must not be
+    used. `notes`: further remarks on the cut. `newer`: the newest commit, if it was passed over for the cut of an
+    earlier one; else None."""
+
+    cut: str
+    why: str
+    weakest: str
+    classes: tuple[tuple[str, str], ...]
+    left_out_count: int = 0
+    left_out: tuple[LeftOutReport, ...] = ()
+    refused: str = ""
+    notes: tuple[str, ...] = ()
+    newer: NewerCommit | None = None
+
+
+def report_consistency(cut: PointCut, topics: Collection[str]) -> ConsistencyReport:
+    """Report on `topics`, by names at the source. A restore as copied is uncoordinated, whatever its writers do."""
+    commit_cut = cut.used or CommitCut()
+    classes = {
+        topic: topic_class if topic_class in _STRENGTH else _WEAKEST for topic, topic_class in commit_cut.classes
+    }
+    of_topics = tuple((topic, classes.get(topic, _WEAKEST)) for topic in sorted(topics))
+    return ConsistencyReport(
+        cut=str(cut.choice),
+        why=cut.why,
+        weakest=max((topic_class for _, topic_class in of_topics), key=_STRENGTH.index, default=_WEAKEST),
+        classes=of_topics,
+        left_out_count=commit_cut.left_out_count,
+        left_out=tuple(_left_out(commit_cut, set(topics))),
+        refused=cut.refused,
+        notes=(*commit_cut.notes, *(f"participant {participant.described}" for participant in commit_cut.participants)),
+        newer=cut.newer,
+    )
+
+
+def consistency_of(store: Store, commit: BackupState, *, head: BackupState) -> ConsistencyReport:
+    """The cut of a restore of `commit`, with newest state `head`. A damaged cut is reported, and hides nothing else."""
+    try:
+        cut = choose_cut(store, commit, CutChoice.AUTO, head=head)
+    except Damaged as error:
+        cut = PointCut(why=error.message, refused=error.message)
+    return report_consistency(cut, commit.latest_shapes().keys() - PROTECTED_TOPICS)
+
+
+def _left_out(cut: CommitCut, topics: Collection[str]) -> Iterator[LeftOutReport]:
+    for transactions in cut.left_out:
+        if any(name.rpartition("/")[0] in topics for name in transactions.partitions):
+            yield report_left_out(transactions)
+
+
+def report_left_out(transactions: LeftOutTransactions) -> LeftOutReport:
+    return LeftOutReport(name=transactions.name, partitions=transactions.partitions, why=_why(transactions))
+
+
+def _why(transactions: LeftOutTransactions) -> str:
+    because = f": {transactions.because}" if transactions.because else ""
+    match transactions.why:
+        case "open":
+            return "the transaction was still open at the commit"
+        case "unfinished":
+            return f"its commit marker was not yet in all of its partitions{because}"
+        case "order":
+            return f"it follows a transaction that is left out{because}"
+        case "read":
+            return f"it read records that are left out{because}"
+        case _:
+            return f"{transactions.why}{because}"

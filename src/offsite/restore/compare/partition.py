@@ -1,0 +1,311 @@
+"""Whether one live partition holds the backup's records: both ends read in full and compared, in a worker.
+
+Reads the backup through the view of a restore: records left out by a restore are left out here as well. Changes nothing
+on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from blake3 import blake3
+
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.net.routing import Router, shared_router
+from offsite.kafka.reader import PartitionReader
+from offsite.log.batch import BatchHeader
+from offsite.log.chunk import Hole
+from offsite.log.difference import RecordDifference
+from offsite.log.range import LogRange
+from offsite.log.records.filler import is_filler
+from offsite.model.journal import decided
+from offsite.points.chain import PartitionChain
+from offsite.points.source_view import SourceView, VisibleBatch, committed_view, stored_log
+from offsite.repository.segments.figures import NO_TIMESTAMP_MS
+from offsite.restore.compare.maps import MapProof, RestoredMaps
+from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison
+from offsite.restore.compare.target_view import RangeReader, TargetView
+from offsite.stores.store import Store
+
+EXPIRIES_MAX = 20
+"""Most restarts of a comparison because the cluster deleted records ahead of the read: every restart begins behind the
+deleted records."""
+_RETENTION = "retention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofEnds:
+    """The two ends of a proof, as sent to the workers. `exact`: the target must begin and end where the backup does;
+    otherwise later records, and records deleted since, do not count. `maps`: the maps of a restore, to be proven as
+    well."""
+
+    kafka: KafkaConfig
+    store: Store
+    exact: bool
+    maps: RestoredMaps | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofTask:
+    """One partition to compare: its chain in the backup, and `target`, the range of the cluster's log to read.
+
+    - `read_committed`: compare the view of consumers of this isolation; `whole_log`: compare all of both logs, with
+      markers and aborted records.
+    - `bounded`: all records of `target` must be in the backup, except in `holes`.
+    - `offsets`: records must have the offsets of their source. Without `offsets`, the records must have been written
+      one after another.
+    - `compacted`: the target may lack records whose key comes again; its log ends at `log_end`. At the end of `target`
+      records may be lacking only if the log `goes_on` to the end of `target`.
+    - `skip_below`, `skip_records`: offsets and number of records of the backup to skip, because the target has deleted
+      them already.
+    """
+
+    partition: PartitionChain
+    target: LogRange
+    read_committed: bool
+    offsets: bool
+    compacted: bool
+    whole_log: bool = False
+    bounded: bool = False
+    goes_on: bool = False
+    log_end: int = 0
+    holes: tuple[LogRange, ...] = ()
+    skip_below: int = 0
+    skip_records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProof:
+    """Result for one partition: the fields of its `RecordComparison`. `unknown`: the reason for no verdict.
+    `next_target` is at least the first target offset read. `expired_offsets`: offsets deleted by the target during the
+    read."""
+
+    records: int
+    decoded_records: int
+    compacted_records: int
+    digest: str
+    next_target: int
+    difference: RecordDifference | None
+    markers: int = 0
+    following: int = -1
+    expired_offsets: int = 0
+    unknown: str = ""
+
+
+def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
+    """Compare the partition with its backup. Raises `DamagedObject`, and the errors of store and broker."""
+    return prove_by_reading(task, target_reader(shared_router(ends.kafka)), ends=ends)
+
+
+def prove_by_reading(task: ProofTask, read: RangeReader, *, ends: ProofEnds) -> PartitionProof:
+    """The proof of `prove_partition`, with `read` as reader of the target. Begins again behind records that the target
+    deletes meanwhile."""
+    now = task
+    compared, holes = _compare(now, ends, read)
+    for _ in range(EXPIRIES_MAX):
+        expired_to = _expired_to(holes)
+        if ends.exact or expired_to <= now.target.start:
+            break
+        now = _from(now, expired_to)
+        compared, holes = _compare(now, ends, read)
+    return PartitionProof(
+        records=compared.records,
+        markers=compared.markers,
+        decoded_records=compared.decoded_records,
+        compacted_records=compared.compacted_records,
+        digest=compared.digest,
+        next_target=max(compared.next_target, now.target.start),
+        following=compared.following,
+        unknown=compared.unknown,
+        expired_offsets=now.target.start - task.target.start,
+        difference=with_holes(compared.difference, holes),
+    )
+
+
+def target_reader(router: Router) -> RangeReader:
+    """A function that reads the target, with a new reader (and buffer) per call. The batch at the start of the range
+    belongs to the range: a log that was deleted up to the middle of the batch may have the whole batch again after a
+    broker's crash."""
+    return lambda log_range: PartitionReader(router).read(log_range, reach_back=True)
+
+
+def empty_proof(target: LogRange) -> PartitionProof:
+    """The proof of a partition without data in the backup and without anything to read."""
+    return PartitionProof(
+        records=0,
+        decoded_records=0,
+        compacted_records=0,
+        digest=blake3().hexdigest(),
+        next_target=target.start,
+        difference=None,
+    )
+
+
+def with_holes(difference: RecordDifference | None, holes: Sequence[Hole]) -> RecordDifference | None:
+    """The difference, explained by records that the cluster lost during the read. Lost records without a difference are
+    a difference themselves."""
+    if not holes:
+        return difference
+    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} were deleted ({hole.reason})" for hole in holes)
+    if difference is not None:
+        return replace(difference, detail=f"{difference.detail}; {gone} during the comparison")
+    return RecordDifference(
+        kind="missing",
+        fields=(),
+        source_offset=holes[0].start,
+        target_offset=-1,
+        records=0,
+        detail=f"not seen in the cluster: {gone} before they were read",
+    )
+
+
+def _compare(task: ProofTask, ends: ProofEnds, read: RangeReader) -> tuple[RecordComparison, Sequence[Hole]]:
+    """One comparison from the beginning, and the ranges that the target no longer had."""
+    target = TargetView(
+        read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
+    )
+    expected, map_proof = _expected(task, ends), _map_proof(task, ends)
+    later = _Later(task, read)
+    with closing(target.batches()) as target_batches:
+        compared = RecordComparator(
+            _seen(expected if map_proof is None else map_proof.check_batches(expected), task),
+            _seen(target_batches, task),
+            offsets=task.offsets,
+            exact=ends.exact or task.bounded,
+            compaction=_compaction(task, ends, later) if task.compacted else None,
+        ).run()
+    if later.holes:
+        compared = _with_unknown(compared, later.holes)
+    difference = compared.difference or (None if map_proof is None else map_proof.difference)
+    return replace(compared, difference=difference), tuple(target.holes)
+
+
+class _Later:
+    """The visible part of the target that is not compared: behind the range, or in holes of the backup."""
+
+    def __init__(self, task: ProofTask, read: RangeReader) -> None:
+        start = min([task.target.end, *(hole.start for hole in task.holes)])
+        later_range = replace(task.target, start=start, end=max(start, task.log_end))
+        self._view = TargetView(read, later_range, read_committed=True)
+        self._is_empty = len(later_range) == 0
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        return self._view.holes
+
+    def batches(self) -> Iterator[VisibleBatch]:
+        if not self._is_empty:
+            with closing(self._view.batches()) as batches:
+                yield from batches
+
+
+def _compaction(task: ProofTask, ends: ProofEnds, later: _Later) -> Compaction:
+    return Compaction(
+        later=later.batches,
+        committed=_committed(task, ends),
+        first=None if task.offsets else task.target.start,
+        tail_to=task.target.end if task.goes_on or not task.offsets else 0,
+    )
+
+
+def _committed(task: ProofTask, ends: ProofEnds) -> Callable[[BatchHeader], bool | None]:
+    """The outcome of a batch by the backup's markers, when both logs are compared with aborted records: the markers of
+    the target are equal."""
+    if task.read_committed or not task.offsets:
+        return lambda _: True
+    view = committed_view(task.partition, ends.store)
+    return lambda header: view.outcome(header) if header.is_transactional else True
+
+
+def _with_unknown(compared: RecordComparison, holes: Sequence[Hole]) -> RecordComparison:
+    """The cluster deleted records behind the compared range: whether a later record of a key existed is unknown."""
+    if compared.difference is None or compared.difference.target_offset >= 0:
+        return compared
+    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} were deleted ({hole.reason})" for hole in holes)
+    return replace(
+        compared,
+        difference=None,
+        unknown=f"it is unknown whether compaction removed the missing records: {gone} during the comparison",
+    )
+
+
+def _map_proof(task: ProofTask, ends: ProofEnds) -> MapProof | None:
+    if ends.maps is None or not task.partition.segments:
+        return None
+    start = dict(ends.maps.starts).get(task.target.topic_partition, task.target.start)
+    offset_map = ends.maps.of(task.partition, task.target.topic)
+    return MapProof(offset_map, target_start=start, keeps_offsets=task.offsets)
+
+
+def _expired_to(holes: Sequence[Hole]) -> int:
+    return max((hole.end for hole in holes if hole.reason == _RETENTION), default=-1)
+
+
+def _from(task: ProofTask, start: int) -> ProofTask:
+    """The same task for a log that begins at `start` by now."""
+    target = task.target
+    decided(
+        "expired",
+        why="the cluster deleted records before the comparison: the comparison begins after them",
+        topic=target.topic,
+        partition=target.partition,
+        start=target.start,
+        end=start,
+    )
+    return replace(
+        task,
+        target=replace(target, start=start),
+        skip_below=start if task.offsets else 0,
+        skip_records=0 if task.offsets else task.skip_records + start - target.start,
+    )
+
+
+def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
+    if not task.partition.segments:
+        return iter(())
+    if task.whole_log:
+        batches = stored_log(task.partition, ends.store)
+    else:
+        batches = SourceView(task.partition, ends.store, read_committed=task.read_committed).batches()
+    if task.skip_below:
+        batches = _from_offset(batches, task.skip_below)
+    return _after_records(batches, task.skip_records) if task.skip_records else batches
+
+
+def _seen(batches: Iterator[VisibleBatch], task: ProofTask) -> Iterator[VisibleBatch]:
+    """In the very same log, filler records of an earlier restore belong to the log."""
+    counts_all = task.whole_log or (task.compacted and not task.offsets)
+    return batches if counts_all else _without_filler(batches)
+
+
+def _without_filler(batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:
+    """Removes filler records that a restore wrote to keep offsets: this restore or, in the backup, an earlier one. A
+    compacted topic loses filler some time. Filler stands in batches of its own."""
+    for batch in batches:
+        is_timeless = batch.header.max_timestamp_ms == NO_TIMESTAMP_MS
+        if not (is_timeless and all(map(is_filler, batch.records()))):
+            yield batch
+
+
+def _from_offset(batches: Iterator[VisibleBatch], offset: int) -> Iterator[VisibleBatch]:
+    for batch in batches:
+        if batch.header.base_offset >= offset:
+            yield batch
+        elif batch.header.last_offset >= offset:
+            yield batch._replace(
+                record_bounds=batch.record_bounds._replace(start=max(batch.record_bounds.start, offset))
+            )
+
+
+def _after_records(batches: Iterator[VisibleBatch], count: int) -> Iterator[VisibleBatch]:
+    """The batches after the first `count` records."""
+    for batch in batches:
+        if count == 0:
+            yield batch
+            continue
+        records = batch.records()
+        if len(records) > count:
+            yield batch._replace(record_bounds=batch.record_bounds._replace(start=records[count].offset))
+        count -= min(count, len(records))

@@ -1,0 +1,157 @@
+"""Where the groups of a restore will continue, reported before any write: how many, and which will not continue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offsite.groups.missing_records import (
+    AvailableRecords,
+    RefusedOffset,
+    find_available_records,
+    read_commit_cut,
+)
+from offsite.groups.source import EarlierCommit, GoneSince, groups_as_of
+from offsite.log.groups.offsets import GroupOffsets
+from offsite.model.selections.selection import GroupPatterns
+from offsite.points.restore_point import FixedPoint, PointRequest
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
+from offsite.repository.restores.record import RestoreRecord
+from offsite.restore.write.plan import RestorePlan
+
+
+class GroupVerdict(StrEnum):
+    """The outlook of a group. The first true verdict counts."""
+
+    CANNOT_GO_ON = "cannot go on"
+    """Not set: the group would skip missing records, or repeat work."""
+    IN_PART = "in part"
+    """Some offsets of the group are of partitions that are not restored, or not partition by partition."""
+    READS_AGAIN = "reads again"
+    """The group had read beyond the restored end, and is set to the end."""
+    LOST_AT_SOURCE = "lost at the source"
+    """The source had deleted the group's next records. The group continues at the next existing record."""
+    GOES_ON = "goes on"
+    """Exactly at its offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClampedOffset:
+    """An offset of a group that is moved back from `offset` to `end`, the restored end of the partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeseenGroup:
+    """One group. `offsets`: number of its offsets on restored topics, `left_out` of them in partitions not restored one
+    by one; `unread`: offsets between the remaining ones and the ends, records and gaps. `behind`: number of offsets
+    that continue at the next record, because the source had deleted earlier records. `refused`: why the group is not
+    set at all."""
+
+    group: str
+    kind: str
+    verdict: GroupVerdict
+    topics: int
+    offsets: int
+    left_out: int
+    unread: int
+    exactly_once: bool
+    behind: int
+    clamped: tuple[ClampedOffset, ...]
+    refused: tuple[RefusedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOutlook:
+    """All groups of a restore that have read restored topics, by name. `verdicts`: numbers of groups by verdict.
+    `exit_code`: the exit code that the restore will have because of groups, as far as known before. `origin`: snapshot
+    of the commit, or history. `earlier`: offsets of an earlier commit. `gone`: groups that are gone from restored
+    topics, and would be put in place if named in full."""
+
+    groups: tuple[ForeseenGroup, ...]
+    verdicts: Mapping[str, int]
+    exit_code: int
+    origin: str
+    notes: tuple[str, ...]
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
+
+
+_PARTIAL = 3
+
+
+def foresee_groups(
+    backup: Backup, record: RestoreRecord, plan: RestorePlan, patterns: GroupPatterns
+) -> GroupOutlook | None:
+    """The groups that a restore will put in place; None when no groups are requested. Raises `NoSuchRestorePoint` for
+    an unknown group named in full, `DamagedObject`."""
+    if not patterns:
+        return None
+    topics = {topic.source.topic: topic.source.topic_id for topic in plan.topics}
+    fixed = FixedPoint.of_restore(record)
+    as_of = groups_as_of(backup, PointRequest(), fixed, patterns=patterns, topic_ids=topics)
+    ends = {chain.source: chain.end for chain in plan.partitions}
+    available = find_available_records(
+        as_of.point, ends, read_commit_cut(backup.store, as_of.point), earlier=as_of.earlier
+    )
+    foreseen = (_foreseen(group, available, ends, topics) for group in as_of.groups.values())
+    groups = tuple(group for group in foreseen if group.offsets)
+    counts = {verdict.value: sum(group.verdict is verdict for group in groups) for verdict in GroupVerdict}
+    return GroupOutlook(
+        groups=groups,
+        verdicts=counts,
+        exit_code=_PARTIAL if counts[GroupVerdict.CANNOT_GO_ON] or as_of.unread else 0,
+        origin=as_of.origin,
+        notes=as_of.notes,
+        earlier=as_of.earlier_commits,
+        gone=as_of.gone,
+    )
+
+
+def _foreseen(
+    group: GroupOffsets, available: AvailableRecords, ends: Mapping[PartitionId, int], topics: Mapping[str, str]
+) -> ForeseenGroup:
+    rows: list[tuple[PartitionId, int]] = []
+    left_out = 0
+    for topic in group.topics:
+        for partition, offset in topic.by_partition().items() if topic.topic in topics else ():
+            where = available.partition_id(topic.topic, partition)
+            left_out += where is None
+            rows += [] if where is None else [(where, offset)]
+    refused = tuple(
+        RefusedOffset(group=group.group, topic=where.topic, partition=where.partition, offset=offset, why=why)
+        for where, offset in rows
+        if (why := available.why_not(group.group, where, offset, end=ends[where]))
+    )
+    clamped = tuple(
+        ClampedOffset(topic=where.topic, partition=where.partition, offset=offset, end=ends[where])
+        for where, offset in rows
+        if offset > ends[where] and not refused
+    )
+    behind = sum(available.is_behind(group.group, where, offset) for where, offset in rows)
+    by_verdict = {
+        GroupVerdict.CANNOT_GO_ON: bool(refused),
+        GroupVerdict.IN_PART: bool(left_out),
+        GroupVerdict.READS_AGAIN: bool(clamped),
+        GroupVerdict.LOST_AT_SOURCE: bool(behind),
+        GroupVerdict.GOES_ON: True,
+    }
+    return ForeseenGroup(
+        group=group.group,
+        kind=group.kind,
+        verdict=next(verdict for verdict, is_true in by_verdict.items() if is_true),
+        topics=len({where.topic for where, _ in rows}),
+        offsets=len(rows) + left_out,
+        left_out=left_out,
+        unread=sum(max(0, ends[where] - offset) for where, offset in rows),
+        exactly_once=group.group in available.exactly_once,
+        behind=behind,
+        clamped=clamped,
+        refused=refused,
+    )

@@ -1,0 +1,169 @@
+"""The lease of a restore held by this process: announced to other processes, renewed during the work, given up at the
+end.
+
+Brokers fence partitions: a writer that was taken over cannot append (see `copy.restore.target_partition_writer`).
+Topics, settings and groups have no such fence. For these the lease is checked right before every change. Check and
+change are two steps: every change must be harmless when done twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from offsite.engine.runner import OnProgress, RunProgress
+from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreDenied, StoreUnavailable
+from offsite.model.ids import random_id
+from offsite.model.journal import warned
+from offsite.repository.backup import Backup
+from offsite.repository.own_writes import adopt, note_written
+from offsite.repository.records_place import record_places, writing_records
+from offsite.repository.removal import check_stays
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
+from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.record import (
+    RestoreRecord,
+    UnreadableRestore,
+    encode_record,
+    put_record,
+    try_unfinished_restores,
+)
+
+_NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
+
+
+class RestoreLease:
+    """The lease of a restore held by this process: one term."""
+
+    def __init__(self, terms: LeaseTerms, claim: LeaseClaim) -> None:
+        self._terms = terms
+        self._claim = claim
+        self._lost: RestoreTakenOver | None = None
+        self._ended = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name="offsite-restore-lease", daemon=True)
+        self._beating.start()
+
+    def check(self) -> None:
+        """Raise `RestoreTakenOver` if another process has taken the restore over. Call right before every change that
+        the fence of partitions does not cover: topics, settings and groups."""
+        self._terms.check(self._claim)
+
+    def watch_progress(self, on_progress: OnProgress | None) -> OnProgress:
+        """The display `on_progress`, raising `RestoreTakenOver` soon after another process has taken over."""
+
+        def show(progress: RunProgress) -> None:
+            if self._lost is not None:
+                raise self._lost
+            if on_progress is not None:
+                on_progress(progress)
+
+        return show
+
+    def give_up(self) -> None:
+        if self._ended.is_set():
+            return
+        self.stop_heartbeat()
+        with suppress(OffsiteError):  # the lease expires by itself
+            self._terms.end(self._claim)
+
+    def stop_heartbeat(self) -> None:
+        """Write nothing more, not even the end of the lease: the restore's objects are being deleted, including the
+        lease."""
+        self._ended.set()
+        self._beating.join()
+
+    @property
+    def last_keys(self) -> tuple[str, ...]:
+        """Keys of the lease to delete last: while the claim exists, no other process begins."""
+        return tuple(self._terms.lease.key(self._claim.term, part) for part in ("beat", "claim"))
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            try:
+                self._terms.beat(self._claim)
+            except RestoreTakenOver as error:
+                self._lost = error
+                return
+            except OffsiteError:
+                continue  # the next beat may succeed; else other processes may take over, and the fence holds
+
+
+@contextmanager
+def hold_restore_lease(
+    backup: Backup, record: RestoreRecord, *, take_over: bool, adopts: bool = False
+) -> Iterator[RestoreLease]:
+    """A block in which this process holds the restore; `record` is stored at the start. `adopts`: another installation
+    began the restore, and a person decided that this installation continues from the existing records.
+
+    Raises `RestoreRunning` when another process holds the restore, unless `take_over`, or holds another restore into
+    some of the same topics. An error inside the block that follows from a take-over becomes `RestoreTakenOver`.
+    """
+    mine, layout = ProcessIdentity.current(), RestoreLayout(backup=backup.layout, restore=record.restore)
+    terms = _terms(backup, record.restore)
+    with writing_records(backup):
+        lease = RestoreLease(terms, terms.claim(mine, random_id(), take_over=take_over))
+    try:
+        _record_alone(backup, record, layout, mine)
+        if adopts:
+            adopt(backup.record_store, layout)
+        yield lease
+    except OffsiteError:
+        with suppress(StoreUnavailable, StoreDenied):
+            lease.check()
+        raise
+    finally:
+        lease.give_up()
+
+
+def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, mine: ProcessIdentity) -> None:
+    """Of two restores that begin at the same time, the one planned later ends here, without any effect."""
+    _check_others(backup, record, mine, earlier=False)
+    is_new = backup.record_store.head(layout.record_key) is None
+    note_written(backup.record_store, layout.record_key, encode_record(record))
+    put_record(backup.record_store, layout, record)
+    try:
+        check_stays(backup)
+        _check_others(backup, record, mine, earlier=True)
+    except OffsiteError:
+        if is_new:
+            put_outcome(backup.record_store, layout, _NOTHING_DONE)
+        raise
+
+
+def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, *, earlier: bool) -> None:
+    for place in record_places(backup):
+        _check_others_in(place, record, mine, earlier=earlier)
+
+
+def _check_others_in(place: Backup, record: RestoreRecord, mine: ProcessIdentity, *, earlier: bool) -> None:
+    targets = {target for _, target in record.topics}
+    for other in try_unfinished_restores(place.record_store, place.layout):
+        if isinstance(other, UnreadableRestore):
+            _check_unreadable(place, other, mine)
+            continue
+        if other.restore == record.restore or other.cluster_id != record.cluster_id:
+            continue
+        if earlier and (other.created_at_ms, other.restore) > (record.created_at_ms, record.restore):
+            continue
+        common = sorted(targets & {target for _, target in other.topics})
+        terms = _terms(place, other.restore)
+        if common and (holder := terms.readable_holder(asking=mine)) is not None:
+            raise terms.running(
+                holder, hint=f"it also writes into {', '.join(common[:3])}: wait for its end, or choose other names"
+            )
+
+
+def _check_unreadable(place: Backup, other: UnreadableRestore, mine: ProcessIdentity) -> None:
+    """The destination of an unreadable restore is unknown. While a process holds it, the destination may be the same
+    topics."""
+    terms = _terms(place, other.restore)
+    if (holder := terms.readable_holder(asking=mine)) is not None:
+        raise terms.running(holder, hint=f"its topics are unknown ({other.problem}): wait for its end")
+    warned("restore_unreadable", restore=other.restore, why=other.problem)
+
+
+def _terms(place: Backup, restore: str) -> LeaseTerms:
+    return LeaseTerms(store=place.record_store, lease=RestoreLayout(backup=place.layout, restore=restore).lease)

@@ -1,0 +1,174 @@
+"""The result of a restore, for people and scripts, and the claims it may make.
+
+A result must never claim a verification that did not happen, nor call a backup empty when the command left out its
+records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from offsite.groups.run import AppliedGroups
+from offsite.model.time import format_time
+from offsite.points.incarnations import IncarnationSummary
+from offsite.points.point_in_time import PointInTime
+from offsite.reports.cut_report import ConsistencyReport
+from offsite.reports.hole_report import HoleReport
+from offsite.repository.restores.record import RestoreRecord
+from offsite.restore.cluster_settings import AppliedMetadata
+from offsite.restore.compare.result import ProofFinding, UncomparedPartition
+from offsite.restore.write.plan import RestorePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedRecords:
+    """Records of the backup at the commit that `options` left out; several options count together."""
+
+    options: tuple[str, ...]
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredTopic:
+    """Result for one topic. `records` are in the target; `invisible_records` were left out as aborted or undecided at
+    the restore point, or, with `same_offsets`, are in the target and aborted."""
+
+    source: str
+    partitions: int
+    same_offsets: bool
+    records: int
+    bytes: int
+    invisible_records: int
+    undecided_transactions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreResult:
+    """Result of a restore.
+
+    - `topics` by target name; `skipped` lists (topic, reason).
+    - `held_back` lists (topic, setting, value): settings of the source not set, because they would delete restored
+      records at once; `left_out` lists (topic, setting, reason): settings that the target cannot have.
+    - `verified`: the written records were read back and equal the backup. None when not read (`compared_records` is
+      None, too), without anything to compare, or with unreadable partitions (`uncompared`).
+    - `findings` has the first difference of every partition. `lacking`: data of the restored topics that the backup
+      itself lacks. `expected_deletions`: number of holes without a loss, not counted in `holes`.
+    - `groups` is None when no groups were requested. `incarnations`: of topics deleted and created again, the taken
+      incarnation and the rest.
+    - Without any restored record, `problem` gives the reason, and `excluded` the records of the backup by the options
+      that left them out.
+    - `newer_commit`: the commit that the request means by now, when later than `commit`; None: not later, or unknown.
+    - `consistency`: how far the topics are consistent with one another, and the transactions left out. `notes`:
+      sentences for a person, for instance about settings that somebody changed meanwhile.
+    """
+
+    restore: str
+    backup: str
+    commit: int
+    offsets: str
+    isolation: str
+    resumed: bool
+    records: int
+    bytes: int
+    topics: Mapping[str, RestoredTopic]
+    skipped: tuple[tuple[str, str], ...]
+    held_back: tuple[tuple[str, str, str], ...]
+    left_out: tuple[tuple[str, str, str], ...]
+    holes: int
+    verified: bool | None
+    findings: tuple[ProofFinding, ...]
+    metadata: AppliedMetadata = field(default_factory=AppliedMetadata)
+    groups: AppliedGroups | None = None
+    compared_records: int | None = None
+    uncompared: tuple[UncomparedPartition, ...] = ()
+    lacking: tuple[HoleReport, ...] = ()
+    incarnations: tuple[IncarnationSummary, ...] = ()
+    problem: str = ""
+    excluded: tuple[ExcludedRecords, ...] = ()
+    notes: tuple[str, ...] = ()
+    newer_commit: int | None = None
+    consistency: ConsistencyReport | None = None
+    expected_deletions: int = 0
+
+
+_NAMED_MAX = 12
+"""Topics in one sentence."""
+_TEXT_MAX = 120
+"""Characters of an option's value in one sentence."""
+_CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", "--before"))
+"""Fields of a request that end partitions before the end of the commit, and their options."""
+
+
+def excluded_records(
+    point: PointInTime, plan: RestorePlan, record: RestoreRecord, *, invisible_records: int
+) -> tuple[ExcludedRecords, ...]:
+    """The records of the plan's topics in the backup, although only `invisible_records` (aborted or undecided) came
+    back, by the options responsible."""
+    incarnations = {topic.source.incarnation for topic in plan.topics}
+    backup_records = {
+        partition: sum(segment.records for segment in segments)
+        for partition, segments in point.commit.segments.items()
+        if partition.incarnation in incarnations
+    }
+    chosen = {
+        partition: n
+        for partition, n in backup_records.items()
+        if point.partitions.includes(partition.topic, partition.partition)
+    }
+    is_cut = any(point.state.positions[partition].end < point.commit.positions[partition].end for partition in chosen)
+    exclusions = (
+        ExcludedRecords(
+            options=(_option("--partitions", str(point.partitions)),),
+            records=sum(backup_records.values()) - sum(chosen.values()),
+        ),
+        ExcludedRecords(
+            options=tuple(_point_options(point, dict(record.request), is_cut=is_cut)),
+            records=sum(chosen.values()) - invisible_records,
+        ),
+    )
+    return tuple(exclusion for exclusion in exclusions if exclusion.options and exclusion.records > 0)
+
+
+def describe_nothing_restored(result: RestoreResult) -> str:
+    """The sentence for a restore without records; empty for any other restore."""
+    if result.records:
+        return ""
+    topics = _topics(result)
+    aborted = sum(topic.invisible_records for topic in result.topics.values())
+    is_left_out = result.consistency is not None and result.consistency.left_out_count > 0
+    kinds = "aborted, undecided or left out by the cut" if is_left_out else "aborted or undecided"
+    but = f", but {aborted:,} {kinds} ones" if aborted else ""
+    if not result.excluded:
+        return f"nothing was restored: at commit {result.commit} the backup has no records of {topics}{but}"
+    parts = [f"{' and '.join(exclusion.options)} left out {exclusion.records:,}" for exclusion in result.excluded]
+    aborted_note = f"; the other {aborted:,} are {kinds}" if aborted else ""
+    total = aborted + sum(exclusion.records for exclusion in result.excluded)
+    return (
+        f"nothing was restored: of the {total:,} records of {topics} that the backup has at commit {result.commit}, "
+        f"{', '.join(parts)}{aborted_note}"
+    )
+
+
+def _point_options(point: PointInTime, request: dict[str, str], *, is_cut: bool) -> Iterator[str]:
+    if point.until_ms is not None:
+        yield f"--at {format_time(point.until_ms)}"
+    if is_cut and point.cut.used is not None:
+        yield "--cut consistent"
+    for name, option in _CUTS if is_cut else ():
+        if name in request:
+            yield option if name == "ends" else _option(option, request[name])
+
+
+def _option(name: str, value: str) -> str:
+    return f"{name} {value if len(value) <= _TEXT_MAX else f'{value[:_TEXT_MAX]}…'}"
+
+
+def _topics(result: RestoreResult) -> str:
+    chosen = {incarnation.topic: incarnation for incarnation in result.incarnations if incarnation.taken}
+    names = [
+        f"{topic.source} (incarnation {chosen[topic.source].number})" if topic.source in chosen else topic.source
+        for topic in sorted(result.topics.values(), key=lambda topic: topic.source)
+    ]
+    more = f" and {len(names) - _NAMED_MAX:,} more topics" if len(names) > _NAMED_MAX else ""
+    return f"{', '.join(names[:_NAMED_MAX])}{more}"

@@ -1,0 +1,234 @@
+"""Repository → Kafka: one partition at its own offsets, in a worker. Transactions are replayed, gaps are filled.
+
+A producer cannot choose an offset: the log gives every record the next offset. A log comes back at its own offsets only
+if every offset is used up in order: a record by the record, the outcome of a transaction by an outcome (written only by
+the transaction coordinator, KIP-98), and a gap by filler that no consumer sees, or that compaction removes.
+
+The target's end offset shows the progress of an earlier attempt. Records below are skipped; transactions open at the
+end are continued. Every acknowledgement is compared with the source's offset: the partition is the same log, or the
+attempt fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Self
+
+from offsite.kafka.appending.lane import Lanes
+from offsite.kafka.log_start import delete_before
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.offsets import settled_end_offset
+from offsite.kafka.transactions.replay import PartitionTransactions, TransactionSlot
+from offsite.log.offset_map import OffsetMapBuilder
+from offsite.log.range import TopicPartition
+from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld
+from offsite.model.journal import decided
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.restore.write.attempt import WriteAttempt
+from offsite.restore.write.plan import PartitionRestore
+from offsite.restore.write.preserve.ahead import LookAhead
+from offsite.restore.write.preserve.pieces import (
+    DataPiece,
+    LogPiece,
+    SourcePieces,
+    UnusedOffsets,
+    first_offset,
+    log_start,
+)
+from offsite.restore.write.preserve.resume import WrittenPieces, check_filler
+from offsite.restore.write.preserve.writer import PreservingWriter
+from offsite.restore.write.translate import RestoreEnds, RestoreReceipt, RestoreSteps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreserveTask:
+    """A partition to write at its own offsets; without segments its log is empty, and begins and ends at `end`.
+
+    `target_start`: the end of the target partition before the restore's first attempt, at or before the start of the
+    source; `making`: the number of the making of the target topic (see `RestoreTargets`); `direct`: this process writes
+    outcomes, not coordinators; `careful`: see `PreservingWriter`.
+    """
+
+    partition: PartitionRestore
+    target_start: int
+    direct: bool = False
+    careful: bool = False
+    making: int = 1
+
+
+def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
+    """The beginning of all transactional ids of one restored partition."""
+    return f"offsite-{layout.restore}-{target.topic}-{target.partition}"
+
+
+def preserve_partition(
+    task: PreserveTask, attempt: WriteAttempt, *, ends: RestoreEnds, lanes: Lanes | None = None
+) -> RestoreSteps:
+    """Make the target partition the log of the source at the restore point: same offsets, same start, same end.
+
+    May run again after any crash, as a new attempt. Raises as `translate_partition`, and `TransactionLost` when brokers
+    ended a transaction left open by an earlier attempt.
+    """
+    with attempt.judged():
+        attempt.guard()  # the attempt may have begun long ago
+        with _Chain(task, ends, attempt, lanes) as chain:
+            return (yield from chain.run())
+
+
+class _Chain:
+    """The state of one restored partition."""
+
+    def __init__(self, task: PreserveTask, ends: RestoreEnds, attempt: WriteAttempt, lanes: Lanes | None) -> None:
+        self._plan, self._target = task.partition, task.partition.target
+        self._task = task
+        self._ends = ends
+        self._attempt = attempt
+        self._router = shared_router(ends.kafka)
+        self._transactions = PartitionTransactions(
+            self._router,
+            self._target,
+            prefix=transaction_prefix(ends.layout, self._target),
+            owner=attempt.producer_id,
+            check=attempt.check,
+        )
+        self._replays = any(segment.has_transactions for segment in self._plan.segments)
+        if self._replays:
+            self._transactions.await_outcomes()
+        if not attempt.is_first and (self._replays or self._has_gaps()):
+            self._recover()  # from now on, a writer that wakes begins and ends no transaction
+        self._found = settled_end_offset(self._router, self._target, start=task.target_start)
+        self._source = SourcePieces(task.partition, ends.store, target_end=task.target_start)
+        self._passed: WrittenPieces | None = WrittenPieces()
+        self._writer = PreservingWriter(
+            self._router,
+            self._target,
+            at=self._found,
+            transactions=self._transactions,
+            attempt=attempt,
+            direct=task.direct,
+            careful=task.careful,
+            lanes=lanes,
+        )
+        self._resumed_records = self._bytes = 0
+
+    def _has_gaps(self) -> bool:
+        """Whether the partition has gaps, as far as segments tell. Empty transactions may have filled gaps."""
+        stored_offsets = sum(segment.records + segment.control_batches for segment in self._plan.segments)
+        return self._plan.end - first_offset(self._plan, target_end=self._task.target_start) > stored_offsets
+
+    def _recover(self) -> Mapping[int, TransactionSlot]:
+        """Recover open transactions. Without the right to ask, or on brokers without the request, no attempt can have
+        begun a transaction."""
+        try:
+            return self._transactions.recover()
+        except (KafkaTooOld, KafkaNotAuthorized):
+            if self._replays or not self._task.direct:
+                raise
+            return {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def run(self) -> RestoreSteps:
+        """Write the missing pieces, let the log start where the source's log did, and store the map."""
+        # 1. Use up the offsets below the source's first batch.
+        start = log_start(self._plan)
+        self._fill_head()
+        # 2. Skip the pieces that earlier attempts wrote, and continue their open transactions.
+        remaining = self._remaining_pieces()
+        first_piece = list(
+            islice(remaining, 1)
+        )  # from here on the transactions left open by an earlier attempt are known
+        self._catch_up()
+        # 3. Write the remaining pieces, every piece at its own offset.
+        ahead = LookAhead(chain(first_piece, remaining), self._writer.open)
+        for piece in ahead:
+            self._writer.write(piece, ahead)
+            yield
+        self._writer.flush()
+        self._writer.check_end(self._plan.end)
+        # 4. Let the log start where the source's did, and store the map.
+        self._attempt.check()  # brokers fence records, not the deletion of records
+        if start > self._task.target_start:
+            delete_before(self._router, self._target, start)
+        self._put_map(start)
+        return self._receipt()
+
+    def _fill_head(self) -> None:
+        """Offsets below the source's first batch are deleted when the log starts at the batch: records of other
+        producers must not stand there."""
+        if self._task.target_start < self._found <= self._source.first_offset:
+            check_filler(
+                self._router,
+                self._target,
+                start=self._task.target_start,
+                end=self._found,
+                transactions=self._transactions,
+                attempt=self._attempt,
+            )
+        self._writer.fill_head(self._source.first_offset)
+
+    def _remaining_pieces(self) -> Iterator[LogPiece]:
+        """The pieces that are not in the target yet."""
+        for piece in self._source.pieces():
+            if isinstance(piece, DataPiece):
+                self._bytes += len(piece.batch)
+            remaining = piece if self._passed is None else self._remaining_of(piece, self._passed)
+            if remaining is not None:
+                yield remaining
+
+    def _remaining_of(self, piece: LogPiece, passed: WrittenPieces) -> LogPiece | None:
+        if piece.end > self._found:
+            self._look_again()
+        if piece.end <= self._found:
+            passed.add(piece)
+            self._resumed_records = self._source.visible_records
+            return None
+        if isinstance(piece, UnusedOffsets) and piece.start < self._found:
+            passed.add(UnusedOffsets(piece.start, self._found))
+            piece = UnusedOffsets(self._found, piece.end)
+        self._catch_up()
+        return piece
+
+    def _look_again(self) -> None:
+        """A stopped writer may have woken while its records passed. From the next record on it is shut out."""
+        self._found = settled_end_offset(self._router, self._target, start=self._found)
+        self._writer.skip_to(max(self._writer.at, self._found))
+
+    def _catch_up(self) -> None:
+        """All records of earlier attempts have passed: continue from their end. Only the first call has an effect."""
+        passed, self._passed = self._passed, None
+        if passed is None or self._found <= self._source.first_offset:
+            return
+        if passed.has_transactions:
+            recovered = self._recover()
+            self._writer.take_up(passed.take_up(recovered, self._target))
+        passed.check_end(
+            self._router, self._target, end=self._found, transactions=self._transactions, attempt=self._attempt
+        )
+        why = "the target has records of an earlier attempt"
+        decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._found)
+
+    def _put_map(self, start: int) -> None:
+        """Store the offset map: source and target offsets are equal."""
+        builder = OffsetMapBuilder(source_start=start, target_start=start)
+        if self._plan.end > start:
+            builder.add(start, start, self._plan.end - start)
+        built = builder.build(source_end=self._plan.end, target_end=self._plan.end)
+        self._ends.layout.put_map(self._ends.records, self._plan.source, built, making=self._task.making)
+
+    def _receipt(self) -> RestoreReceipt:
+        return RestoreReceipt(
+            source=self._plan.source,
+            target=self._target,
+            records=self._source.visible_records,
+            resumed_records=self._resumed_records,
+            invisible_records=self._source.invisible_records,
+            undecided=self._source.undecided,
+            bytes=self._bytes,
+        )

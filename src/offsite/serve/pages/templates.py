@@ -1,0 +1,83 @@
+"""Templates: every shown value is escaped, and passes `printable`, so no page can forget either."""
+
+from __future__ import annotations
+
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse
+
+from offsite.model.ids import random_id
+from offsite.model.size import format_size
+from offsite.model.time import format_duration, format_time
+from offsite.model.untrusted.printable import printable
+from offsite.model.version import __version__
+from offsite.serve.guard.roles import AccessRole
+from offsite.serve.guard.tokens import Caller
+
+_FOLDER = Path(__file__).parent
+
+
+def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:  # noqa: ANN401  # values of the template
+    """Render the page `name`, with the common values of all pages."""
+    caller: Caller = request.state.caller
+    guarded = request.app.state.guarded
+    shared = {
+        "caller": caller,
+        "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in AccessRole},
+        "has_login": guarded.tokens is not None,
+        "has_metastore": request.app.state.site.settings.metastore is not None,
+        "word": guarded.sessions.form_word(request.state.cookie),
+        "once": random_id(16),
+        "version": __version__,
+        "here": request.url.path,
+    }
+    return HTMLResponse(_environment().get_template(name).render(**shared, **values), status_code=status)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "time": _time,
+        "size": format_size,
+        "duration": format_duration,
+        "count": _count,
+        "lines": _lines,
+    }
+    return environment
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Markup):
+        return value
+    return printable(value) if isinstance(value, str) else value
+
+
+def _lines(text: str) -> Markup:
+    """A text of several lines, each escaped like other text."""
+    return Markup("\n").join(printable(line) for line in text.splitlines())
+
+
+def _time(time_ms: int) -> str:
+    if time_ms <= 0:
+        return "never"
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        format_time(time_ms), format_time(time_ms)[:19].replace("T", " ")
+    )
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"

@@ -1,0 +1,186 @@
+"""The means of a coordinator: repository and clusters. Keeps no state that matters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from offsite.checkpoint.participants import Participants
+from offsite.checkpoint.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
+from offsite.engine.choice import SparkChoice
+from offsite.jobs.workers import Workers
+from offsite.kafka.user_cluster import Cluster, connect
+from offsite.metastore.status import MetastoreStatusReport, metastore_status
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import BadOption, OffsiteError
+from offsite.overview.status import Status, read_status
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.serve.known_states import StateCache
+from offsite.stores.object_store import CloudStore
+from offsite.stores.open_store import open_store
+
+T = TypeVar("T")
+
+SOURCE = "source"
+"""The name of the cluster that is backed up."""
+_FRESH_S = 1.0
+_OLDEST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAddress:
+    """The connection of a cluster, as needed by the command line."""
+
+    bootstrap: str | None = None
+    kafka_config: Path | None = None
+
+    @property
+    def is_named(self) -> bool:
+        return self.bootstrap is not None or self.kafka_config is not None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        variables = {"OFFSITE_BOOTSTRAP": self.bootstrap, "OFFSITE_KAFKA_CONFIG": self.kafka_config}
+        return {name: str(value) for name, value in variables.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSettings:
+    """`backup`: subject of the management API of checkpoints; None: the only backup of the repository. `addresses`:
+    clusters that may be read and restored into, by name. `records`: allowed places of restore records: a caller can
+    name no others."""
+
+    repo: str
+    backup: str | None = None
+    addresses: Mapping[str, ClusterAddress] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
+    spark: SparkChoice = field(default_factory=SparkChoice)
+    read_only: bool = False
+    clusters: ZeebeWords = field(default_factory=ZeebeWords)
+    """Zeebe clusters that take part in every checkpoint of this coordinator."""
+    metastore: Path | None = None
+    """The folder of a metastore's backup files on the local machine; None: none."""
+
+
+class Site:
+    """The parts that services need, made on first use."""
+
+    def __init__(self, settings: SiteSettings, clock: Clock | None = None) -> None:
+        self.settings, self.clock = settings, clock or SystemClock()
+        self.workers = Workers(environment=_environment(settings))
+        self._repository: Repository | None = None
+        self._states = StateCache()
+        self._status = CachedValue(lambda: read_status(self.repository()), self.clock)
+        self._metastores = CachedValue(self._read_metastores, self.clock)
+
+    def repository(self) -> Repository:
+        """Open the repository. Raises `RepositoryNotFound`, `FormatTooNew`, and the errors of the store."""
+        if self._repository is None:
+            store = open_store(self.settings.repo)
+            self._repository = Repository.open(store.impatient if isinstance(store, CloudStore) else store)
+        return self._repository
+
+    def backup(self, name: str) -> Backup:
+        """Open a backup. Raises `BackupNotFound`, and the errors of `repository`."""
+        return self.repository().backup(name)
+
+    def check_records_place(self, place: str) -> str:
+        """Return the place of records. Raises `BadOption` for a place outside this coordinator's settings: the
+        coordinator would write there."""
+        if place not in self.settings.records:
+            raise BadOption(
+                f"this coordinator does not keep records of restores in {place[:200]!r}",
+                hint=f"it may use: {', '.join(self.settings.records) or 'none'} (offsite serve --records)",
+            )
+        return place
+
+    def cached_backup(self, name: str) -> Backup:
+        """Open a backup for reading, with the cached state (see `known_states`)."""
+        return self._states.of(self.backup(name))
+
+    def status(self) -> Status:
+        """Return the status, some seconds old at most, for any number of callers. Raises the errors of `repository`."""
+        return self._status.get()
+
+    def metastores(self) -> MetastoreStatusReport:
+        """Return the status of metastores, some seconds old at most. Raises `BadOption` without a configured folder."""
+        return self._metastores.get()
+
+    def _read_metastores(self) -> MetastoreStatusReport:
+        if self.settings.metastore is None:
+            raise BadOption("this coordinator knows no folder of a metastore", hint="start it with --metastore FOLDER")
+        return metastore_status(self.settings.metastore)
+
+    def cluster_address(self, name: str = SOURCE) -> ClusterAddress:
+        """Raises `BadOption` for an unknown cluster."""
+        if (address := self.settings.addresses.get(name)) is not None and address.is_named:
+            return address
+        names = ", ".join(sorted(self.settings.addresses)) or "none"
+        option = "--bootstrap" if name == SOURCE else f"--target {name}=HOST:PORT"
+        raise BadOption(
+            f"this coordinator knows no cluster {name[:60]!r} (known: {names})", hint=f"start it with {option}"
+        )
+
+    def cluster_options(self, name: str) -> list[str]:
+        """Return the options of a typed command for the repository and a cluster. Raises the errors of
+        `cluster_address`."""
+        place = self.cluster_address(name)
+        named = {"repo": self.settings.repo, "bootstrap": place.bootstrap, "kafka-config": place.kafka_config}
+        return [f"--{option}={value}" for option, value in named.items() if value is not None]
+
+    def cluster(self, name: str = SOURCE) -> Cluster:
+        """Raises the errors of `cluster_address`, and `BadKafkaConfig`. Sends no request to the cluster."""
+        place = self.cluster_address(name)
+        return connect(place.bootstrap, place.kafka_config)
+
+    def participants(self, backup: Backup) -> Participants:
+        """Return the participants in the checkpoints of a backup besides Kafka. Raises `BadOption`."""
+        return zeebe_participants(parse_zeebe(self.settings.clusters), lambda: backup)
+
+    def take_arguments(self) -> Mapping[str, object]:
+        """The arguments of a command that takes a checkpoint with these participants."""
+        return dict(self.settings.clusters)
+
+
+class CachedValue(Generic[T]):
+    """A value with many readers, read from its source by one reader at a time, and for at most a tenth of the time:
+    so the value is at most a second old if reading takes a tenth of a second, and at most `_OLDEST_S` in any case.
+    During a read, other readers get the former value, unless the former value is too old. An error is raised to all
+    readers."""
+
+    def __init__(self, read: Callable[[], T], clock: Clock) -> None:
+        self._read, self._clock = read, clock
+        self._lock = threading.Lock()
+        self._until_s = self._too_old_s = float("-inf")
+        self._value: T | None = None
+        self._error: OffsiteError | None = None
+
+    def get(self) -> T:
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._until_s and self._lock.acquire(blocking=now_s >= self._too_old_s):
+            try:
+                if self._clock.monotonic_s() >= self._until_s:
+                    self._renew()
+            finally:
+                self._lock.release()
+        if self._error is not None or self._value is None:
+            raise self._error or BadOption("nothing was read")
+        return self._value
+
+    def _renew(self) -> None:
+        began_s = self._clock.monotonic_s()
+        try:
+            self._value, self._error = self._read(), None
+        except OffsiteError as error:
+            self._error = error
+        ended_s = self._clock.monotonic_s()
+        self._until_s = ended_s + min(max(_FRESH_S, 10 * (ended_s - began_s)), _OLDEST_S / 2)
+        self._too_old_s = ended_s + _OLDEST_S
+
+
+def _environment(settings: SiteSettings) -> Mapping[str, str]:
+    return {"OFFSITE_REPO": settings.repo, **settings.spark.environment()}

@@ -1,1 +1,0 @@
-"""Inspects, imports and exports foreign archives."""

@@ -1,1 +1,0 @@
-"""The metastore of ksqlDB, or any log of commands in one partition: backed up into local files, and restored."""

@@ -1,1 +1,0 @@
-"""Records of a backup for people: found, decoded by their schemas, shown."""

@@ -1,0 +1,436 @@
+"""Plans a collection, step by step: superfluous objects to delete, and replacements to read.
+
+An object may be deleted if an old commit states its replacement or expiry. Old means: older than the grace time by the
+store's clock, older than every running restore, and part of a catalog named by a later commit, because otherwise one
+damaged commit could bring back a state with the object. Neither the newest state nor the state at the end of the grace
+time may need the object, live or in a branch; and segments of the newest state must cover the object's former content,
+except for expired data. An expiry counts once its commit is believed (see `agreement`); before, each pass examines the
+commit again.
+
+A generator makes the plan and pauses often: a continuous run plans between its rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from offsite.log.range import Span, uncovered
+from offsite.model.clock import Clock
+from offsite.model.errors import Damaged, DamagedObject
+from offsite.repository.backup import Backup
+from offsite.repository.catalogs.parts_reader import SharedParts
+from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.coverage import is_covered, segment_span
+from offsite.repository.layout import parse_pack_key
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS, living_since_ms
+from offsite.repository.replaced import (
+    CollectedHint,
+    DroppedSegment,
+    HeldRange,
+    ReplacedObject,
+    ReplacedWalk,
+    collected_hint,
+    dropped_segments,
+    expired_before,
+    object_of,
+    packs_begun_at,
+)
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.upkeep.collection.agreement import (
+    NOTHING_IN_FORCE,
+    DisbelievedCommit,
+    RetentionInForce,
+    judge_commit,
+    read_commit_to_judge,
+)
+from offsite.upkeep.steps import Pauses
+
+OBJECTS_MAX = 20_000
+"""Objects of one plan, which is held in memory; the next plan takes the rest."""
+LOOKED_UP_AT_ONCE = 16
+"""Parallel requests to the store: hides its latency without overloading it."""
+_SEGMENTS_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectableObject:
+    """A deletable object: a pack, a segment's body, or a segment's index. `body`: the key of the index's body."""
+
+    key: str
+    body: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionPlan:
+    """`objects` may be deleted, once `replacements`, segments of `head` with the same data, were read and found sound.
+    The objects were replaced or expired by commits up to `upto`, except for the commits `pending`, due for another
+    examination. `is_last`: no later commit is old enough. `disbelieved`: disbelieved commits with removals."""
+
+    head: BackupState
+    upto: int
+    pending: tuple[int, ...] = ()
+    disbelieved: tuple[DisbelievedCommit, ...] = ()
+    objects: tuple[CollectableObject, ...] = ()
+    replacements: tuple[Segment, ...] = ()
+    is_last: bool = True
+
+    @property
+    def bytes(self) -> int:
+        return sum(collectable.bytes for collectable in self.objects)
+
+    @property
+    def bytes_to_read(self) -> int:
+        return sum(segment.stored_bytes for segment in self.replacements)
+
+
+def collection_plan_steps(
+    backup: Backup, *, clock: Clock, grace_ms: int = LEFTOVER_AFTER_MS, in_force: RetentionInForce = NOTHING_IN_FORCE
+) -> Generator[None, None, CollectionPlan]:
+    """The plan for the commits after the last collection, and for the commits disbelieved before. Raises
+    `DamagedCommit`, `DamagedObject` if restores cannot be read, `ClocksDiffer`, and errors of the store, always before
+    any change."""
+    paused = Pauses(clock)
+    # 1. Begin where the last collection ended, and end before the first commit that is too young.
+    head = backup.state()
+    hint = collected_hint(backup)
+    hint = hint if hint.upto <= head.seq else CollectedHint()  # about lost commits, or forged
+    before_ms = _before_ms(backup, grace_ms)
+    until = _newest_old_enough(backup, head, hint.upto, before_ms)
+    if until < hint.upto or (until == hint.upto and not hint.pending):
+        return CollectionPlan(head=head, upto=hint.upto, pending=hint.pending)
+    # 2. Walk through the commits: replaced objects become candidates.
+    begin = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)
+    walk = ReplacedWalk(begin)
+    candidates = _Candidates(backup)
+    lets_go = yield from _walked(backup, walk, until, before_ms, candidates, paused)
+    # 3. Judge the commits with removals: only those believed add candidates.
+    disbelieved, is_at_end = _Disbelieved(), False
+    for seq in (*hint.pending, *lets_go):
+        is_at_end = is_at_end or candidates.is_full or not _is_older(backup, seq, before_ms)
+        if is_at_end:  # nobody has judged the commit, so nobody believes it in this pass
+            disbelieved.add(seq, _newly_let_go(*read_commit_to_judge(backup, seq)))
+        else:
+            yield from _look_again(
+                backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms
+            )
+        yield
+    # 4. Drop candidates that are gone already, or needed by the state at the walk's end or by the newest.
+    present = yield from _find_present(backup, candidates.by_key, paused)
+    for state in (walk.state, head):  # a reader may still use the older state
+        yield from _spare_needed(present, state, paused)
+    # 5. Keep those with all data held by live segments, or expired.
+    holders = _DataHolders(head=head, at_end=walk.state, disbelieved=disbelieved.spans)
+    chosen: list[CollectableObject] = []
+    for present_object in present.values():
+        if holders.take(present_object.replaced.ranges):
+            chosen += present_object.objects
+        elif holders.was_let_go(present_object.replaced.ranges):
+            disbelieved.pending.update(candidates.named_by[present_object.replaced.key])
+        yield from paused.if_due()
+    return CollectionPlan(
+        head=head,
+        upto=walk.state.seq,
+        pending=tuple(sorted(disbelieved.pending)),
+        disbelieved=tuple(disbelieved.commits),
+        objects=tuple(chosen),
+        replacements=tuple(holders.segments()),
+        is_last=not candidates.is_full or (not chosen and walk.state.seq == hint.upto),
+    )
+
+
+def _before_ms(backup: Backup, grace_ms: int) -> int:
+    """Before what time a commit has to be made: the grace time before now, or before the first living restore."""
+    now_ms, living_ms = backup.store.now_ms(), living_since_ms(backup)
+    return (now_ms if living_ms is None else min(now_ms, living_ms)) - grace_ms
+
+
+def _newest_old_enough(backup: Backup, head: BackupState, collected_upto: int, before_ms: int) -> int:
+    """The newest commit with deletable objects, by the times in the commits. Less than `collected_upto` if that commit
+    counts as young now: an earlier collection had a shorter grace time, or the clock was set back, or a restore that
+    began before it goes on. Then no earlier word about age counts."""
+    behind_catalog = head.seq - head.loose_commits
+    return backup.log.newest_at(before_ms, after=max(0, collected_upto - 1), upto=behind_catalog)
+
+
+class _Candidates:
+    """The partly or wholly replaced or expired objects, by key, and the numbers of the stating commits."""
+
+    def __init__(self, backup: Backup) -> None:
+        self._layout, self._packs = backup.layout, _Packs(backup)
+        self.by_key: dict[str, ReplacedObject] = {}
+        self.named_by: dict[str, set[int]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.by_key) >= OBJECTS_MAX
+
+    def add(self, gone: DroppedSegment, *, seq: int) -> None:
+        packed = gone.segment.as_written.pack
+        replaced = self._packs.of(gone.segment) if packed else object_of(gone)
+        if replaced is not None and all(map(self._layout.is_stored_body, replaced.keys)):
+            earlier = self.by_key.get(replaced.key, replaced)
+            ranges = {*earlier.ranges, *replaced.ranges}  # both parts of a segment split by a cut
+            self.by_key[replaced.key] = replace(replaced, ranges=tuple(ranges))
+            self.named_by.setdefault(replaced.key, set()).add(seq)
+
+
+def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of it
+    backup: Backup, walk: ReplacedWalk, until: int, before_ms: int, candidates: _Candidates, paused: Pauses
+) -> Generator[None, None, list[int]]:
+    """Take the objects replaced by commits up to `until`. Returns the numbers of commits with removals or pins; nothing
+    is taken from such commits."""
+    lets_go: list[int] = []
+    catalogs = CatalogCheck(backup)
+    for stored in backup.log.read(after=walk.state.seq, upto=until + 1):
+        changes = stored.commit.changes
+        catalogs.check(walk.state, stored)
+        if stored.commit.seq > until:
+            break
+        if (changes.removed or changes.needs_judgement) and not _is_older(backup, stored.commit.seq, before_ms):
+            break
+        if changes.needs_judgement:
+            lets_go.append(stored.commit.seq)
+        for gone in walk.take(stored, believed=False):
+            if not changes.needs_judgement:
+                candidates.add(gone, seq=stored.commit.seq)
+        if candidates.is_full:
+            break
+        yield from paused.if_due()
+    return lets_go
+
+
+@dataclass(slots=True)
+class CatalogCheck:
+    """Compares each catalog on the walk with the commits. Anyone with the right to create objects can create a catalog
+    without some points: retention would remove the points' data in good faith, without a trace in the commits."""
+
+    backup: Backup
+    _shared: SharedParts = field(default_factory=SharedParts)
+
+    def check(self, state: BackupState, following: StoredCommit) -> None:
+        """Return if the catalog of `state`, as named by the commit `following`, agrees with `state`; also without a
+        readable catalog, because no reader continues from an unreadable one. Raises `DamagedObject`."""
+        catalog, key = self.backup.catalog, self.backup.layout.seal_key(state.seq)
+        try:
+            catalogued = catalog.read_named(state.seq, following, shared=self._shared) if state.seq else None
+            is_other = catalogued is not None and catalogued != state
+        except Damaged:
+            return
+        if is_other:
+            raise DamagedObject(
+                f"{key} contradicts the commits: nothing is deleted",
+                hint="lists may miss restore points because of this object. Switch retention off, delete the object, "
+                f"then check: offsite verify --backup {self.backup.layout.backup}",
+            )
+
+
+@dataclass(slots=True)
+class _Disbelieved:
+    """The disbelieved commits (`commits`), the spans of their removals (`spans`), and the commits to examine again
+    (`pending`)."""
+
+    commits: list[DisbelievedCommit] = field(default_factory=list)
+    spans: dict[PartitionId, list[Span]] = field(default_factory=dict)
+    pending: set[int] = field(default_factory=set)
+
+    def add(self, seq: int, spans: Iterable[tuple[PartitionId, Span]]) -> None:
+        """Take commit `seq`, which nobody believes now: in `spans`, no commit counts as one that let something go."""
+        self.pending.add(seq)
+        for partition_id, span in spans:
+            self.spans.setdefault(partition_id, []).append(span)
+
+
+def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what comes of it
+    backup: Backup,
+    seq: int,
+    candidates: _Candidates,
+    disbelieved: _Disbelieved,
+    *,
+    in_force: RetentionInForce,
+    clock: Clock,
+    grace_ms: int,
+) -> Generator[None, None, None]:
+    """Take the objects replaced or expired by commit `seq`, if the commit is believed."""
+    base, stored = read_commit_to_judge(backup, seq)
+    judgement = yield from judge_commit(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
+    if judgement.disbelieved is not None:
+        disbelieved.commits.append(judgement.disbelieved)
+        disbelieved.add(seq, (*_newly_let_go(base, stored), *judgement.needed))
+        return
+    for gone in ReplacedWalk(base).take(stored):
+        candidates.add(gone, seq=seq)
+
+
+def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[PartitionId, Span]]:
+    """The spans let go by the commit after `base`. Of an expired range: what had not expired in `base`, and segments
+    that `base` held there. The range mostly begins with its history, over all that earlier commits let go, and those
+    commits are judged for themselves."""
+    for expired in stored.commit.changes.expired:
+        for span in uncovered(expired.start, expired.end, expired_before(base, expired)):
+            yield expired.partition_id, span
+        for dropped in dropped_segments(base, expired):
+            yield expired.partition_id, _span(dropped.segment)
+    for compacted in stored.commit.changes.compacted:
+        yield compacted.partition_id, (compacted.start, compacted.end)
+
+
+def _is_older(backup: Backup, seq: int, before_ms: int) -> bool:
+    """Whether the object of commit `seq` itself was stored before `before_ms`: the commit's own time may be earlier."""
+    info = backup.store.head(backup.layout.commit_key(seq))
+    return info is not None and info.modified_ms <= before_ms
+
+
+class _Packs:
+    """The content of packs. Packs are requested roughly in the order of their beginning, so only the last ones are
+    cached."""
+
+    def __init__(self, backup: Backup) -> None:
+        self._log = backup.log
+        self._begun: dict[int, dict[str, ReplacedObject]] = {}
+
+    def of(self, segment: Segment) -> ReplacedObject | None:
+        """The pack of `segment`; None if the commits of the pack's run do not list the segment in it."""
+        pack = segment.as_written.pack or ""
+        begun_at = parse_pack_key(pack)
+        if begun_at is None:
+            return None
+        if begun_at not in self._begun:
+            while len(self._begun) >= 64:
+                del self._begun[next(iter(self._begun))]
+            self._begun[begun_at] = packs_begun_at(self._log, begun_at)
+        pack_object = self._begun[begun_at].get(pack)
+        where = PartitionId(topic=segment.topic, topic_id=segment.topic_id, partition=segment.partition)
+        start, _ = segment_span(segment.as_written)
+        listed = pack_object is not None and any(
+            (held_range.partition, held_range.start) == (where, start) for held_range in pack_object.ranges
+        )
+        return pack_object if listed else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PresentObject:
+    replaced: ReplacedObject
+    objects: tuple[CollectableObject, ...]
+
+
+def _find_present(
+    backup: Backup, candidates: dict[str, ReplacedObject], paused: Pauses
+) -> Generator[None, None, dict[str, _PresentObject]]:
+    """The objects still in the store: an earlier collection may have deleted some."""
+    present: dict[str, _PresentObject] = {}
+    everything, window = tuple(candidates.values()), 10 * LOOKED_UP_AT_ONCE
+    for first in range(0, len(everything), window):
+        batch = everything[first : first + window]
+        keys = [key for candidate in batch for key in candidate.keys]
+        with ThreadPoolExecutor(max_workers=LOOKED_UP_AT_ONCE, thread_name_prefix="collect") as pool:
+            infos = dict(zip(keys, pool.map(backup.store.head, keys), strict=True))
+        for candidate in batch:
+            objects = tuple(
+                CollectableObject(key=key, body=candidate.key, bytes=info.size_bytes)
+                for key in candidate.keys
+                if (info := infos[key])
+            )
+            if objects:
+                present[candidate.key] = _PresentObject(replaced=candidate, objects=objects)
+        yield from paused.if_due()
+    return present
+
+
+def find_needed(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[str]]:
+    """The `keys` of objects needed by `state`, some at a time, for a caller with pauses."""
+    candidates = frozenset(keys)
+    lists = [*state.segments.values(), *(branch.segments for branch in state.branches)]
+    needed: set[str] = set()
+    count = 0
+    for segment_list in lists if candidates else ():
+        segments = segment_list.read()
+        for segment in segments:
+            needed.update((segment.as_written.object_key, segment.object_key))
+        count += len(segments)
+        if count >= _SEGMENTS_AT_ONCE:
+            yield candidates & needed
+            needed, count = set(), 0
+    yield candidates & needed
+
+
+def _spare_needed(
+    present: dict[str, _PresentObject], state: BackupState, paused: Pauses
+) -> Generator[None, None, None]:
+    for needed in find_needed(tuple(present), state):
+        for key in needed:
+            present.pop(key, None)
+        yield from paused.if_due()
+
+
+@dataclass(slots=True, kw_only=True)
+class _DataHolders:
+    """Chooses the segments of `head` with the data of the objects to delete. Expired data needs no holder, if expired
+    according to `at_end`, the state of the last old enough commit, and not `disbelieved`."""
+
+    head: BackupState
+    at_end: BackupState
+    disbelieved: dict[PartitionId, list[Span]]
+    _lists: dict[tuple[PartitionId, int], tuple[Segment, ...]] = field(default_factory=dict)
+    _chosen: dict[str, Segment] = field(default_factory=dict)
+
+    def take(self, ranges: Iterable[HeldRange]) -> bool:
+        """Whether all data is held now or expired. If so, the holding segments are added to the replacements."""
+        chosen: list[Segment] = []
+        for held_range in ranges:
+            over = self._over(held_range)
+            if not is_covered(held_range.start, held_range.end, [*map(_span, over), *self._let_go(held_range)]):
+                return False
+            chosen += over
+        self._chosen |= {segment.as_written.key: segment.as_written for segment in chosen}
+        return True
+
+    def was_let_go(self, ranges: Iterable[HeldRange]) -> bool:
+        """Whether all data is held now or expired by any commit, believed or not."""
+        return all(
+            is_covered(
+                held_range.start,
+                held_range.end,
+                [*map(_span, self._over(held_range)), *_let_go_at(self.head, held_range)],
+            )
+            for held_range in ranges
+        )
+
+    def segments(self) -> Iterator[Segment]:
+        yield from self._chosen.values()
+
+    def _let_go(self, held_range: HeldRange) -> Iterator[Span]:
+        disbelieved = sorted(self.disbelieved.get(held_range.partition, ()))
+        for start, end in _let_go_at(self.at_end, held_range):
+            yield from uncovered(start, end, disbelieved)
+
+    def _over(self, held_range: HeldRange) -> list[Segment]:
+        return [
+            s
+            for s in self._list(held_range)
+            if s.start < held_range.end and held_range.start < max(s.end, s.last_offset + 1)
+        ]
+
+    def _list(self, held_range: HeldRange) -> tuple[Segment, ...]:
+        """The partition's segments, in the history known to the commit."""
+        since = sum(
+            branch.partition_id == held_range.partition and branch.commit > held_range.commit
+            for branch in self.head.branches
+        )
+        key = (held_range.partition, since)
+        if key not in self._lists:
+            self._lists[key] = self.head.segments_at(held_range.commit, held_range.partition).read()
+        return self._lists[key]
+
+
+def _span(segment: Segment) -> Span:
+    return segment.start, max(segment.end, segment.last_offset + 1)
+
+
+def _let_go_at(state: BackupState, held_range: HeldRange) -> Iterator[Span]:
+    """The expired or compacted spans of the history that held the range."""
+    yield from state.expired_at(held_range.commit, held_range.partition)
+    yield from state.compacted.get(held_range.partition, ())

@@ -1,0 +1,114 @@
+"""What the cluster has and no backup holds is named: by backups, `show`, and plans and results of restores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from offsite.backup.cluster_settings import read_cluster_settings, with_not_carried
+from offsite.cli.views.backup_view import render_result
+from offsite.cli.views.settings_view import render_applied, render_metadata_plan
+from offsite.kafka.protocol.config_resources import CLIENT_METRICS, GROUP
+from offsite.model.cluster_settings import ClusterSettings
+from offsite.model.errors import KafkaUnreachable
+from offsite.overview.contents import show_backup
+from offsite.repository.snapshots.cluster_snapshot import decode_settings, encode_settings
+from offsite.restore.plan_report import report_plan
+from tests.fake_cluster.cluster import OF_ALL_BROKERS, OF_THE_BROKER, THE_CLUSTER, FakeGroup
+from tests.fake_cluster.site import Site
+
+DESCRIBE_CONFIGS = 10
+NAMED = (
+    "1 share group: jobs",
+    "12 streams groups: app-00, app-01, app-02, app-03, app-04, app-05, app-06, app-07, app-08, app-09 and 2 more",
+    "settings of all brokers: log.cleaner.threads",
+    "settings of broker 1: background.threads, num.io.threads",
+    "settings of groups: payers",
+    "subscriptions to metrics of clients: slow-ones",
+)
+
+
+@pytest.fixture
+def rich(site: Site) -> Site:
+    source = site.source
+    source.make_topic("orders")
+    source.write("orders", [b"v"])
+    source.groups = {"payers": FakeGroup(), "next": FakeGroup(kind="consumer"), "jobs": FakeGroup(kind="share")}
+    source.groups |= {f"app-{number:02}": FakeGroup(kind="streams") for number in range(12)}
+    source.dynamic = {
+        OF_THE_BROKER: ["num.io.threads", "background.threads"],
+        OF_ALL_BROKERS: ["log.cleaner.threads"],
+    }
+    source.configured = {GROUP: ["payers"], CLIENT_METRICS: ["slow-ones"]}
+    return site
+
+
+def test_a_backup_names_what_it_does_not_hold(rich: Site) -> None:
+    result = rich.back_up("orders")
+    assert result.not_carried == NAMED
+    console = Console(width=200, record=True)
+    render_result(console, result)
+    assert all(line in console.export_text(clear=False) for line in NAMED)
+
+
+def test_it_is_known_when_the_source_is_gone(rich: Site) -> None:
+    rich.back_up("orders")
+    assert show_backup(rich.backup).not_carried == NAMED
+    prepared = rich.plan_restore()
+    assert report_plan(prepared).metadata.not_carried == NAMED
+    restored = rich.restore()
+    assert restored.metadata.not_carried == NAMED
+    console = Console(width=200, record=True)
+    render_metadata_plan(console, prepared.metadata)
+    render_applied(console, restored.metadata)
+    assert console.export_text().count("not in the backup, create again by hand:") == 2
+
+
+def test_a_cluster_that_has_nothing_else_names_nothing(site: Site) -> None:
+    site.source.make_topic("orders")
+    site.source.groups = {"payers": FakeGroup()}
+    assert site.back_up("orders").not_carried == ()
+    assert show_backup(site.backup).not_carried == ()
+
+
+def test_what_could_not_be_asked_is_told(rich: Site) -> None:
+    rich.source.forbidden[THE_CLUSTER] = {DESCRIBE_CONFIGS}
+    told = [each for each in rich.back_up("orders").not_carried if "broker" in each]
+    assert len(told) == 1
+    assert told[0].startswith("dynamic settings of brokers could not be read: ")
+
+
+class Silent:
+    asked = 0
+
+    def dynamic_broker_settings(self) -> dict[str, list[str]]:
+        self.asked += 1
+        raise KafkaUnreachable("broker 2 does not answer")
+
+    def configured(self) -> dict[int, list[str]]:
+        return {}
+
+
+def test_a_broker_that_does_not_answer_stops_no_backup(site: Site) -> None:
+    found = with_not_carried(read_cluster_settings(site.source.admin), Silent(), None)
+    assert found.settings.not_carried == ("dynamic settings of brokers could not be read: broker 2 does not answer",)
+
+
+def test_brokers_are_asked_once_in_a_while(rich: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = rich.source.admin
+    first = admin.dynamic_broker_settings()
+    rich.source.dynamic[OF_THE_BROKER] = []
+    assert admin.dynamic_broker_settings() == first
+    now_s = admin._clock.monotonic_s() + 300
+    monkeypatch.setattr(admin._clock, "monotonic_s", lambda: now_s)
+    assert admin.dynamic_broker_settings() == {"": ["log.cleaner.threads"]}
+
+
+def test_settings_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:
+    settings = ClusterSettings()
+    assert b"not_carried" not in encode_settings(settings)
+    assert decode_settings(encode_settings(settings), key="k") == settings
+    more = ClusterSettings(not_carried=("1 share group: jobs",))
+    assert decode_settings(encode_settings(more), key="k") == more

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from offsite.engine.meter import MeterReading
+from offsite.engine.progress_datagram import ProgressDatagram
+from offsite.engine.runner import Done, Failed
+from offsite.engine.task_attempt import Envelope
+from offsite.engine.task_outcomes import TaskOutcomes
+from offsite.model.errors import DamagedBatch, SparkFailed
+
+
+def done(index: int, value: str = "ok", *, moved_bytes: int = 0, peak_rss_bytes: int = 0) -> Envelope[str]:
+    reading = MeterReading(moved_bytes=moved_bytes, records=1)
+    return Envelope(index=index, outcome=Done(value=value), reading=reading, peak_rss_bytes=peak_rss_bytes)
+
+
+def failed(index: int, message: str) -> Envelope[str]:
+    outcome = Failed(error=DamagedBatch(message, hint=""), trace="")
+    return Envelope(index=index, outcome=outcome, reading=MeterReading(), peak_rss_bytes=0)
+
+
+def test_outcomes_are_in_the_order_of_tasks_however_they_arrive() -> None:
+    results: TaskOutcomes[str] = TaskOutcomes(3)
+    for index in (2, 0, 1):
+        results.take(done(index, str(index)))
+    assert list(results.outcomes()) == [Done(value="0"), Done(value="1"), Done(value="2")]
+    assert results.open_tasks() == []
+
+
+def test_a_second_envelope_of_a_task_changes_nothing() -> None:
+    results: TaskOutcomes[str] = TaskOutcomes(2)
+    results.take(done(0, "first", moved_bytes=5))
+    results.take(done(0, "second", moved_bytes=5))
+    assert list(results.outcomes()) == [Done(value="first")]
+    assert results.progress(elapsed_s=0).moved_bytes == 5
+
+
+def test_the_first_error_is_that_of_the_lowest_task() -> None:
+    results: TaskOutcomes[str] = TaskOutcomes(3)
+    results.take(failed(2, "late"))
+    results.take(failed(1, "early"))
+    error = results.first_error()
+    assert error is not None
+    assert error.message == "early"
+
+
+def test_a_task_given_up_counts_as_failed() -> None:
+    results: TaskOutcomes[str] = TaskOutcomes(2)
+    results.give_up(1, SparkFailed("lost", hint=""))
+    assert results.open_tasks() == [0]
+    assert results.progress(elapsed_s=0).tasks_failed == 1
+
+
+def test_progress_adds_running_tasks_to_settled_ones_and_counts_none_twice() -> None:
+    results: TaskOutcomes[str] = TaskOutcomes(2)
+    results.take_progress(ProgressDatagram(index=0, reading=MeterReading(moved_bytes=3, records=1)))
+    results.take_progress(ProgressDatagram(index=0, reading=MeterReading(moved_bytes=7, records=2)))
+    results.take(done(1, moved_bytes=10))
+    assert results.progress(elapsed_s=0).moved_bytes == 17
+    results.take(done(0, moved_bytes=8))
+    results.take_progress(
+        ProgressDatagram(index=0, reading=MeterReading(moved_bytes=7, records=2))
+    )  # a datagram that came late
+    assert results.progress(elapsed_s=0).moved_bytes == 18
+
+
+def test_progress_shows_the_largest_worker() -> None:
+    results: TaskOutcomes[str] = TaskOutcomes(2)
+    results.take(done(0, peak_rss_bytes=9))
+    results.take(done(1, peak_rss_bytes=4))
+    assert results.progress(elapsed_s=1.5).worker_peak_rss_bytes == 9

@@ -1,0 +1,102 @@
+"""The compaction of a run that follows: only where it was asked to let go, some at a time, and it ends no round."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from offsite.follow import compacting
+from offsite.follow.compacting import RETRY_S, Compacting
+from offsite.repository.backup import Backup
+from tests.backups import new_backup
+from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state
+from tests.inline_runner import InlineRunner
+from tests.source_events.memory_store import MemoryStore
+
+EVERY_S = 3600.0
+
+
+class Machine:
+    """A clock on which time passes when it is told."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CompactedLog:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return CompactedLog(random.Random(1))
+
+
+@pytest.fixture
+def backup(log: CompactedLog) -> Backup:
+    """Eight commits of a compacted topic, of which the last is kept."""
+    made = new_backup(MemoryStore())  # type: ignore[arg-type]
+    for _ in range(8):
+        state = commit_log(made, log.grow(40), log.end, compacted_shape("compact"))
+    forget(made, range(1, state.seq))
+    return made
+
+
+def compacting_of(clock: Machine, *, is_wanted: bool = True) -> Compacting:
+    return Compacting(is_wanted=is_wanted, runner=InlineRunner(), clock=clock, every_s=EVERY_S)
+
+
+def test_nothing_is_compacted_that_was_not_asked_for_or_before_its_time(backup: Backup) -> None:
+    for is_wanted, wait_s in ((False, 2 * EVERY_S), (True, EVERY_S - 1)):
+        clock = Machine()
+        step = compacting_of(clock, is_wanted=is_wanted)
+        clock.sleep(wait_s)
+        assert step.step(backup, backup.state()) is None
+    assert backup.state().compacted == {}
+
+
+def test_what_is_due_is_compacted_and_then_it_rests(backup: Backup, log: CompactedLog) -> None:
+    clock, seq = Machine(), backup.state().seq
+    step, end, segments = compacting_of(clock), log.end, len(list(backup.state().all_segments()))
+    clock.sleep(EVERY_S)
+    state = step.step(backup, backup.state())
+    assert state is not None
+    assert state == backup.state()
+    assert (state.seq, len(list(state.all_segments())) < segments) == (seq + 1, True)
+    found, keyless, _ = read_state(backup, state.seq)
+    assert (found, keyless) == log.state_at(end)
+    clock.sleep(EVERY_S - 1)
+    assert step.step(backup, state) is None
+
+
+def test_a_region_that_would_hold_up_rounds_is_left_and_named(
+    backup: Backup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(compacting, "STEP_BYTES", 10)
+    caplog.set_level("INFO", logger="offsite")
+    clock = Machine()
+    step = compacting_of(clock)
+    clock.sleep(EVERY_S)
+    assert step.step(backup, backup.state()) is None
+    assert "region_too_large" in caplog.text
+    assert str(TOPIC) in caplog.text
+
+
+def test_damage_is_told_and_ends_no_round(backup: Backup) -> None:
+    clock, state = Machine(), backup.state()
+    step = compacting_of(clock)
+    for key in list(backup.store.objects):  # type: ignore[attr-defined]
+        if "/commits/" in key:
+            backup.store.objects[key] = b"{}"  # type: ignore[attr-defined]
+    clock.sleep(EVERY_S)
+    assert step.step(backup, state) is None
+    clock.sleep(RETRY_S - 1)
+    assert step.step(backup, state) is None

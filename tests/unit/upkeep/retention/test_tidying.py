@@ -1,0 +1,70 @@
+"""Leftovers that a run which follows deletes: once a day, only where it was asked to let go, and it ends no round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.follow.tidying import REST_S, Tidying
+from offsite.repository import catalog
+from offsite.repository.backup import Backup
+from tests.backups import PARTITIONS, new_backup, run_once, write_segment
+from tests.source_events.memory_store import MemoryStore
+from tests.source_events.retaining import StoreClock
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def backup(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Backup:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    made = new_backup(store)  # type: ignore[arg-type]
+    run_once(made)
+    return made
+
+
+def left(backup: Backup, clock: StoreClock) -> str:
+    """The key of a segment that a run wrote and never committed, before a later run that ended."""
+    key = write_segment(backup.store, backup, PARTITIONS[0], 20, 30).key
+    clock.sleep(3600)
+    run_once(backup)
+    return key
+
+
+def pass_all(tidying: Tidying, backup: Backup) -> None:
+    for _ in range(100):
+        tidying.step(backup)
+
+
+def test_leftovers_go_after_a_day_where_it_was_asked_for(backup: Backup, store: MemoryStore) -> None:
+    clock = StoreClock(store)
+    wanted, unwanted = Tidying(is_wanted=True, clock=clock), Tidying(is_wanted=False, clock=clock)
+    key = left(backup, clock)
+    pass_all(wanted, backup)
+    assert key in store.objects, "it was not time for it"
+    clock.sleep(2 * REST_S)
+    pass_all(unwanted, backup)
+    assert key in store.objects, "nobody asked for it"
+    pass_all(wanted, backup)
+    assert key not in store.objects
+
+
+def test_damage_is_told_and_it_rests(backup: Backup, store: MemoryStore) -> None:
+    clock = StoreClock(store)
+    tidying = Tidying(is_wanted=True, clock=clock)
+    key = left(backup, clock)
+    clock.sleep(2 * REST_S)
+    commit = backup.layout.commit_key(1)
+    sound, store.objects[commit] = store.objects[commit], b"{}"
+    pass_all(tidying, backup)
+    store.objects[commit] = sound
+    pass_all(tidying, backup)
+    assert key in store.objects, "it rests for a day"
+    clock.sleep(2 * REST_S)
+    pass_all(tidying, backup)
+    assert key not in store.objects
