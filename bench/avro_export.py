@@ -29,8 +29,8 @@ from offsite.archives.export_plan import ExportRequest
 from offsite.archives.formats import WriteOptions
 from offsite.engine.runner import Runner
 from offsite.engine.spark_runner import SparkRunner
-from offsite.kafka.user_cluster import Cluster as ConnectedCluster
-from offsite.model.selections.selection import parse_selection
+from offsite.kafka.cluster import Cluster as ConnectedCluster
+from offsite.model.selection import parse_selection
 from offsite.restore.request import RestoreRequest
 
 if TYPE_CHECKING:

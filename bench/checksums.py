@@ -10,7 +10,7 @@ from blake3 import blake3
 from crc32c import crc32c
 
 from bench.samples import Samples
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 _DATA = bytes(range(256)) * (16 * MIB // 256)
 _PASSES = 5

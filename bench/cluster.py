@@ -10,9 +10,9 @@ from pathlib import Path
 from bench.processes import wait_until_idle
 from bench.scale import PARTITIONS
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.sandbox import Sandbox, SandboxSettings
 

@@ -22,10 +22,10 @@ from bench.payload import write_payload
 from offsite.backup.planned import plan_backup
 from offsite.backup.request import BackupRequest
 from offsite.backup.run import run_backup
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.model.selections.selection import parse_selection
+from offsite.kafka.protocol.metadata import NewTopic
+from offsite.model.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
 from tests.spark_cluster import spark_cluster

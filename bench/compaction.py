@@ -16,12 +16,11 @@ from pathlib import Path
 
 from offsite.engine.spark_runner import SparkRunner
 from offsite.log.batch import scan
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.model.choices import CompressionChoice
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.options import CompressionChoice
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository

@@ -15,9 +15,9 @@ from offsite.backup.run import run_backup
 from offsite.engine.runner import RunProgress
 from offsite.engine.sessions.master import slots
 from offsite.engine.spark_runner import SparkRunner
-from offsite.kafka.user_cluster import Cluster as Connected
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.kafka.cluster import Cluster as Connected
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
 from offsite.restore.planned import prepare_restore

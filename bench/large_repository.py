@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from offsite.log.batch import LastBatch
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog, WrittenCatalog
 from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, TopicShape

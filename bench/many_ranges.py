@@ -24,11 +24,11 @@ from offsite.backup.copy_plan import CopyTask
 from offsite.backup.planned import BackupPlan, plan_backup
 from offsite.backup.request import BackupRequest
 from offsite.backup.run import run_backup
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.model.selections.selection import parse_selection
-from offsite.model.size import MIB
+from offsite.kafka.protocol.metadata import NewTopic
+from offsite.model.selection import parse_selection
+from offsite.model.units import MIB
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
 

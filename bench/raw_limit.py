@@ -11,14 +11,14 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.config import KafkaConfig
+from offsite.kafka.net.broker_socket import ReceiveBuffer
 from offsite.kafka.net.connection import Connection
-from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.fetch import FetchFormat, FetchQuery
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.stores.posix_writer import Writeback
 
 FETCH_BYTES = 8 * MIB  # measured: 4 and 16 MiB are no faster

@@ -13,11 +13,10 @@ from bench.payload import write_payload
 from bench.samples import Samples
 from bench.scale import CODECS
 from offsite.log.batch import scan
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.points.chain import chains_of
 from offsite.points.point_in_time import point_in_time
 from offsite.repository.backup import Backup

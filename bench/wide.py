@@ -22,7 +22,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from bench.cluster import Cluster, running_cluster
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

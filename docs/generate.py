@@ -25,7 +25,7 @@ from offsite.cli.streams import EXIT_UNREAD
 from offsite.cut import bcs, bcs_copies, bcs_snapshots
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
-from offsite.model.option import declared_options
+from offsite.model.options import declared_options
 from offsite.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
 from offsite.monitor.exposition import TOPICS_MAX
 from offsite.monitor.metastore import METASTORE_SERIES

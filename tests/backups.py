@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from offsite.log.range import LogRange
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, ProvenGap, TopicShape
 from offsite.repository.coverage import find_unaccounted

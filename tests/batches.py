@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from offsite.log.batch import scan
-from offsite.log.chunk import Chunk
+from offsite.log.range import Chunk
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 

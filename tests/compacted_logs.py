@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.model.choices import CompressionChoice
+from offsite.model.options import CompressionChoice
 from offsite.points.chain import chains_of
 from offsite.points.point_in_time import PointInTime, point_in_time
 from offsite.points.source_view import SourceView

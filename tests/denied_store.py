@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import StoreDenied
-from offsite.stores.timed_store import TimedStore
+from offsite.stores.wrapped_store import TimedStore
 
 
 class DeniedStore(TimedStore):

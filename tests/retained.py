@@ -10,7 +10,7 @@ from itertools import count
 
 from offsite.log.range import LogRange
 from offsite.model.ids import dated_id
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CutBack, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offsite.backup.copy import BackupEnds
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
-from offsite.model.choices import CompressionChoice
+from offsite.kafka.config import BrokerAddress, KafkaConfig
+from offsite.model.options import CompressionChoice
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges
 from offsite.repository.segments.segment import Segment

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offsite.engine import meter
-from offsite.engine.rates import rate_lease
+from offsite.engine import meter, rate_lease
 from offsite.engine.runner import ShuffledTask
 from offsite.model.errors import DamagedBatch, KafkaUnreachable
 from offsite.model.journal import decided

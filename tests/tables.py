@@ -10,7 +10,7 @@ from offsite.log.buffer import Buffer
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository

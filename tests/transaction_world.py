@@ -16,8 +16,7 @@ from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import GroupCommit, PartitionKey
 from offsite.log.markers import Marker
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
-from offsite.log.transaction_tail import PartitionTail
-from offsite.log.transactions import OpenTransaction
+from offsite.log.transactions import OpenTransaction, PartitionTail
 
 STAGES = tuple(
     tuple(PartitionKey(f"stage-{stage}", f"id-{stage}", number) for number in range(2)) for stage in range(4)

@@ -12,7 +12,7 @@ from bench.at_scale.words import count, dollars, time_of
 from bench.at_scale.worlds import GB, PRICES, SPLIT, TB, World
 from offsite.backup.copy_pass import CommitThresholds
 from offsite.backup.copy_plan import TASK_BYTES_MAX, TASKS_MAX
-from offsite.model.size import GIB
+from offsite.model.units import GIB
 
 MILLION = 10**6
 

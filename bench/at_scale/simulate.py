@@ -10,7 +10,7 @@ from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tas
 from bench.at_scale.stage import Committing, Ran, Work, run_stage
 from bench.at_scale.worlds import Prices, World
 from offsite.backup.copy_pass import CommitThresholds
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 BROKERS, NETWORK, PUTS, GETS, LAUNCHES = (
     "the brokers' network",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import exp
 from statistics import NormalDist
 
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 GB, TB, PB = 10**9, 10**12, 10**15
 CLASSES = 1_000

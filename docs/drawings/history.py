@@ -12,8 +12,7 @@ from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import Ends, GroupCommit, PartitionKey
 from offsite.log.markers import Marker
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
-from offsite.log.transaction_tail import PartitionTail
-from offsite.log.transactions import OpenTransaction
+from offsite.log.transactions import OpenTransaction, PartitionTail
 
 RECORDED = Path(__file__).parents[2] / "tests" / "golden" / "cut" / "history.json"
 

@@ -14,8 +14,7 @@ from obstore.exceptions import NotSupportedError
 
 from offsite.model.errors import Damaged, OverwritingStore
 from offsite.model.secret import SecretHandling, handle_secrets
-from offsite.stores.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import LAST_MESSAGE_MS, ArchiveBucket, ArchiveFolder
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_archive_files
 from tests.s3_servers import moto_server, new_s3_store

@@ -15,7 +15,7 @@ import pytest
 
 from offsite.model.errors import Bug, DamagedObject, ObjectArchived
 from offsite.model.secret import SecretHandling, handle_secrets
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import PosixStore

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
+from offsite.kafka.cluster import Cluster
+from offsite.kafka.config import BrokerAddress, KafkaConfig
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.broker_errors import (
     TOPIC_AUTHORIZATION_FAILED,
@@ -23,7 +24,6 @@ from offsite.kafka.protocol.broker_errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from offsite.kafka.protocol.request import Api
-from offsite.kafka.user_cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record

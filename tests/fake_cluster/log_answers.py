@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from offsite.kafka.protocol.broker_errors import NONE
-from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, READ_COMMITTED
+from offsite.kafka.protocol.logs import EARLIEST, LATEST, READ_COMMITTED
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from tests.fake_cluster.cluster import THE_CLUSTER, FakeCluster

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from offsite.kafka.config.config import BrokerAddress
-from offsite.kafka.net.pool import shared_pool
+from offsite.kafka.config import BrokerAddress
+from offsite.kafka.net.routing import shared_pool
 from offsite.kafka.protocol.request import Api
 from tests.fake_cluster import coordinator_answers, log_answers, topic_answers
 from tests.fake_cluster.cluster import FakeCluster

@@ -14,7 +14,7 @@ from offsite.backup.result import BackupResult
 from offsite.backup.run import run_backup
 from offsite.backup.source import MissingTopics
 from offsite.engine.runner import Runner
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
+from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.restore.options import RestoreWords, parse_restore

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from offsite.archives import kafka_backup
 from offsite.archives.archive import ArchiveTopic, Damage
 from offsite.archives.formats import WriteOptions, open_reader, open_writer
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode_batches
 from offsite.log.records.record import Record

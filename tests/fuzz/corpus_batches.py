@@ -6,8 +6,8 @@ import struct
 from functools import partial
 
 from offsite.log.batch import scan, verify_crc
-from offsite.log.codecs.codec import compress
-from offsite.log.groups.fold import GroupFold
+from offsite.log.codec import compress
+from offsite.log.group_fold import GroupFold
 from offsite.log.markers import parse_control_marker
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record

@@ -12,7 +12,7 @@ from functools import cache
 
 import zstandard
 
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from tests.batches import make_batch
 from tests.fuzz import corpus_archives, corpus_batches, corpus_objects, corpus_repository
 from tests.fuzz.layers import in_segment, mapped, with_codec_body

@@ -9,7 +9,7 @@ from typing import NoReturn
 from unittest.mock import patch
 from uuid import UUID
 
-from offsite.kafka.batch_window import batch_window
+from offsite.kafka.evidence import batch_window
 from offsite.kafka.protocol.fetch import ID_VERSION, FetchFormat
 from offsite.kafka.protocol.metadata import metadata_request
 from offsite.kafka.protocol.produce import VERSION as PRODUCE_VERSION

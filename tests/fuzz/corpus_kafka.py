@@ -11,21 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsite.kafka import find_coordinators, producer
-from offsite.kafka.config.config import BrokerAddress
-from offsite.kafka.groups.requests import (
-    commit_offsets_request,
-    delete_offsets_request,
-    fetch_offsets_request,
-    list_groups_request,
-)
+from offsite.kafka import coordinators, producer
+from offsite.kafka.config import BrokerAddress
 from offsite.kafka.net import connection as connections
 from offsite.kafka.net import sasl
+from offsite.kafka.net.broker_socket import ReadAhead, ReceiveBuffer
 from offsite.kafka.net.connection import Connection
-from offsite.kafka.net.read_ahead import ReadAhead
-from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.producer import Producer
-from offsite.kafka.protocol import topic_changes
+from offsite.kafka.protocol import metadata
 from offsite.kafka.protocol.cluster_settings import (
     alter_quotas_request,
     create_acls_request,
@@ -34,18 +27,28 @@ from offsite.kafka.protocol.cluster_settings import (
     describe_scram_users_request,
 )
 from offsite.kafka.protocol.configs import alter_topic_configs_request, topic_configs_request
-from offsite.kafka.protocol.log_dirs import log_dirs_request
-from offsite.kafka.protocol.log_offsets import delete_records_request, epoch_ends_request, list_offsets_request
+from offsite.kafka.protocol.groups import (
+    commit_offsets_request,
+    delete_offsets_request,
+    fetch_offsets_request,
+    list_groups_request,
+)
+from offsite.kafka.protocol.logs import (
+    delete_records_request,
+    epoch_ends_request,
+    list_offsets_request,
+    log_dirs_request,
+)
 from offsite.kafka.protocol.metadata import metadata_request
 from offsite.kafka.protocol.request import Request
-from offsite.kafka.transactions.requests import (
+from offsite.kafka.transaction_requests import (
     add_partition_request,
     describe_producers_request,
     describe_transaction_request,
     end_request,
     init_producer_request,
 )
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from tests.fuzz.kafka_answers import Values, answer
 from tests.fuzz.reading import Reading
@@ -93,10 +96,10 @@ APIS: dict[str, Asked] = {
     "offset-commit": Asked(request=lambda: commit_offsets_request(GROUP), schema="OffsetCommitResponse"),
     "offset-delete": Asked(request=lambda: delete_offsets_request(GROUP), schema="OffsetDeleteResponse"),
     "find-coordinator-3": Asked(
-        request=lambda: find_coordinators.find_coordinator_request("g", kind=0), schema="FindCoordinatorResponse"
+        request=lambda: coordinators.find_coordinator_request("g", kind=0), schema="FindCoordinatorResponse"
     ),
     "find-coordinator-4": Asked(
-        request=lambda: find_coordinators.find_coordinators_request(["g"], kind=0), schema="FindCoordinatorResponse"
+        request=lambda: coordinators.find_coordinators_request(["g"], kind=0), schema="FindCoordinatorResponse"
     ),
     "init-producer-id": Asked(request=producer._init_producer_id, schema="InitProducerIdResponse"),
     "init-transaction": Asked(
@@ -121,10 +124,10 @@ APIS: dict[str, Asked] = {
         request=lambda: delete_records_request({HERE: 1}, timeout_ms=1), schema="DeleteRecordsResponse"
     ),
     "create-topics": Asked(
-        request=lambda: topic_changes.create_topics_request([], timeout_ms=1), schema="CreateTopicsResponse"
+        request=lambda: metadata.create_topics_request([], timeout_ms=1), schema="CreateTopicsResponse"
     ),
     "delete-topics": Asked(
-        request=lambda: topic_changes.delete_topics_request(["orders"], timeout_ms=1), schema="DeleteTopicsResponse"
+        request=lambda: metadata.delete_topics_request(["orders"], timeout_ms=1), schema="DeleteTopicsResponse"
     ),
     "describe-quotas": Asked(request=describe_quotas_request, schema="DescribeClientQuotasResponse"),
     "alter-quotas": Asked(request=lambda: alter_quotas_request([]), schema="AlterClientQuotasResponse"),

@@ -9,11 +9,11 @@ from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
-from offsite.model.choices import CompressionChoice
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.options import CompressionChoice
+from offsite.model.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, RecordedHole, TopicShape

@@ -13,8 +13,8 @@ import zstandard
 from crc32c import crc32c
 
 from offsite.log.batch import CRC_START, HEADER_BYTES, LENGTH_END
-from offsite.log.codecs.codec import compress, decompress
-from offsite.model.untrusted.digest import with_digest
+from offsite.log.codec import compress, decompress
+from offsite.model.untrusted.bounded_json import with_digest
 from tests.fuzz.renewal import has_digest, undigested
 from tests.fuzz.target import Layer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from offsite.model.check import check
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedObject, check
 from tests.fuzz.reading import Reading
 from tests.fuzz.target import Files, Target, Trust
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.overview.contents import show_backup
 from offsite.overview.status import read_status
 from offsite.repository.backup import Backup

@@ -12,7 +12,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from offsite.model.untrusted.digest import DigestState, check_digest, with_digest
+from offsite.model.untrusted.bounded_json import DigestState, check_digest, with_digest
 from tests.fuzz.json_mutators import encode_as, parse
 from tests.fuzz.target import Files
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from tests.fuzz.fuzzer import Fuzzer, Round
 from tests.fuzz.limits import Limits
 from tests.fuzz.mutation import mutant

@@ -17,10 +17,10 @@ from offsite.generations.assembly import Workshop, open_instance
 from offsite.generations.decision import AppendEntry, Effect, GenerationFacts
 from offsite.generations.instance import RunningInstance
 from offsite.generations.request import GenerationsRequest
-from offsite.kafka import user_cluster as cluster
+from offsite.kafka import cluster
 from offsite.model.clock import SystemClock
 from offsite.model.errors import GenerationTakenOver
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.repository.generation_sets.entry import Instance
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store

@@ -24,9 +24,9 @@ from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import CutEvidence
 from offsite.cut.window import PartitionKey, SpanOutcome
-from offsite.model.choices import CutChoice, OffsetsMode
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, parse_selection
+from offsite.model.options import CutChoice, OffsetsMode
+from offsite.model.selection import ALL_GROUPS, parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

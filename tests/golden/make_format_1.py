@@ -7,10 +7,10 @@ import sys
 from array import array
 from pathlib import Path
 
-from offsite.log.groups.offsets import GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
-from offsite.model.choices import CompressionChoice
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.options import CompressionChoice
+from offsite.model.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, RecordedHole, TopicShape

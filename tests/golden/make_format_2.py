@@ -16,8 +16,8 @@ from offsite.backup.copy_pass import CommitThresholds
 from offsite.backup.planned import plan_backup
 from offsite.backup.request import BackupRequest
 from offsite.backup.run import carry_out, make_backup
-from offsite.model.choices import CompressionChoice
-from offsite.model.selections.selection import parse_selection
+from offsite.model.options import CompressionChoice
+from offsite.model.selection import parse_selection
 from offsite.repository import catalog
 from offsite.upkeep.roll_up import copy as copy_roll_up
 from offsite.upkeep.roll_up.run import roll_up_step

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from offsite.kafka.protocol.log_offsets import LATEST
+from offsite.kafka.protocol.logs import LATEST
 from offsite.kafka.protocol.request import Api
 from offsite.log.batch import CRC_START, scan
 from tests.misbehaving_broker.exchange import Exchange

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from offsite.kafka.config.config import BrokerAddress, parse_bootstrap
+from offsite.kafka.config import BrokerAddress, parse_bootstrap
 from offsite.kafka.protocol.request import Api
 from tests.misbehaving_broker.exchange import Exchange, Link
 from tests.misbehaving_broker.messages import ANSWERS, HungUpError, Request, read_frame

@@ -15,11 +15,11 @@ from offsite.backup.request import BackupRequest
 from offsite.backup.result import BackupResult
 from offsite.backup.run import run_backup
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.request import Api
 from offsite.model.errors import NoRepository
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner

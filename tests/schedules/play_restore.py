@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from offsite.demo.truth import TopicRecords, compare_readings, read_topic
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.cluster import Cluster
+from offsite.kafka.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.user_cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchTopic
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.restore.planned import prepare_restore

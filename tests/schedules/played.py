@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
-from offsite.kafka.net.pool import shared_pool
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.net.routing import shared_pool
 from offsite.model.errors import OffsiteError
 from tests.fast_time import fast_time
 from tests.misbehaving_broker.proxy import MisbehavingBrokers

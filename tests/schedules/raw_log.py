@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offsite.kafka.config.config import BrokerAddress
+from offsite.kafka.config import BrokerAddress
 from offsite.kafka.protocol.request import Api
 from offsite.log.batch import BatchHeader, scan
 from tests.misbehaving_broker.messages import REQUESTS, Request, framed, read_frame

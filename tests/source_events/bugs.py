@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 from zlib import crc32
 
-from offsite.kafka.batch_window import BatchWindow, batch_window
+from offsite.kafka.evidence import BatchWindow, batch_window
 from offsite.log.range import LogRange
 from offsite.repository.backup import Backup
 from offsite.repository.fold import StateBuilder

@@ -24,13 +24,13 @@ from offsite.backup.planned import BackupPlan, plan_backup
 from offsite.backup.request import BackupRequest
 from offsite.backup.run import run_backup
 from offsite.engine.runner import Done, Failed, OnProgress
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
+from offsite.kafka.config import BrokerAddress, KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model import ids
-from offsite.model.choices import CompressionChoice
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError
-from offsite.model.selections.selection import NO_GROUPS, parse_selection
+from offsite.model.options import CompressionChoice
+from offsite.model.selection import NO_GROUPS, parse_selection
 from offsite.repository import backup as stored_backup
 from offsite.repository import catalog, commit_log
 from offsite.repository.repository import Repository

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from offsite.kafka.batch_window import batch_window
+from offsite.kafka.evidence import batch_window
 from offsite.kafka.log_bounds import ListedBounds, LogBounds
 from offsite.kafka.offsets import EpochEnd
 from offsite.kafka.presence import PresenceState
@@ -22,8 +22,7 @@ from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.log.batch import BatchHeader, scan
-from offsite.log.chunk import Gap, GapEvidence, Hole
-from offsite.log.range import TopicPartition
+from offsite.log.range import Gap, GapEvidence, Hole, TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from offsite.demo.truth import ReadRecord, read_topic
 from offsite.engine.local.jvm import spark_home
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.sandbox.jars import cache_folder
 from offsite.sandbox.java import LONG_RUN, find_java
 from offsite.sandbox.versions import KAFKA_VERSION, Jar, kafka_jars

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offsite.archives.files import check_claims
-from offsite.model.check import check
-from offsite.model.untrusted.names import check_topic_name, is_topic_name
+from offsite.model.errors import check
+from offsite.model.names import check_topic_name, is_topic_name
 
 __all__ = ["MANIFEST_KEY", "ArchiveLayout", "FileName"]
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 from offsite.log.buffer import Buffer
-from offsite.log.records.varint import PADDING, varint_reader
-from offsite.model.size import MIB
+from offsite.log.records.record_body import PADDING, varint_reader
+from offsite.model.units import MIB
 
 __all__ = ["Claims", "compute_claims"]
 

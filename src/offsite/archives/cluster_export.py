@@ -21,11 +21,11 @@ from offsite.backup.copy_plan import CopyTask, PartitionBounds, SickPartition, p
 from offsite.backup.source import read_source
 from offsite.groups.snapshots import read_groups
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.protocol.log_offsets import READ_COMMITTED
-from offsite.log.groups.offsets import restrict_to_topics
+from offsite.kafka.protocol.logs import READ_COMMITTED
+from offsite.log.group_offsets import restrict_to_topics
 from offsite.log.range import TopicPartition
-from offsite.model.choices import MissingTopics
 from offsite.model.errors import SourceTruncated
+from offsite.model.options import MissingTopics
 from offsite.reports.hole_report import HoleReport
 from offsite.repository.commit import PartitionId
 

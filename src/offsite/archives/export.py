@@ -18,17 +18,15 @@ from uuid import UUID
 from offsite.archives.archive import ArchiveWriter, RangeReceipt
 from offsite.backup.copy_plan import PARTITION_ERRORS
 from offsite.engine import meter
-from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.read_task import ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import TRANSACTIONAL_BIT
-from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.committed_view import CommittedView, sees_uncommitted
-from offsite.log.range import LogRange
-from offsite.log.records.record_columns import RecordColumns, read_columns
+from offsite.log.range import Chunk, Gap, Hole, LogRange
+from offsite.log.records.record_columns import RecordColumns, rare_collections, read_columns
 from offsite.log.transactions import log_markers
-from offsite.model.collector import rare_collections
 from offsite.model.errors import Bug, OffsiteError
 from offsite.points.chain import PartitionChain
 from offsite.points.source_view import SourceView, committed_view, undecided_batches

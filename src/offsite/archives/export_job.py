@@ -14,7 +14,7 @@ from offsite.archives.formats import WriteOptions, open_writer
 from offsite.archives.run_export import ExportResult, ExportTarget, run_export
 from offsite.backup.outages import Outages
 from offsite.engine.runner import OnProgress, Runner
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.reports.hole_report import HoleReport

@@ -14,11 +14,11 @@ from offsite.archives.archive import ArchiveTopic, ArchiveWriter
 from offsite.archives.export import ExportTask
 from offsite.archives.same_topic import backup_record_reader, find_other_topics
 from offsite.groups.source import SNAPSHOT, GroupsAsOf, groups_as_of
-from offsite.log.groups.offsets import GroupOffsets, restrict_to_topics
+from offsite.log.group_offsets import GroupOffsets, restrict_to_topics
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import TopicReplaced
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
-from offsite.model.time import format_time
+from offsite.model.selection import ALL_GROUPS, GroupPatterns
+from offsite.model.units import format_time
 from offsite.points.chain import PartitionChain, SelectedChains, select_chains
 from offsite.points.incarnations import incarnation_notes
 from offsite.points.point_in_time import PointInTime

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from offsite.log.buffer import Buffer
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.errors import DamagedArchive
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
 
 _HINT = "move the file out of the archive if it does not belong there"
 

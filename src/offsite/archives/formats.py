@@ -10,8 +10,8 @@ from typing import TypeVar
 from offsite.archives.archive import ArchiveReader, ArchiveWriter
 from offsite.archives.files import Files
 from offsite.archives.retention import RetentionArchive
-from offsite.model.choices import EmptyAs
 from offsite.model.errors import BadOption
+from offsite.model.options import EmptyAs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

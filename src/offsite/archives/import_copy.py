@@ -12,13 +12,12 @@ from typing import NamedTuple
 from offsite.archives.archive import ArchiveReader, Damage, OnDamage, Piece, collect_damage
 from offsite.engine.meter import count_items
 from offsite.log.batch import scan
-from offsite.log.chunk import Chunk
-from offsite.log.codecs.codec import ZSTD
-from offsite.log.range import LogRange
+from offsite.log.codec import ZSTD
+from offsite.log.range import Chunk, LogRange
 from offsite.log.records.batch_records import encode_batches
 from offsite.log.records.record import Record
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import UnfitArchive
-from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from offsite.archives.archive import ArchiveHole, ArchiveTopic, FileReceipt, Piece, RangeReceipt
 from offsite.archives.archive_layout import MANIFEST_KEY
-from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, RETENTION_SETTINGS, KeepLimits, Retention
 

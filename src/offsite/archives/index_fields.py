@@ -6,12 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadName
-from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, decode_object
-from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.model.untrusted.digest import DIGEST_KEY, DigestState, check_digest, with_digest
+from offsite.model.names import check_topic_name
+from offsite.model.untrusted.bounded_json import (
+    DIGEST_KEY,
+    UNAMBIGUOUS,
+    BadJson,
+    DigestState,
+    check_digest,
+    decode_object,
+    with_digest,
+)
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.model.untrusted.names import check_topic_name
 
 __all__ = ["BadIndex", "IndexObject", "encode_sealed", "parse_sealed", "parse_topic_name"]
 

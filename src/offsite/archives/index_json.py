@@ -15,10 +15,10 @@ from offsite.archives.archive import ArchiveTopic, FileReceipt
 from offsite.archives.archive_layout import ArchiveLayout
 from offsite.archives.index import ArchiveManifest, EarlierSettings, ExpiredFile, TopicIndex
 from offsite.archives.index_fields import BadIndex, IndexObject, encode_sealed, parse_sealed, parse_topic_name
-from offsite.log.groups.offsets import NO_EPOCH, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
-from offsite.model.untrusted.bounds import MAX_PARTITIONS
-from offsite.model.untrusted.digest import DIGEST_KEY
+from offsite.model.bounds import MAX_PARTITIONS
+from offsite.model.untrusted.bounded_json import DIGEST_KEY
 
 __all__ = ["BadIndex", "encode_index", "encode_manifest", "parse_index", "parse_manifest"]
 

@@ -26,7 +26,7 @@ from offsite.archives.archive_layout import MANIFEST_KEY, ArchiveLayout
 from offsite.archives.files import Files
 from offsite.archives.index import ArchiveManifest, TopicIndex, find_unvouched
 from offsite.archives.index_json import BadIndex, encode_index, encode_manifest, parse_index, parse_manifest
-from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, ArchiveNotFound, BadOption, DamagedArchive, OverwritingStore
 from offsite.model.journal import decided

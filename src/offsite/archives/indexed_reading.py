@@ -28,7 +28,7 @@ from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.overlap import SortedRun, clip_to_piece, describe_contradiction, merge_runs
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.bounds import MAX_OFFSET
 
 __all__ = ["FileFormat", "IndexedReader"]
 

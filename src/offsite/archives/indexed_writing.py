@@ -20,12 +20,11 @@ from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.record_groups import RecordGroups
 from offsite.log.buffer import Buffer
-from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns
-from offsite.model.check import check
-from offsite.model.errors import NotRepresentable
+from offsite.model.errors import NotRepresentable, check
 
 __all__ = ["FileEncoder", "IndexedWriter", "Losses", "NewFile"]
 

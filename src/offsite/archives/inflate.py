@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from offsite.model.size import KIB, MIB
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
+from offsite.model.units import KIB, MIB
 
 __all__ = ["GZIP", "ZSTD", "BadStream", "PlainPart", "inflate"]
 

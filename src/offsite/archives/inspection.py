@@ -12,9 +12,9 @@ from offsite.archives.files import Files
 from offsite.archives.formats import ReadOptions, open_reader
 from offsite.archives.indexed_reading import IndexedReader
 from offsite.archives.kafka_backup import InspectedSegment, ReindexResult
-from offsite.log.groups.offsets import offset_count
+from offsite.log.group_offsets import offset_count
 from offsite.model.errors import BadOption
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 from offsite.reports.hole_report import HoleReport
 from offsite.stores.open_store import open_archive_files
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 from offsite.archives.index import EarlierSettings, promised_limits
 from offsite.model.cleanup_policy import NO_LIMITS, UNLIMITED, KeepLimits
-from offsite.model.size import format_size
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration, format_size
 
 __all__ = ["MirrorRule", "OldestFiles", "RetentionVerdict", "TopicSettings"]
 

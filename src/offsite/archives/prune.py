@@ -33,8 +33,8 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import ArchiveBusy, BadOption, StoreDenied
 from offsite.model.journal import decided
-from offsite.stores.looking_store import display_now_ms
 from offsite.stores.open_store import open_archive_files
+from offsite.stores.wrapped_store import display_now_ms
 from offsite.upkeep.clocks import check_clocks
 
 LEAST_COLLECT_AFTER_MS = 10 * 60_000

@@ -17,7 +17,7 @@ from typing import Protocol
 from offsite.archives.mirror import MirrorRule, OldestFiles, TopicSettings
 from offsite.log.range import TopicPartition
 from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
-from offsite.model.time import format_duration, format_time
+from offsite.model.units import format_duration, format_time
 
 __all__ = [
     "ArchiveFile",

@@ -15,14 +15,12 @@ from offsite.archives.archive import ArchiveWriter, RangeReceipt
 from offsite.archives.export import ExportEnds, ExportReceipt, ExportTask, RecordSource, export_range
 from offsite.archives.export_plan import ExportPlan
 from offsite.archives.files import Files
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import OnProgress, Runner
-from offsite.engine.whole_progress import WholeProgress
-from offsite.log.groups.offsets import offset_count
+from offsite.engine.runner import OnProgress, Runner, WholeProgress, job_named
+from offsite.log.group_offsets import offset_count
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, OffsiteError
 from offsite.model.journal import warned
-from offsite.model.named import amount
+from offsite.model.names import amount
 from offsite.reports.hole_report import HoleReport
 
 ROUND_TASKS = 64

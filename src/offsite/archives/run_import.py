@@ -26,16 +26,14 @@ from offsite.archives.import_copy import (
     ImportTask,
     import_piece,
 )
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import OnProgress, Runner
+from offsite.engine.runner import OnProgress, Runner, job_named
 from offsite.groups.snapshots import SavedGroups, save_groups
-from offsite.kafka.groups.committed_offsets import FetchedGroups
-from offsite.log.chunk import GapEvidence
-from offsite.log.range import TopicPartition, uncovered
+from offsite.kafka.groups import FetchedGroups
+from offsite.log.range import GapEvidence, TopicPartition, uncovered
 from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
 from offsite.model.ids import random_id
-from offsite.model.named import amount
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.names import amount
+from offsite.model.selection import TopicSelection
 from offsite.reports.hole_report import HoleReport, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, ProvenGap, RecordedHole, TopicShape

@@ -16,7 +16,7 @@ from functools import partial
 from offsite.archives.archive import ArchiveWriter
 from offsite.archives.export import ClusterRecordSource, ExportTask
 from offsite.backup.copy_plan import PARTITION_ERRORS
-from offsite.log.chunk import Hole
+from offsite.log.range import Hole
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.model.errors import DamagedArchive
 from offsite.points.chain import PartitionChain

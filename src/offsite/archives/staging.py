@@ -30,7 +30,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import restore_names
 from offsite.restore.lease import RestoreLease
 from offsite.stores.open_store import open_store
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import wrap_errors
 from offsite.stores.store import Store
 
 _DIGITS = 16

@@ -23,8 +23,8 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import safe_trace
-from offsite.model.named import named
-from offsite.model.size import MIB
+from offsite.model.names import named
+from offsite.model.units import MIB
 from offsite.repository.segments.pack import PackWriter
 
 SMALL_BYTES = 4 * MIB

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from offsite.kafka.groups.committed_offsets import FetchedGroups
-from offsite.kafka.protocol.config_resources import CLIENT_METRICS, GROUP
+from offsite.kafka.groups import FetchedGroups
+from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, ScramUser
 from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer
-from offsite.model.named import amount, named
+from offsite.model.names import amount, named
 
 T = TypeVar("T")
 

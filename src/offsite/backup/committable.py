@@ -19,8 +19,7 @@ from offsite.backup.copy import BackupReceipt
 from offsite.backup.copy_plan import PARTITION_ERRORS, CopyPlan, PartitionBounds, PositionKey, SickPartition
 from offsite.engine.runner import Done, Failed
 from offsite.log.batch import LastBatch
-from offsite.log.chunk import Gap, Hole
-from offsite.log.range import Span
+from offsite.log.range import Gap, Hole, Span
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.commit import NO_EPOCH, PartitionId, Position, ProvenGap, RecordedHole

@@ -8,28 +8,24 @@ from uuid import UUID
 
 from offsite.backup.copy_plan import NO_WINDOW, CopyTask
 from offsite.backup.stamps import ObservedStamps, stamp_fold
-from offsite.engine import meter
-from offsite.engine.rates import rate_lease
-from offsite.kafka.config.config import KafkaConfig
-from offsite.kafka.fetch_pace import Unlimited
-from offsite.kafka.fetch_size import FETCH_BYTES
+from offsite.engine import meter, rate_lease
+from offsite.kafka.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.read_task import Item, ReadTask
+from offsite.kafka.read_task import FETCH_BYTES, Item, ReadTask, Unlimited
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import LastBatch
-from offsite.log.chunk import Chunk, Gap, Hole
-from offsite.log.range import LogRange
-from offsite.log.transaction_tail import StretchTail, TailFold
-from offsite.model.choices import CompressionChoice
+from offsite.log.range import Chunk, Gap, Hole, LogRange
+from offsite.log.transactions import StretchTail, TailFold
 from offsite.model.errors import SourceTruncated, TopicReplaced
-from offsite.model.size import MIB
+from offsite.model.options import CompressionChoice
+from offsite.model.units import MIB
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
-from offsite.stores.paced_writes import PacedStore, object_bytes
 from offsite.stores.store import Store
+from offsite.stores.wrapped_store import PacedStore, object_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from offsite.backup.whole_pass import PassSummary
 from offsite.engine.runner import Done, Failed
 from offsite.model.clock import Clock
 from offsite.model.journal import decided
-from offsite.model.size import GIB
+from offsite.model.units import GIB
 from offsite.repository.backup import without_unchanged
 from offsite.repository.commit import CommitChanges, RecordedHole
 from offsite.repository.segments.figures import SegmentFigures

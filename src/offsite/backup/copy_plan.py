@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, zip_longest
 
 from offsite.log.batch import LastBatch
-from offsite.log.chunk import Hole
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Hole, LogRange, TopicPartition
 from offsite.model.errors import (
     DamagedBatch,
     KafkaNotAuthorized,
@@ -20,7 +19,7 @@ from offsite.model.errors import (
     TopicReplaced,
 )
 from offsite.model.journal import decided
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.participant.number import Form
 from offsite.repository.commit import PartitionId
 

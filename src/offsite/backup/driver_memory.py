@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offsite.backup.copy_pass import CommitThresholds
 from offsite.backup.copy_plan import CopyPlan
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
 
 IDLE_BYTES = 310 * MIB

@@ -16,7 +16,7 @@ from offsite.backup.source import Source
 from offsite.kafka.presence import PresenceState
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.journal import warned
-from offsite.model.selections.selection import TopicSelection, is_drill_copy
+from offsite.model.selection import TopicSelection, is_drill_copy
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.state import BackupState
 

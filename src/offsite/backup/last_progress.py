@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from offsite.engine.runner import OnProgress, RunProgress
-from offsite.model.clock import Clock
-from offsite.model.named import named
-from offsite.model.waits import Wait
+from offsite.model.clock import Clock, Wait
+from offsite.model.names import named
 
 NAMED_MAX = 3
 """At most so many partitions in a line: a broker that leads thousands must not fill the screen."""

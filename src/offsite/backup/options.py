@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from offsite.model.choices import CompressionChoice, CompressionText, MissingTopics, MissingTopicsText, parse_choice
-from offsite.model.option import Option, with_defaults
+from offsite.model.options import (
+    CompressionChoice,
+    CompressionText,
+    MissingTopics,
+    MissingTopicsText,
+    Option,
+    parse_choice,
+    with_defaults,
+)
 
 if TYPE_CHECKING:
     from offsite.backup.request import BackupRequest
-    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.engine.rate_limits import RateLimits
 
 
 class BackupWords(TypedDict, total=False):
@@ -98,7 +105,7 @@ class BackupWords(TypedDict, total=False):
 def parse_backup(backup: str, options: BackupWords) -> BackupRequest:
     """Build the request for backup `backup` from the options. Raises `BadOption` for an unreadable option."""
     from offsite.backup.request import BackupRequest
-    from offsite.model.selections.selection import parse_groups, parse_selection
+    from offsite.model.selection import parse_groups, parse_selection
 
     words = with_defaults(BackupWords, options)
     topics, exclude = words["topics"], words["exclude"] or ()
@@ -117,8 +124,8 @@ def parse_backup(backup: str, options: BackupWords) -> BackupRequest:
 def parse_limits(options: BackupWords) -> RateLimits:
     """Build the rate limits for the runner of a backup from the options. Raises `BadOption` for an unreadable
     option."""
-    from offsite.engine.rates.rate_limits import RateLimits
-    from offsite.model.size import parse_rate
+    from offsite.engine.rate_limits import RateLimits
+    from offsite.model.units import parse_rate
 
     def rate(text: str | None, option: str) -> int | None:
         return None if text is None else parse_rate(text, option)

@@ -19,7 +19,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, ParticipantFailed
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
-from offsite.model.selections.selection import ALL_GROUPS
+from offsite.model.selection import ALL_GROUPS
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (

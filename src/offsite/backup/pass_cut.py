@@ -20,9 +20,9 @@ from offsite.backup.tails import join_tails
 from offsite.backup.whole_pass import PassSummary
 from offsite.cut.group_offsets import GroupKey
 from offsite.cut.window import PartitionKey
-from offsite.log.groups.offsets import GroupTable
+from offsite.log.group_offsets import GroupTable
 from offsite.log.transactions import OpenTransaction
-from offsite.model.named import named
+from offsite.model.names import named
 from offsite.participant.number import Form
 from offsite.repository.commit import PartitionId, RecordedHole
 from offsite.repository.snapshots.commit_cut import CommitCut

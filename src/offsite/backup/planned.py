@@ -20,13 +20,12 @@ from offsite.backup.stamps import StampWindows, with_stamps
 from offsite.groups.history import decide_history
 from offsite.groups.snapshots import read_groups
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.groups.committed_offsets import FetchedGroups
-from offsite.model.choices import CompressionChoice
+from offsite.kafka.groups import FetchedGroups
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.journal import warned
-from offsite.model.named import named
-from offsite.model.selections.selection import GroupPatterns, TopicSelection, drill_copies, no_topics
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS, named
+from offsite.model.options import CompressionChoice
+from offsite.model.selection import GroupPatterns, TopicSelection, drill_copies, no_topics
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint
 from offsite.repository.commit import CommitChanges, CutBack, PartitionId, TopicIncarnation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.model.choices import CompressionChoice, MissingTopics
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicSelection
+from offsite.model.options import CompressionChoice, MissingTopics
+from offsite.model.selection import ALL_GROUPS, GroupPatterns, TopicSelection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,15 +21,14 @@ from offsite.backup.planned import BackupPlan, Replan
 from offsite.backup.result import BackupResult, result_of
 from offsite.backup.schemas_topic import schemas_options
 from offsite.backup.whole_pass import PassSummary, PassTotals
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import Done, Failed, OnProgress, Runner
+from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
 from offsite.groups.history import history_options
-from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.config import KafkaConfig
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Bug, OffsiteError
 from offsite.model.journal import decided, safe_trace, warned
-from offsite.model.named import amount
+from offsite.model.names import amount
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter

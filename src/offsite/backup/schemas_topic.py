@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from offsite.model.errors import BackupExists
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.untrusted.names import check_topic_name
+from offsite.model.names import check_topic_name
+from offsite.model.selection import TopicSelection
 from offsite.repository.descriptor import BackupDescriptor
 
 DEFAULT_SCHEMAS_TOPIC = "_schemas"

@@ -13,12 +13,12 @@ from offsite.kafka.log_bounds import ListedBounds
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
-from offsite.model.choices import MissingTopics
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic, OffsiteError
 from offsite.model.journal import warned
-from offsite.model.selections.selection import TopicSelection, drill_copies, no_topics
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.options import MissingTopics
+from offsite.model.selection import TopicSelection, drill_copies, no_topics
 from offsite.repository.commit import TopicIncarnation, TopicShape
 
 _GRANT = "grant the principal DESCRIBE_CONFIGS on the topic, or leave the topic out"

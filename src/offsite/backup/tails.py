@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from offsite.backup.copy import BackupReceipt
 from offsite.backup.copy_plan import NO_WINDOW, CopyPlan
-from offsite.log.transaction_tail import PartitionTail, TailFold, with_unknown_beginnings
-from offsite.log.transactions import OpenTransaction
+from offsite.log.transactions import OpenTransaction, PartitionTail, TailFold, with_unknown_beginnings
 from offsite.repository.commit import PartitionId
 
 

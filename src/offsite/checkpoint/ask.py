@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, CheckpointIdUsed
 from offsite.model.ids import random_id
-from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import CheckpointNote
 from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords

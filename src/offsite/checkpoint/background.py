@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import IO
 
 from offsite.model.errors import CheckpointNotTaken
-from offsite.model.untrusted.own_python import OWN_PYTHON
+from offsite.model.machine import OWN_PYTHON
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _MODULE = "from offsite.cli.main import main; main()"

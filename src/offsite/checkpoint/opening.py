@@ -21,12 +21,12 @@ from offsite.backup.copy_plan import PartitionBounds
 from offsite.backup.planned import OpenCheckpoint
 from offsite.backup.stamps import EpochOffset, StampWindows
 from offsite.checkpoint.control_reader import ControlReader
+from offsite.kafka.cluster import Cluster
 from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.presence import PresenceState
 from offsite.kafka.producer import Producer, new_producer
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.kafka.small_log import SmallLog
-from offsite.kafka.user_cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (
@@ -38,9 +38,8 @@ from offsite.model.errors import (
     SourceTruncated,
 )
 from offsite.model.journal import decided, warned
-from offsite.model.named import named
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS, named
+from offsite.model.selection import TopicSelection
 from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, OpenRecord, Session, format_record
 from offsite.participant.number import MARKER_KEY, MAX_NUMBER, Form, marker_headers
 from offsite.repository.checkpoints.stamping import Stamping

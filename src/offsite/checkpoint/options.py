@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from offsite.model.choices import StampForm, parse_choice
 from offsite.model.errors import BadOption
-from offsite.model.option import Option
+from offsite.model.options import Option, StampForm, parse_choice
 
 if TYPE_CHECKING:
     from offsite.repository.checkpoints.stamping import Stamping
@@ -41,8 +40,8 @@ class ParticipantWords(TypedDict, total=False):
 
 def parse_participants(words: ParticipantWords) -> Stamping | None:
     """Parse how checkpoints are opened to applications; None: not opened. Raises `BadOption`, `BadName`."""
-    from offsite.model.selections.selection import parse_selection
-    from offsite.model.untrusted.names import check_topic_name
+    from offsite.model.names import check_topic_name
+    from offsite.model.selection import parse_selection
     from offsite.participant.control import CONTROL_TOPIC
     from offsite.repository.checkpoints.stamping import Stamping
 

@@ -29,11 +29,11 @@ from typing import Protocol, TypeVar
 
 from offsite.checkpoint.status import CheckpointStatus
 from offsite.log.range import TopicPartition
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError, ParticipantFailed
 from offsite.model.journal import decided, warned
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
-from offsite.model.untrusted.names import is_topic_name
+from offsite.model.names import is_topic_name
 from offsite.repository.snapshots.participant import CheckpointParticipant, DeclaredPosition
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from offsite.checkpoint.participants import Participants
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 from offsite.checkpoint.taker import Taker, held_lease
 from offsite.engine.runner import OnProgress, Runner
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import CheckpointIdUsed, OffsiteError
 from offsite.repository.backup import Backup

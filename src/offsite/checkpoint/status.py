@@ -22,7 +22,7 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
-from offsite.stores.looking_store import display_now_ms
+from offsite.stores.wrapped_store import display_now_ms
 
 NO_COMMIT = 0
 LIST_MAX = 20

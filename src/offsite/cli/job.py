@@ -19,8 +19,8 @@ def main() -> None:
     """Run the command. The context comes first: for YARN, a program without a context has failed, whatever the program
     did."""
     from offsite.cli.main import main as command
-    from offsite.engine.sessions.joined_session import submitted_context
     from offsite.engine.sessions.master import SUBMITTED
+    from offsite.engine.sessions.submitted_spark import submitted_context
 
     os.environ.setdefault("OFFSITE_SPARK_MASTER", SUBMITTED)
     submitted_context()

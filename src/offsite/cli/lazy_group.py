@@ -69,7 +69,7 @@ class _Command(TyperCommand):
                 param.type.convert = _of_this_machine(param.type.convert)  # type: ignore[method-assign]  # one for each
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
-        from offsite.model.selections.pattern_list import PATTERN_OPTIONS
+        from offsite.model.selection import PATTERN_OPTIONS
 
         has_patterns = any(word.lstrip("-").replace("-", "_") in PATTERN_OPTIONS for word in args)
         try:

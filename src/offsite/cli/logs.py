@@ -24,8 +24,8 @@ from offsite.cli.log_file import LogFile
 from offsite.cli.output import exit_on_damage, note
 from offsite.model.errors import BadOption, OffsiteError, UserError
 from offsite.model.journal import failed, noted, safe_line, safe_trace
-from offsite.model.time import format_time
-from offsite.model.untrusted.printable import printable
+from offsite.model.units import format_time
+from offsite.model.untrusted.text import printable
 from offsite.model.version import __version__
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show decisions on stderr, and tracebacks of failures.")]

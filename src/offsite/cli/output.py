@@ -1,6 +1,6 @@
 """Prints everything. Results go to stdout, everything else to stderr; a result is a frozen dataclass.
 
-Text for people passes `model.untrusted.printable` here, so no view can forget the escape: names come from outside. `-o
+Text for people passes `printable` here, so no view can forget the escape: names come from outside. `-o
 json` prints a document, `-o jsonl` a line per document; both hold the fields of the dataclass. The fields are the
 contract for scripts: fields are added, never renamed.
 """
@@ -18,7 +18,7 @@ import typer
 
 from offsite.model.errors import ConfirmationMissing, Damaged, OffsiteError
 from offsite.model.plain import plain
-from offsite.model.untrusted.printable import printable, printable_lines
+from offsite.model.untrusted.text import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

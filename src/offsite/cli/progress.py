@@ -10,9 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offsite.engine.runner import OnProgress, RunProgress
-from offsite.model.size import format_size
-from offsite.model.time import format_duration
-from offsite.model.untrusted.printable import printable
+from offsite.model.units import format_duration, format_size
+from offsite.model.untrusted.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

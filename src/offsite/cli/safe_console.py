@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 
 __all__ = ["SafeConsole"]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from offsite.cli.output import note, report_damage
 
 if TYPE_CHECKING:
-    from offsite.engine.choice import SparkChoice
-    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.engine.rate_limits import RateLimits
+    from offsite.engine.settings import SparkChoice
     from offsite.engine.spark_runner import SparkRunner
-    from offsite.kafka.user_cluster import Cluster
+    from offsite.kafka.cluster import Cluster
     from offsite.repository.repository import Repository
 
 
@@ -22,8 +22,8 @@ def open_repository(url: str, *, looks: bool = False, records: str | None = None
     """Open the repository at `url`. `looks`: for a command without changes, which works on a read-only store.
     `records`: another place of restore records. Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`."""
     from offsite.repository.repository import Repository
-    from offsite.stores.looking_store import ClockFallbackStore
     from offsite.stores.open_store import open_store
+    from offsite.stores.wrapped_store import ClockFallbackStore
 
     store = open_store(url)
     return Repository.open(
@@ -36,7 +36,7 @@ def open_repository(url: str, *, looks: bool = False, records: str | None = None
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
     """Connect to the cluster at `bootstrap`, which wins over the file's `bootstrap.servers`. Sends nothing to the
     cluster. Raises `BadKafkaConfig`."""
-    from offsite.kafka import user_cluster as cluster
+    from offsite.kafka import cluster
 
     connected = cluster.connect(bootstrap, kafka_config)
     for warning in connected.warnings:

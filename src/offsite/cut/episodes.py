@@ -26,8 +26,8 @@ from typing import NamedTuple
 from offsite.cut.clean import clean_readings, transactional_ids
 from offsite.cut.readings import CutEvidence, LoggedCommit
 from offsite.cut.window import GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window, WrittenRange
-from offsite.log.transaction_tail import PartitionTail
-from offsite.model.check import check
+from offsite.log.transactions import PartitionTail
+from offsite.model.errors import check
 
 
 def window_of(evidence: CutEvidence) -> Window:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from offsite.cut.window import Ends, GroupCommit, PartitionKey
 from offsite.log.transaction_state import ListedTransaction, TransactionChange
-from offsite.log.transaction_tail import PartitionTail
+from offsite.log.transactions import PartitionTail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,10 @@ from offsite.backup.run import run_backup
 from offsite.demo.data import ORDERS, TOPICS, write_demo_data
 from offsite.demo.truth import TopicRecords, commit_half_way, committed_offsets, compare_readings, read_topic
 from offsite.engine.runner import Runner
-from offsite.kafka.user_cluster import connect
-from offsite.model.choices import OffsetsMode
+from offsite.kafka.cluster import connect
 from offsite.model.clock import Clock
-from offsite.model.selections.selection import parse_groups, parse_selection
+from offsite.model.options import OffsetsMode
+from offsite.model.selection import parse_groups, parse_selection
 from offsite.repository.repository import Repository
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

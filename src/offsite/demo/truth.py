@@ -14,8 +14,8 @@ from typing import cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from offsite.demo.data import ORDERS, QUIET
-from offsite.model.choices import Isolation
 from offsite.model.errors import KafkaTimeout
+from offsite.model.options import Isolation
 
 AT_THE_END_MS = 10
 """Most milliseconds that a broker may hold back an empty answer. Half a second by default, twice in every reading."""

@@ -8,11 +8,11 @@ from functools import partial
 from offsite.doctor.check import NAMED_MAX, CheckResult, NotMeasurable, failed, from_error, ok, warning
 from offsite.doctor.parts import Parts
 from offsite.doctor.reach import AddressProbe, WorkerProbes, reach_each, reach_from_worker
-from offsite.kafka.config.config import BrokerAddress
+from offsite.kafka.config import BrokerAddress
 from offsite.kafka.protocol.metadata import Broker
 from offsite.model.errors import OffsiteError
-from offsite.model.hosts import is_loopback
-from offsite.model.named import named
+from offsite.model.machine import is_loopback
+from offsite.model.names import named
 
 BROKERS_MAX = 200
 """Brokers probed at most. More do not occur in practice, and an answer may name any number."""

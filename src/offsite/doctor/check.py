@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from offsite.model.errors import Denied, KafkaUnavailable, NoRepository, OffsiteError, StoreUnavailable, UserError
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 
 PartsT_contra = TypeVar("PartsT_contra", contravariant=True)
 

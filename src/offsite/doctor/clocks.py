@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from offsite.doctor.check import CheckResult, NotMeasurable, failed, ok, warning
 from offsite.doctor.parts import Parts
-from offsite.kafka.protocol.log_offsets import list_offsets_request
+from offsite.kafka.protocol.logs import list_offsets_request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import MOST_APART_MS
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration
 
 GROUPS_TOPIC = "__consumer_offsets"
 ROUNDED_MS = 1_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offsite.doctor.check import CheckResult, NotMeasurable, failed, ok, warning
 from offsite.doctor.parts import Parts
-from offsite.model.size import GIB, MIB, format_size
+from offsite.model.units import GIB, MIB, format_size
 from offsite.model.version import __version__
 from offsite.repository.heads import memory_root
 from offsite.sandbox import find_java

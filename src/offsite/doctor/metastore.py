@@ -9,7 +9,7 @@ from offsite.doctor.check import NAMED_MAX, CheckResult, failed, ok, warning
 from offsite.doctor.parts import Parts
 from offsite.metastore.folder import exposure_warning
 from offsite.metastore.status import metastore_status
-from offsite.model.check import check
+from offsite.model.errors import check
 
 
 def files(parts: Parts) -> CheckResult:

@@ -12,20 +12,19 @@ from pathlib import Path
 
 from offsite.doctor.aside import TooLateError, within
 from offsite.doctor.check import Need
-from offsite.engine.choice import SparkChoice
 from offsite.engine.runner import Runner
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import KafkaConfig
-from offsite.kafka.net.pool import ConnectionPool
-from offsite.kafka.net.routing import Router
+from offsite.kafka.cluster import Cluster, connect
+from offsite.kafka.config import KafkaConfig
+from offsite.kafka.net.routing import ConnectionPool, Router
 from offsite.kafka.protocol.metadata import ClusterMetadata
-from offsite.kafka.user_cluster import Cluster, connect
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.layout import DOCTOR_PREFIX
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store

@@ -11,11 +11,11 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from offsite.doctor.aside import map_within
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
-from offsite.kafka.find_coordinators import LOWEST_VERSION as FIND_VERSION
-from offsite.kafka.groups.requests import FETCH_VERSIONS, LIST_VERSIONS
+from offsite.kafka.config import BrokerAddress, KafkaConfig
+from offsite.kafka.coordinators import LOWEST_VERSION as FIND_VERSION
 from offsite.kafka.net.connection import Connection
-from offsite.kafka.protocol import configs, fetch, log_offsets, metadata, produce, topic_changes
+from offsite.kafka.protocol import configs, fetch, logs, metadata, produce
+from offsite.kafka.protocol.groups import FETCH_VERSIONS, LIST_VERSIONS
 from offsite.kafka.protocol.request import Api
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
@@ -25,14 +25,14 @@ ANYBODY_S = 25.0
 _NEEDED = {
     Api.METADATA: (metadata.LOWEST_VERSION, metadata.HIGHEST_VERSION),
     Api.FETCH: (fetch.NAME_VERSION, fetch.NAME_VERSION),
-    Api.LIST_OFFSETS: (log_offsets.LIST_OFFSETS_VERSION, log_offsets.LIST_OFFSETS_VERSION),
-    Api.OFFSET_FOR_LEADER_EPOCH: (log_offsets.EPOCH_ENDS_VERSION, log_offsets.EPOCH_ENDS_VERSION),
+    Api.LIST_OFFSETS: (logs.LIST_OFFSETS_VERSION, logs.LIST_OFFSETS_VERSION),
+    Api.OFFSET_FOR_LEADER_EPOCH: (logs.EPOCH_ENDS_VERSION, logs.EPOCH_ENDS_VERSION),
     Api.DESCRIBE_CONFIGS: (configs.DESCRIBE_VERSION, configs.DESCRIBE_VERSION),
     Api.FIND_COORDINATOR: (FIND_VERSION, FIND_VERSION),
     Api.LIST_GROUPS: LIST_VERSIONS,
     Api.OFFSET_FETCH: FETCH_VERSIONS,
     Api.PRODUCE: (produce.VERSION, produce.VERSION),
-    Api.CREATE_TOPICS: (topic_changes.CREATE_VERSION, topic_changes.CREATE_VERSION),
+    Api.CREATE_TOPICS: (metadata.CREATE_VERSION, metadata.CREATE_VERSION),
     Api.INCREMENTAL_ALTER_CONFIGS: (configs.ALTER_VERSION, configs.ALTER_VERSION),
 }
 """Requests that backups and restores cannot do without."""

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from offsite.backup.cut.state_log import STATE_TOPIC
 from offsite.doctor.check import NAMED_MAX, RIGHTS, CheckResult, NotMeasurable, failed, ok, warning
 from offsite.doctor.parts import Parts
-from offsite.kafka.groups.requests import ListedGroup
 from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED
+from offsite.kafka.protocol.groups import ListedGroup
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
-from offsite.model.named import named
-from offsite.model.selections.selection import drill_copies
+from offsite.model.names import named
+from offsite.model.selection import drill_copies
 
 READ, DESCRIBE, DESCRIBE_CONFIGS = 3, 8, 10
 """Codes of AclOperation."""

@@ -15,8 +15,8 @@ from offsite.doctor.machine import LITTLE_BYTES
 from offsite.doctor.parts import Parts
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError
-from offsite.model.named import named
-from offsite.model.size import format_size
+from offsite.model.names import named
+from offsite.model.units import format_size
 from offsite.model.version import __version__
 from offsite.repository.repository import Repository
 from offsite.stores.store import Store

@@ -13,7 +13,7 @@ from offsite.doctor.check import CheckResult, NotMeasurable, failed, ok, warning
 from offsite.doctor.parts import Parts
 from offsite.model.errors import Damaged, OffsiteError, OverwritingStore, StoreDenied, StoreUnavailable
 from offsite.model.journal import decided
-from offsite.model.size import MIB, format_size
+from offsite.model.units import MIB, format_size
 from offsite.repository.layout import DOCTOR_PREFIX, PROBES_PREFIX, ROOT_KEY
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore

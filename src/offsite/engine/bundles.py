@@ -12,9 +12,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from offsite.engine.runner import Done, Failed, OnProgress, Runner
+from offsite.engine.runner import Done, Failed, OnProgress, Runner, WholeProgress
 from offsite.engine.task_attempt import LASTING_ERRORS
-from offsite.engine.whole_progress import WholeProgress
 from offsite.model.journal import decided, failed
 
 

@@ -20,13 +20,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
-from offsite.engine import meter
-from offsite.engine.job_name import job_name
-from offsite.engine.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
-from offsite.engine.rates import rate_lease
-from offsite.engine.rates.rate_limits import RateAddress, RateLimits
-from offsite.engine.rates.rate_server import RateServer
-from offsite.engine.runner import ResultT, Shuffle, ShuffledTask, TaskT
+from offsite.engine import meter, rate_lease
+from offsite.engine.meter import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
+from offsite.engine.rate_limits import RateAddress, RateLimits
+from offsite.engine.rate_server import RateServer
+from offsite.engine.runner import ResultT, Shuffle, ShuffledTask, TaskT, job_name
 from offsite.engine.settings import LOOPBACK
 from offsite.engine.shuffle import FindStep, SendStep, pickle_tasks, shuffle_tasks, unpickle
 from offsite.engine.task_attempt import Envelope, NoteAddress, NoteReceiver, NoteSender, attempt, interrupted_by_hangup

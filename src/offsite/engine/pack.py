@@ -19,9 +19,9 @@ from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
-from offsite.engine.archive import MANIFEST, ExecutorArchiveManifest, manifest_json, own_manifest
+from offsite.engine.executor_archive import MANIFEST, ExecutorArchiveManifest, manifest_json, own_manifest
 from offsite.model.errors import BadOption, BadSparkArchive
-from offsite.model.untrusted.own_python import OWN_PYTHON
+from offsite.model.machine import OWN_PYTHON
 from offsite.stores.plain_files import check_replaceable
 
 PACKAGES = ("offsite", "pyspark_offsite")

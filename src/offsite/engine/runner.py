@@ -1,15 +1,20 @@
-"""The port that runs tasks in parallel, and the types of the results.
+"""The port that runs tasks in parallel, and the types between a service and the runner of its tasks: outcome, progress,
+name of a job. Knows nothing of Spark.
 
-The module owns the types between a service and the runner of its tasks: outcome, progress. Knows nothing of Spark.
+The progress of several runs in sequence is shown as one (`WholeProgress`). Names of jobs are for people who read
+Spark's UI and history server: `backup shop: 3 topics, 120 ranges`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from offsite.model.errors import OffsiteError
+from offsite.model.untrusted.text import printable
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -147,3 +152,57 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """End the processes and delete the folders of the runner. May be called twice."""
+
+
+class WholeProgress:
+    """The progress callback of every run; call `next_run` between two runs. `tasks_total`: tasks of all runs, where
+    known; else the tasks of later runs are added when they begin."""
+
+    def __init__(self, on_progress: OnProgress | None, *, tasks_total: int | None = None) -> None:
+        self._on_progress = on_progress
+        self._tasks_total = tasks_total
+        self._before: RunProgress | None = None
+        self._now: RunProgress | None = None
+
+    def __call__(self, now: RunProgress) -> None:
+        self._now = now if self._before is None else _sum(self._before, now)
+        if self._on_progress is not None:
+            total = self._now.tasks_total if self._tasks_total is None else self._tasks_total
+            self._on_progress(replace(self._now, tasks_total=total))
+
+    def next_run(self) -> None:
+        self._before = self._now
+
+
+def _sum(before: RunProgress, now: RunProgress) -> RunProgress:
+    return RunProgress(
+        tasks_total=before.tasks_total + now.tasks_total,
+        tasks_done=before.tasks_done + now.tasks_done,
+        tasks_failed=before.tasks_failed + now.tasks_failed,
+        moved_bytes=before.moved_bytes + now.moved_bytes,
+        records=before.records + now.records,
+        elapsed_s=before.elapsed_s + now.elapsed_s,
+        worker_peak_rss_bytes=max(before.worker_peak_rss_bytes, now.worker_peak_rss_bytes),
+        throttled_s=before.throttled_s + now.throttled_s,
+        limited_s=before.limited_s + now.limited_s,
+        note=now.note,
+    )
+
+
+_MAX_CHARACTERS = 200
+
+_name: ContextVar[str] = ContextVar("offsite-job-name", default="offsite")
+
+
+@contextmanager
+def job_named(name: str) -> Iterator[None]:
+    """Name the jobs of the block, unless an inner block gives a better name. `name` must hold no secret."""
+    token = _name.set(printable(name)[:_MAX_CHARACTERS])
+    try:
+        yield
+    finally:
+        _name.reset(token)
+
+
+def job_name() -> str:
+    return _name.get()

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from offsite.engine import meter
-from offsite.engine.progress_datagram import ProgressAddress, ProgressSender
-from offsite.engine.rates import rate_lease
-from offsite.engine.rates.rate_limits import RateAddress
+from offsite.engine import meter, rate_lease
+from offsite.engine.meter import ProgressAddress, ProgressSender
+from offsite.engine.rate_limits import RateAddress
 from offsite.engine.runner import ShuffledTask, TaskT
 from offsite.engine.task_attempt import LASTING_ERRORS, AttemptFailed, interrupted_by_hangup
 from offsite.engine.unfit_executor import check_version

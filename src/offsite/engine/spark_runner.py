@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from offsite.engine.archive import NO_ARCHIVE, archive_settings
-from offsite.engine.choice import SparkChoice
+from offsite.engine.executor_archive import NO_ARCHIVE, archive_settings
 from offsite.engine.job import JobEnvironment, ShuffledJob, SparkJob
-from offsite.engine.jobs import TaskJobs
-from offsite.engine.rates.rate_limits import RateLimits
+from offsite.engine.jobs import TaskJobs, TaskOutcomes
+from offsite.engine.rate_limits import RateLimits
 from offsite.engine.runner import (
     Done,
     Failed,
@@ -28,18 +27,15 @@ from offsite.engine.runner import (
     ShuffledTask,
     TaskT,
 )
-from offsite.engine.sessions.borrowed_session import BorrowedSession
 from offsite.engine.sessions.cluster_session import ClusterSession
-from offsite.engine.sessions.executors import has_executors, patience_s
-from offsite.engine.sessions.joined_session import check_submitted, submitted_context
 from offsite.engine.sessions.local_session import LocalSession
 from offsite.engine.sessions.master import SUBMITTED, runs_in_one_jvm, slots
-from offsite.engine.sessions.session import ContextSession
-from offsite.engine.settings import MAX_ATTEMPTS, STRANGERS
-from offsite.engine.task_outcomes import TaskOutcomes
-from offsite.model.choices import SecretsChoice
+from offsite.engine.sessions.session import BorrowedSession, ContextSession, has_executors, patience_s
+from offsite.engine.sessions.submitted_spark import check_submitted, submitted_context
+from offsite.engine.settings import MAX_ATTEMPTS, STRANGERS, SparkChoice
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import OpenSpark, SparkFailed
+from offsite.model.options import SecretsChoice
 from offsite.model.secret import SecretHandling
 from offsite.model.uninterrupted import uninterrupted
 

@@ -12,7 +12,7 @@ from offsite.engine.runner import Runner
 from offsite.model.clock import Clock
 from offsite.model.errors import CommitLost, Damaged, OffsiteError
 from offsite.model.journal import decided, noted, warned
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.upkeep.compaction.copy.regions import Region

@@ -26,7 +26,7 @@ from offsite.follow.collecting import Collecting
 from offsite.follow.compacting import Compacting
 from offsite.follow.retaining import RETAIN_EVERY_S, Retaining
 from offsite.follow.tidying import Tidying
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup

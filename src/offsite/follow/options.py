@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.model.errors import BadOption
-from offsite.model.time import parse_duration_s
+from offsite.model.units import parse_duration_s
 from offsite.monitor.address import ListenAddress, parse_address
 from offsite.upkeep.retention.policy import OFF, RetentionPolicy, parse_retain
 

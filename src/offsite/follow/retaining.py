@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import CommitLost, Damaged, OffsiteError, Refused, StoreDenied
 from offsite.model.journal import decided, noted, warned

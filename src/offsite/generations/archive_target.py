@@ -22,10 +22,10 @@ from offsite.generations.compacted_topics import uncompacted
 from offsite.generations.lost_keys import lost_of_archives
 from offsite.generations.request import ARCHIVE_TARGET
 from offsite.generations.target import GenerationEnds, Guard, RoundResult
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.model.errors import ArchiveNotFound
 from offsite.model.journal import decided
-from offsite.model.selections.selection import GroupPatterns, TopicSelection
+from offsite.model.selection import GroupPatterns, TopicSelection
 from offsite.points.restore_point import PointRequest
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.removal import Announce

@@ -17,10 +17,10 @@ from offsite.generations.instance import CompletedEffect, InstanceContext, Runni
 from offsite.generations.messages_told import Addresses
 from offsite.generations.request import GenerationsRequest, selection_of
 from offsite.generations.target import GenerationTarget
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.ids import random_id
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.generation_sets.entry import Founding
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.generation_sets.ledger import Ledger

@@ -18,7 +18,7 @@ from offsite.follow.follower import Follower, FollowSettings, Round
 from offsite.generations.compacted_topics import uncompacted
 from offsite.generations.lost_keys import lost_of_backups
 from offsite.generations.target import GenerationEnds, Guard, RoundResult
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import BackupNotFound, DamagedObject
 from offsite.repository.backup import Backup

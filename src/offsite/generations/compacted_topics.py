@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.cleanup_policy import is_compacted
-from offsite.model.selections.selection import TopicSelection, drill_copies
+from offsite.model.selection import TopicSelection, drill_copies
 
 
 def uncompacted(admin: ClusterAdmin, selection: TopicSelection) -> Sequence[str]:

@@ -13,17 +13,15 @@ from offsite.generations.message import TOPIC, encode_message
 from offsite.generations.messages_told import Addresses, CoordinationMailbox
 from offsite.generations.target import GenerationEnds
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.cluster import Cluster
 from offsite.kafka.net.routing import Router, shared_router
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.user_cluster import Cluster
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.log.records.batch_records import encode, iterate
-from offsite.log.records.partitioner import partition_for_key
-from offsite.log.records.record import CREATE_TIME, Record
+from offsite.log.records.record import CREATE_TIME, Record, partition_for_key
 from offsite.model.clock import Clock
 from offsite.model.errors import BadOption, DamagedBatch, KafkaProtocolError
 from offsite.model.journal import warned

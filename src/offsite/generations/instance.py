@@ -44,7 +44,7 @@ from offsite.model.errors import (
     OffsiteError,
 )
 from offsite.model.journal import decided, warned
-from offsite.model.named import named
+from offsite.model.names import named
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind
 from offsite.repository.generation_sets.generation_set import (
     GenerationEntryNotAllowedError,

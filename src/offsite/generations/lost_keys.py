@@ -15,12 +15,11 @@ from itertools import chain
 from typing import TypeVar
 
 from offsite.archives.archive import ArchiveReader, Piece
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import Failed, Runner, Shuffle, ShuffledTask
-from offsite.log.records.batch_keys import KeyedRecords
+from offsite.engine.runner import Failed, Runner, Shuffle, ShuffledTask, job_named
+from offsite.log.records.record_columns import KeyedRecords
 from offsite.model.errors import OffsiteError
-from offsite.model.named import amount
-from offsite.model.size import MIB
+from offsite.model.names import amount
+from offsite.model.units import MIB
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store

@@ -12,8 +12,8 @@ import struct
 from dataclasses import dataclass
 from enum import StrEnum
 
-from offsite.model.untrusted.bounds import MAX_PARTITIONS
-from offsite.model.untrusted.names import is_topic_name
+from offsite.model.bounds import MAX_PARTITIONS
+from offsite.model.names import is_topic_name
 
 TOPIC = "_compacted_log_backup_coordination"
 CANONICAL_SCHEMA = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.generations.decision import Announcement, Send
 from offsite.generations.message import CoordinationMessage, Event, decode_message, message_key
 from offsite.generations.target import GenerationEnds
-from offsite.model.untrusted.names import is_topic_name
+from offsite.model.names import is_topic_name
 from offsite.repository.generation_sets.entry import Instance
 from offsite.repository.generation_sets.generation_set import GenerationSet
 

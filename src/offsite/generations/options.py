@@ -12,10 +12,9 @@ from pathlib import Path
 from offsite.backup.options import BackupWords, parse_backup
 from offsite.generations.request import GenerationsRequest
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import split_patterns
-from offsite.model.time import parse_duration_s
-from offsite.model.untrusted.properties import parse_properties
-from offsite.model.untrusted.text import NotUtf8, decode_text
+from offsite.model.selection import split_patterns
+from offsite.model.units import parse_duration_s
+from offsite.model.untrusted.text import NotUtf8, decode_text, parse_properties
 from offsite.repository.generation_sets.entry import Instance
 from offsite.repository.generation_sets.layout import SetLayout
 

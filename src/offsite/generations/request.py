@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offsite.backup.request import BackupRequest
 from offsite.model.errors import BadOption
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.generation_sets.entry import Founding, Instance
 
 BACKUP_TARGET, ARCHIVE_TARGET = "backup", "avro"

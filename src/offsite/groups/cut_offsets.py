@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.snapshots.commit_cut import CutGroup
 

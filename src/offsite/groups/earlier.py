@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from offsite.groups.cut_offsets import apply_cut_offsets
 from offsite.groups.missing_records import EarlierOffsets, read_commit_cut
-from offsite.log.groups.offsets import GroupOffsets, GroupTable
-from offsite.model.choices import CutChoice
+from offsite.log.group_offsets import GroupOffsets, GroupTable
 from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.options import CutChoice
 from offsite.points.point_cut import choose_cut, default_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation

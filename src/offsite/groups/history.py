@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from offsite.log.groups.fold import GroupFold
-from offsite.log.groups.offsets import GroupOffsets, GroupTable, restrict_to_topics
+from offsite.log.group_fold import GroupFold
+from offsite.log.group_offsets import GroupOffsets, GroupTable, restrict_to_topics
 from offsite.model.errors import BackupExists, IncarnationUnclear
 from offsite.points.incarnations import (
     IncarnationCriteria,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from offsite.groups.missing_records import RefusedOffset
 from offsite.groups.translation import BEHIND, CLAMPED, MATCHES, MISSING, NO_OFFSET, REFUSED, TranslatedOffsets
-from offsite.log.groups.offsets import (
+from offsite.log.group_offsets import (
     NO_EPOCH,
     CommittedOffset,
     GroupOffsets,

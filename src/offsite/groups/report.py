@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from offsite.groups.plan import GroupCounts, GroupMove
 from offsite.groups.run import PlannedGroups
 from offsite.groups.source import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
-from offsite.kafka.groups.committed_offsets import GroupFailure
-from offsite.log.groups.offsets import GroupOffsets, TopicOffsets
-from offsite.model.selections.selection import GroupPatterns
+from offsite.kafka.groups import GroupFailure
+from offsite.log.group_offsets import GroupOffsets, TopicOffsets
+from offsite.model.selection import GroupPatterns
 from offsite.points.restore_point import PointRequest
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId

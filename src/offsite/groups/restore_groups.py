@@ -8,7 +8,7 @@ from dataclasses import replace
 from offsite.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.selections.selection import GroupPatterns
+from offsite.model.selection import GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.state import BackupState

@@ -17,15 +17,15 @@ from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, 
 from offsite.groups.source import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.groups.committed_offsets import GroupFailure
-from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
+from offsite.kafka.groups import GroupFailure
+from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
 from offsite.log.range import TopicPartition
-from offsite.model.choices import CutChoice
 from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestore, OtherCluster
 from offsite.model.ids import dated_id
 from offsite.model.journal import warned
-from offsite.model.selections.rename import Renames
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
+from offsite.model.options import CutChoice
+from offsite.model.selection import ALL_GROUPS, GroupPatterns
+from offsite.model.topic_choices import Renames
 from offsite.points.point_cut import default_point
 from offsite.points.restore_point import FixedPoint, PointRequest
 from offsite.repository.backup import Backup

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient, GroupFailure
-from offsite.kafka.groups.requests import ListedGroup
-from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, restrict_to_topics
+from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
+from offsite.kafka.protocol.groups import ListedGroup
+from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, restrict_to_topics
 from offsite.model.errors import DamagedObject, OffsiteError
-from offsite.model.selections.selection import NO_GROUPS, GroupPatterns
+from offsite.model.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.repository.snapshots.group_snapshot import (

@@ -11,12 +11,12 @@ from offsite.groups.cut_offsets import apply_cut_offsets
 from offsite.groups.earlier import EarlierGroups, GroupCommits
 from offsite.groups.history import has_history, read_history
 from offsite.groups.missing_records import EarlierOffsets
-from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets
-from offsite.model.choices import CutChoice
+from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.errors import Damaged, NoSuchRestorePoint
-from offsite.model.named import named
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
-from offsite.model.time import format_time
+from offsite.model.names import named
+from offsite.model.options import CutChoice
+from offsite.model.selection import ALL_GROUPS, GroupPatterns
+from offsite.model.units import format_time
 from offsite.points.point_cut import choose_cut
 from offsite.points.restore_point import FixedPoint, PointRequest, fix_point
 from offsite.repository.backup import Backup

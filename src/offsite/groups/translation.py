@@ -19,7 +19,7 @@ from offsite.groups.missing_records import (
     RefusedOffset,
     find_available_records,
 )
-from offsite.log.groups.offsets import GroupTable, TopicOffsets
+from offsite.log.group_offsets import GroupTable, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.journal import decided

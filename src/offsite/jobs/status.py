@@ -13,8 +13,8 @@ from offsite.repository.jobs.record import JobCancellation, JobEnd, JobProgress,
 from offsite.repository.jobs.records import JobRecords, list_jobs
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.stores.looking_store import display_now_ms
 from offsite.stores.store import Store
+from offsite.stores.wrapped_store import display_now_ms
 
 START_S = 60.0
 """Seconds after which a job that no process started counts as lost."""

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from offsite.engine.choice import VARIABLES
+from offsite.engine.settings import VARIABLES
 from offsite.model.errors import JobNotBegun, TooManyJobs
 from offsite.model.journal import decided
-from offsite.model.untrusted.own_python import OWN_PYTHON
+from offsite.model.machine import OWN_PYTHON
 
 JOBS_AT_ONCE = 2
 """Jobs that one coordinator runs at once: each has a Spark of its own."""

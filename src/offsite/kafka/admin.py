@@ -10,15 +10,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from offsite.kafka.coordinators import list_transactions
 from offsite.kafka.evidence import UNANSWERED_MAX_S
-from offsite.kafka.groups.committed_offsets import GroupClient
+from offsite.kafka.groups import GroupClient
 from offsite.kafka.log_bounds import LeaderAnswers, ListedBounds, find_bounds, find_epoch_ends
-from offsite.kafka.log_ends import LogEndReader
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_offsets
 from offsite.kafka.presence import PresenceState, find_presence, presence_now
-from offsite.kafka.protocol import fetch, log_offsets
+from offsite.kafka.producer import may_write_outcomes
+from offsite.kafka.protocol import fetch, logs
 from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
     NONE,
@@ -33,27 +34,32 @@ from offsite.kafka.protocol.cluster_settings import (
     describe_quotas_request,
     describe_scram_users_request,
 )
-from offsite.kafka.protocol.config_resources import GROUP, LIST_VERSIONS, config_resources_request
 from offsite.kafka.protocol.configs import (
+    GROUP,
+    LIST_VERSIONS,
     TopicConfigs,
     alter_topic_configs_request,
     broker_configs_request,
+    config_resources_request,
     dynamic_configs_request,
     group_configs_request,
     topic_configs_request,
 )
-from offsite.kafka.protocol.log_dirs import log_dirs_request
-from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, delete_records_request
-from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
+from offsite.kafka.protocol.logs import EARLIEST, LATEST, READ_UNCOMMITTED, delete_records_request, log_dirs_request
+from offsite.kafka.protocol.metadata import (
+    ClusterMetadata,
+    NewTopic,
+    TopicMetadata,
+    TopicOutcome,
+    create_topics_request,
+    delete_topics_request,
+    split_requests,
+)
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.split_requests import split_requests
-from offsite.kafka.transactions.listing import list_transactions
-from offsite.kafka.transactions.outcomes import may_write_outcomes
+from offsite.kafka.watermarks import LogEndReader
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.log.transaction_state import ListedTransaction
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
@@ -98,7 +104,7 @@ class ClusterAdmin:
         """Check that this client can read logs, and that a later run can continue. Raises `KafkaTooOld`."""
         with self._router.lease_any() as connection:
             connection.check_version(Api.FETCH, fetch.NAME_VERSION)
-            connection.check_version(Api.OFFSET_FOR_LEADER_EPOCH, log_offsets.EPOCH_ENDS_VERSION)
+            connection.check_version(Api.OFFSET_FOR_LEADER_EPOCH, logs.EPOCH_ENDS_VERSION)
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]:
         """Describe the named topics, or all visible topics. Raises `NoSuchTopic` for a named topic that does not exist.
@@ -409,3 +415,20 @@ def _check_visible(topic: TopicMetadata) -> None:
 def _check_topic(topic: TopicMetadata) -> None:
     if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION or not topic.partitions:
         raise broker_error(topic.error_code, f"topic {topic.name}")
+
+
+def delete_before(router: Router, partition: TopicPartition, offset: int, *, clock: Clock | None = None) -> None:
+    """Move the partition's log start to `offset`, through outages. May be repeated.
+
+    Raises `Denied`, `KafkaProtocolError` (a topic with `cleanup.policy=compact` alone deletes nothing),
+    `KafkaUnavailable`.
+    """
+    admin, outage = ClusterAdmin(router), Backoff(clock or SystemClock())
+    while True:
+        try:
+            admin.delete_records({partition: offset})
+        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+            router.forget(partition)
+            outage.wait(error)
+        else:
+            return

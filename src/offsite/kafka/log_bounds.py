@@ -18,7 +18,7 @@ from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd
 from offsite.kafka.protocol.broker_errors import broker_error
-from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, ListedOffset, epoch_ends_request, list_offsets_request
+from offsite.kafka.protocol.logs import EARLIEST, LATEST, ListedOffset, epoch_ends_request, list_offsets_request
 from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock

@@ -19,23 +19,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 
-from offsite.kafka.batch_window import BatchWindow, batch_window
-from offsite.kafka.evidence import FetchVerdict, judge_fetch
-from offsite.kafka.fetch_pace import UNLIMITED, FetchPace
-from offsite.kafka.fetch_size import FETCH_BYTES, FetchSize
+from offsite.kafka.evidence import BatchWindow, FetchVerdict, batch_window, judge_fetch
 from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.broker_socket import ReceiveBuffer
 from offsite.kafka.net.connection import Connection
-from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import NONE, OFFSET_OUT_OF_RANGE, broker_error
 from offsite.kafka.protocol.fetch import ID_VERSION, NAME_VERSION, FetchAnswer, FetchFormat, FetchQuery
 from offsite.kafka.protocol.request import Api
 from offsite.kafka.protocol.wire import UNREADABLE
-from offsite.kafka.read_task import Item, ReadTask
+from offsite.kafka.read_task import FETCH_BYTES, UNLIMITED, FetchPace, FetchSize, Item, ReadTask
 from offsite.kafka.silence import FetchPatience
 from offsite.log.batch import verify_crc
-from offsite.log.chunk import Gap, GapEvidence, Hole
+from offsite.log.range import Gap, GapEvidence, Hole
 from offsite.model.clock import Clock
 from offsite.model.errors import (
     DamagedBatch,

@@ -13,12 +13,11 @@ from itertools import chain
 from uuid import UUID
 
 from offsite.kafka.evidence import GIVEN_UP_MAX_S, UNANSWERED_MAX_S
-from offsite.kafka.fetch_pace import UNLIMITED, FetchPace
 from offsite.kafka.net.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
-from offsite.kafka.net.receive_buffer import ReceiveBuffer
+from offsite.kafka.net.broker_socket import ReceiveBuffer
 from offsite.kafka.net.routing import Router
 from offsite.kafka.partition_stream import FETCH_PENDING, FetchPending, PartitionStream
-from offsite.kafka.read_task import Item, ReadTask
+from offsite.kafka.read_task import UNLIMITED, FetchPace, Item, ReadTask
 from offsite.log.range import LogRange
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (

@@ -21,7 +21,7 @@ from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.configs import topic_configs_request
 from offsite.kafka.protocol.fetch import FetchAnswer
 from offsite.kafka.read_task import ReadTask
-from offsite.log.chunk import Gap, GapEvidence
+from offsite.log.range import Gap, GapEvidence
 from offsite.model.clock import Clock
 from offsite.model.errors import Denied, LeaderUnavailable, NoEvidence
 from offsite.model.journal import decided

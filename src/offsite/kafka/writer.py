@@ -10,20 +10,20 @@ Guarantees of brokers (KIP-98): a leader remembers the sequence numbers of the l
 remembered batch is acknowledged with the stored offset. A batch that skips numbers is refused, so that a batch cannot
 overtake a lost batch. A lower epoch of a producer id is refused as soon as a batch of a higher epoch arrived (KIP-360):
 the fence. The memory has limits: shorter after a restart, and absent for a producer whose records are all gone. In both
-cases the broker's answer is no verdict on the batch, and the writer reads the log.
+cases the broker's answer is no verdict on the batch, and the writer reads the log to find the unacknowledged batches in
+it. (After a restart the broker remembers only the last batch: producer snapshots hold no more.)
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from offsite.kafka.find_appended import find_appended
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
@@ -32,9 +32,10 @@ from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer,
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, ProduceFormat
 from offsite.kafka.protocol.request import Api
-from offsite.log.range import TopicPartition
+from offsite.kafka.reader import PartitionReader
+from offsite.log.batch import BatchHeader
+from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.log.rewrite import for_produce
-from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (
     KafkaProtocolError,
@@ -44,8 +45,40 @@ from offsite.model.errors import (
     NoSuchTopic,
     OffsiteError,
     ProtectedTopic,
+    check,
 )
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+
+_IDENTITY = struct.Struct(">qhi")  # producer id, epoch, base sequence
+_IDENTITY_POSITION = 43
+
+
+def find_appended(
+    router: Router, clock: Clock, topic_partition: TopicPartition, batches: Sequence[memoryview], *, start: int
+) -> list[int]:
+    """Return the base offsets of those `batches`, from the first on, that lie in the log at `start` or later.
+
+    The batches are as `for_produce` left them, in order of sending. Raises the errors of `high_watermark` and of a
+    reader.
+    """
+    end = max(start, high_watermark(router, topic_partition))
+    log_range = LogRange(topic=topic_partition.topic, partition=topic_partition.partition, start=start, end=end)
+    offsets: list[int] = []
+    for item in PartitionReader(router, clock=clock).read(log_range):
+        if isinstance(item, Chunk):
+            offsets += _matches(item.batches, batches[len(offsets) :])
+    return offsets
+
+
+def _matches(headers: Iterable[BatchHeader], batches: Sequence[memoryview]) -> Iterable[int]:
+    identities = [_IDENTITY.unpack_from(batch, _IDENTITY_POSITION) for batch in batches]
+    matched = 0
+    for header in headers:
+        identity = (header.producer_id, header.producer_epoch, header.base_sequence)
+        if matched < len(identities) and identity == identities[matched]:
+            matched += 1
+            yield header.base_offset
+
 
 # The broker remembers the last five batches of a producer: a sixth resent batch could not be recognised.
 MAX_IN_FLIGHT = 5

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from offsite.archives.run_export import ExportResult
     from offsite.engine.runner import OnProgress
-    from offsite.kafka.user_cluster import Cluster
+    from offsite.kafka.cluster import Cluster
     from offsite.library.engine import Engine
     from offsite.overview.contents import BackupDetail
     from offsite.repository import backup as stored
@@ -67,7 +67,7 @@ class Backup:
         self, *, bootstrap: str | None = None, kafka_config: Path | None = None, **words: Unpack[RestoreWords]
     ) -> RestorePlanReport:
         """Return the plan of `restore` with the same options. Changes nothing, starts no Spark."""
-        from offsite.kafka.user_cluster import connect
+        from offsite.kafka.cluster import connect
         from offsite.restore.plan_report import report_plan
 
         return report_plan(_prepare(self._backup.read_only(), connect(bootstrap, kafka_config), words))
@@ -89,7 +89,7 @@ class Backup:
 
         Raises `RestoreRefused` before any change, `RestoreRunning`, `PartitionsFailed`, `NoSuchRestorePoint` …
         """
-        from offsite.kafka.user_cluster import connect
+        from offsite.kafka.cluster import connect
         from offsite.restore.options import parse_restore_limits
         from offsite.restore.run import run_restore
 
@@ -126,7 +126,7 @@ class Backup:
         from offsite.archives.export_job import export_of_backup, open_target
         from offsite.archives.export_plan import ExportRequest
         from offsite.archives.formats import WriteOptions
-        from offsite.model.selections.selection import parse_groups
+        from offsite.model.selection import parse_groups
         from offsite.restore.options import parse_point
 
         cluster_id = self._backup.descriptor.cluster_id
@@ -152,7 +152,7 @@ class Backup:
         `options`: further options of the [table](../how-to/table.md), such as `startingOffset`, `since`, `at`, which
         save reading. Lazy. Raises `BadOption`, `NoSuchRestorePoint`, `NoSuchTopic`.
         """
-        from offsite.model.selections.pattern_list import join_patterns
+        from offsite.model.selection import join_patterns
         from offsite.table.datasource import register
 
         register(spark)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from offsite.engine.choice import SparkChoice, settings_of
-from offsite.model.choices import SecretsChoice, SecretsText, parse_choice
+from offsite.engine.settings import SparkChoice, settings_of
+from offsite.model.options import SecretsChoice, SecretsText, parse_choice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.engine.rate_limits import RateLimits
     from offsite.engine.spark_runner import SparkRunner
 
 

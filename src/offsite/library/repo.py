@@ -98,7 +98,7 @@ class Repo:
         from offsite.backup.options import parse_backup, parse_limits
         from offsite.backup.planned import make_replan, plan_backup
         from offsite.backup.run import run_backup
-        from offsite.kafka.user_cluster import connect
+        from offsite.kafka.cluster import connect
 
         request, cluster = parse_backup(name, words), connect(bootstrap, kafka_config)
         with self._engine.runner(parse_limits(words)) as runner:
@@ -131,7 +131,7 @@ class Repo:
         from offsite.archives.formats import ReadOptions
         from offsite.archives.inspection import open_source
         from offsite.archives.run_import import ImportRequest, plan_import, run_import
-        from offsite.model.selections.selection import parse_selection
+        from offsite.model.selection import parse_selection
 
         source = open_source(format, place, ReadOptions())
         request = ImportRequest(

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, Self
 
 from offsite.log.buffer import Buffer
-from offsite.model.check import check
-from offsite.model.errors import DamagedBatch, OldMessageFormat
-from offsite.model.size import MIB
+from offsite.model.errors import DamagedBatch, OldMessageFormat, check
+from offsite.model.units import MIB
 
 __all__ = [
     "CRC_START",

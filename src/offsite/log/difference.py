@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import Literal
 
 from offsite.log.records.record import Record
-from offsite.model.check import check
-from offsite.model.time import format_time
+from offsite.model.errors import check
+from offsite.model.units import format_time
 
 __all__ = ["AGREE_RECORDS", "RecordDifference", "first_difference", "index_of_difference", "record_content"]
 

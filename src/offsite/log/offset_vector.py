@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from offsite.log.range import TopicPartition
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS, whole_number
 from offsite.model.errors import BadOption
+from offsite.model.names import check_topic_name
 from offsite.model.untrusted.bounded_json import BadJson, decode_json
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
-from offsite.model.untrusted.names import check_topic_name
-from offsite.model.untrusted.whole_number import whole_number
 
 _LINE = re.compile(r'"?(?P<topic>[A-Za-z0-9._-]+)"?\s*[,:]\s*(?P<partition>\d+)\s*[,:]\s*(?P<offset>\d+)')
 _HEADER = re.compile(r"topic\s*[,:]\s*partition\s*[,:]\s*\w+", re.IGNORECASE)

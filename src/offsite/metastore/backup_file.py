@@ -21,8 +21,8 @@ from offsite.metastore.names import BackupName
 from offsite.metastore.reading import ReadBackup, read_backup
 from offsite.metastore.sidecar import SUFFIX, BadEntry, Header, SidecarEntry, encode_entry, entry_of, first_chain
 from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BadOption
-from offsite.model.size import KIB
-from offsite.stores.posix_errors import wrap_errors
+from offsite.model.units import KIB
+from offsite.stores.plain_files import wrap_errors
 
 _MODE = 0o600
 _BREAK = b"\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offsite.metastore.names import BackupName, backups_of
 from offsite.model.errors import BackupFileInUse, BadOption
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import wrap_errors
 
 _MODE = 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

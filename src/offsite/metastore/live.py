@@ -23,9 +23,8 @@ from offsite.metastore.reading import ReadBackup
 from offsite.metastore.sidecar import Header
 from offsite.metastore.source import CommandSource, CommandTopic, Portion
 from offsite.metastore.view import MetastoreVerdict, MetastoreView
-from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupFileDamaged, OffsiteError, TopicReplaced
+from offsite.model.errors import BackupFileDamaged, OffsiteError, TopicReplaced, check
 from offsite.model.journal import decided, warned
 from offsite.model.version import __version__
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from offsite.model.untrusted.names import is_topic_name
+from offsite.model.names import is_topic_name
 
 _KLIP = re.compile(r"(?P<topic>.+)_(?P<number>[0-9]{1,15})\.bak")
 _KSQLDB = re.compile(r"backup_(?P<topic>.+)_(?P<number>[0-9]{1,18})")

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from offsite.metastore.names import NameForm, topic_of_service
 from offsite.model.errors import BadOption, BadRepositoryUrl
-from offsite.model.untrusted.names import is_topic_name
+from offsite.model.names import is_topic_name
 from offsite.model.untrusted.place import parse_local
-from offsite.model.untrusted.properties import parse_properties
-from offsite.model.untrusted.text import NotUtf8, decode_text
+from offsite.model.untrusted.text import NotUtf8, decode_text, parse_properties
 
 ENABLED = ("ksql.enable.metastore.backup", "ksql.metastore.enable.backup")
 """KLIP-31 spells the property both ways. ksqlDB reads the first spelling, and then keeps a backup of its own as

@@ -14,8 +14,8 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import await_end_offset
 from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.kafka.transactions.in_order import OrderedTransactions
+from offsite.kafka.protocol.metadata import NewTopic
+from offsite.kafka.small_log import OrderedTransactions
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode_batches, renumber
 from offsite.log.records.record import CREATE_TIME, Record

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.net.await_data import await_data
 from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import await_data
 from offsite.kafka.presence import PresenceState
-from offsite.kafka.protocol.log_offsets import READ_COMMITTED
-from offsite.log.chunk import Chunk, Hole
+from offsite.kafka.protocol.logs import READ_COMMITTED
 from offsite.log.committed_view import CommittedView
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, Hole, LogRange, TopicPartition
 from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
 from offsite.log.transactions import log_markers

@@ -10,7 +10,7 @@ from offsite.metastore.backup_file import load, sidecar_of
 from offsite.metastore.folder import exposure_warning
 from offsite.metastore.names import BackupName, parse_name, service_of_topic
 from offsite.model.errors import OffsiteError
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import wrap_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

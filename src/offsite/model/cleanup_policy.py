@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from offsite.model.untrusted.whole_number import whole_number
+from offsite.model.bounds import whole_number
 
 POLICY = "cleanup.policy"
 RETENTION_SETTINGS = frozenset({POLICY, "retention.ms", "retention.bytes"})

@@ -16,6 +16,8 @@ its kind, and takes a `hint` with the next command or action.
 
 Third-party errors are wrapped in the adapters, chained with `from`. Exit code 3 (finished with holes) is a result, not
 an error.
+
+Assertions that stay on in production: offsite's own invariants, checked in pairs (before a write, after a read).
 """
 
 from __future__ import annotations
@@ -758,3 +760,9 @@ class TransactionLost(Conflict):
     over."""
 
     id = "OFF-1120"
+
+
+def check(condition: bool, message: str) -> None:
+    """Raise `Bug` unless `condition` holds. For offsite's invariants only, never for input from outside."""
+    if not condition:
+        raise Bug(message, hint="this is a bug in offsite: please report it with the command you ran")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import secrets
 import uuid
 
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 
 
 def random_id(digits: int = 8) -> str:

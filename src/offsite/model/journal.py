@@ -20,7 +20,7 @@ import re
 import traceback
 
 from offsite.model.errors import OffsiteError
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 
 JOURNAL = logging.getLogger("offsite.journal")
 

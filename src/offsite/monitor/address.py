@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from offsite.model.bounds import whole_number
 from offsite.model.errors import BadOption
-from offsite.model.untrusted.whole_number import whole_number
 
 LOOPBACK = "127.0.0.1"
 _PORT_MAX = 65535

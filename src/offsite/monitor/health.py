@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.backup.outages import Outage
-from offsite.model.time import format_duration, format_time
-from offsite.model.untrusted.printable import printable
+from offsite.model.units import format_duration, format_time
+from offsite.model.untrusted.text import printable
 from offsite.monitor.view import FollowState, FollowView
 
 _INTERVALS = 3

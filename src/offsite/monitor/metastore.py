@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from offsite.metastore.view import MetastoreVerdict, MetastoreView
 from offsite.model.clock import Clock
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration
 from offsite.monitor.address import ListenAddress
 from offsite.monitor.exposition import OPEN_METRICS, Exposition
 from offsite.monitor.health import Health

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from offsite.model.clock import Clock
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration
 from offsite.monitor.address import ListenAddress
 from offsite.monitor.exposition import OPEN_METRICS, TOPICS_MAX, Exposition, expose
 from offsite.monitor.health import Health, liveness, readiness

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from offsite.monitor.view import REQUEST_BUCKETS_S, Durations
 from offsite.repository.repository import Repository
-from offsite.stores.timed_store import TimedStore
+from offsite.stores.wrapped_store import TimedStore
 
 
 class StoreRequests:

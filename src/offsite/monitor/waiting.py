@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from offsite.model.clock import Clock
+from offsite.model.clock import Clock, longest_wait
 from offsite.model.journal import decided
-from offsite.model.waits import longest_wait
 
 TOLD_AFTER_S = 5.0
 """Seconds after which a wait is reported: brokers and stores answer within a second or two."""

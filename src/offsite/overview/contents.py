@@ -9,7 +9,7 @@ from itertools import chain
 
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, ObjectArchived, OffsiteError, StoreDenied, UnlistableName
-from offsite.model.selections.pattern_list import join_patterns
+from offsite.model.selection import join_patterns
 from offsite.points.point_cut import DefaultPoint, default_point
 from offsite.reports.branch_report import BranchReport, branch_reports
 from offsite.reports.cut_report import ConsistencyReport, consistency_of

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from offsite.checkpoint.status import Checkpoints
 from offsite.model.cleanup_policy import UNLIMITED, Retention
-from offsite.model.time import format_duration, format_time
+from offsite.model.units import format_duration, format_time
 from offsite.reports.html.plot import POINTS_MAX, PlotLine, lines_of
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
-from offsite.stores.looking_store import display_now_ms
+from offsite.stores.wrapped_store import display_now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offsite.model.named import named
-from offsite.model.time import format_duration, format_time
+from offsite.model.names import named
+from offsite.model.units import format_duration, format_time
 from offsite.reports.branch_report import BranchReport, branch_reports
 from offsite.repository.commit import UNACCOUNTED, RecordedHole
 from offsite.repository.state import BackupState

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from offsite.model.errors import BackupNotFound, OffsiteError
-from offsite.model.named import amount
-from offsite.model.time import format_time
+from offsite.model.names import amount
+from offsite.model.units import format_time
 from offsite.points.point_cut import default_point
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository

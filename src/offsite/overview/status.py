@@ -9,7 +9,7 @@ from itertools import islice
 
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.points.point_cut import DefaultPoint, default_point
 from offsite.repository.backup import Backup
@@ -20,8 +20,8 @@ from offsite.repository.removal import KEPT_MS, RemovedBackup
 from offsite.repository.repository import Repository, describe_strangers, strangers_around, strangers_in
 from offsite.repository.state import BackupState
 from offsite.restore.unfinished_aside import unfinished_asides, unreadable_restores
-from offsite.stores.looking_store import display_now_ms
 from offsite.stores.store import Store
+from offsite.stores.wrapped_store import display_now_ms
 from offsite.upkeep.retention.let_go import PointsLetGo, note_look, since_look
 from offsite.upkeep.retention.outlook import RetentionOutlook, retention_outlook
 from offsite.upkeep.verification.last_checks import LastChecks, read_last_checks

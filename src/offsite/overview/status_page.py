@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from offsite.model.errors import OffsiteError
-from offsite.model.time import format_duration, format_time
+from offsite.model.units import format_duration, format_time
 from offsite.overview.glance import Glance, glance
 from offsite.overview.status import BackupStatus, Status
 from offsite.reports.html.look import VerdictStyle, document, facts, items, plot, tag, text, verdict

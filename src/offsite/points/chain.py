@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.model.errors import NoSuchTopic
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.selection import TopicSelection
 from offsite.points.point_in_time import PointInTime
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.segments.segment import Segment

@@ -15,8 +15,8 @@ from enum import Enum
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.errors import BadOption, IncarnationUnclear
 from offsite.model.journal import decided
-from offsite.model.selections.topic_choices import NEWEST, OLDEST, is_number
-from offsite.model.time import format_time
+from offsite.model.topic_choices import NEWEST, OLDEST, is_number
+from offsite.model.units import format_time
 from offsite.points.sightings import UNKNOWN_MS, Sighting, read_sightings
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape

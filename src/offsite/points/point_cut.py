@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from offsite.log.range import Span
-from offsite.model.choices import CutChoice
 from offsite.model.errors import Damaged, DamagedObject, NoConsistentCut
 from offsite.model.journal import warned
-from offsite.model.time import format_duration, format_time
+from offsite.model.options import CutChoice
+from offsite.model.units import format_duration, format_time
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition, get_commit_cut
 from offsite.repository.state import BackupState

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.log.records.record import LOG_APPEND_TIME
-from offsite.model.selections.topic_choices import PartitionSelection
+from offsite.model.topic_choices import PartitionSelection
 from offsite.points.incarnations import IncarnationSummary, drop_other_incarnations
 from offsite.points.point_cut import AS_COPIED, PointCut
 from offsite.repository.commit import PartitionId

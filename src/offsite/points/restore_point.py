@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from offsite.log.offset_vector import OffsetVector
 from offsite.log.range import TopicPartition
-from offsite.model.choices import CutChoice, Isolation
 from offsite.model.errors import BadOption, NoSuchRestorePoint
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.selections.topic_choices import PartitionSelection
-from offsite.model.time import parse_time
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.options import CutChoice, Isolation
+from offsite.model.selection import TopicSelection
+from offsite.model.topic_choices import PartitionSelection
+from offsite.model.units import parse_time
 from offsite.points.exactness import check_exact
 from offsite.points.incarnations import (
     IncarnationCriteria,

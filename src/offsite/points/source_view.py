@@ -19,7 +19,7 @@ from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns, read_columns
 from offsite.model.errors import ObjectArchived, OffsiteError, StoreDenied
-from offsite.model.size import KIB
+from offsite.model.units import KIB
 from offsite.points.chain import PartitionChain
 from offsite.points.record_bounds import RecordBounds
 from offsite.repository.segments.reader import SegmentReader, stored_markers

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from offsite.cut.cut import TopicClass
-from offsite.model.choices import CutChoice
 from offsite.model.errors import Damaged
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.options import CutChoice
 from offsite.points.point_cut import NewerCommit, PointCut, choose_cut
 from offsite.repository.snapshots.commit_cut import CommitCut, LeftOutTransactions
 from offsite.repository.state import BackupState

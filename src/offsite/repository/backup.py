@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from offsite.model.check import check
 from offsite.model.errors import (
     Bug,
     CommitsGone,
@@ -15,9 +14,10 @@ from offsite.model.errors import (
     FormatTooNew,
     NoSuchRestorePoint,
     OffsiteError,
+    check,
 )
 from offsite.model.journal import decided, warned
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.repository.catalog import Catalog, WrittenCatalog
 from offsite.repository.commit import UNACCOUNTED, Commit, CommitChanges, RecordedHole
 from offsite.repository.commit_json import damaged_commit
@@ -28,8 +28,8 @@ from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import FIRST_SEQ, BackupState
-from offsite.stores.looking_store import ClockFallbackStore, display_now_ms
 from offsite.stores.store import Store
+from offsite.stores.wrapped_store import ClockFallbackStore, display_now_ms
 
 UNFINISHED_AFTER_MS = 24 * 3_600_000
 """A temporary file is abandoned when nothing was written to the file for this time, by the store's clock. A living

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from offsite.log.batch import LastBatch
 from offsite.log.range import TopicPartition
-from offsite.model.check import check
+from offsite.model.errors import check
 from offsite.repository.segments.part import SegmentPart
 from offsite.repository.segments.segment import Segment
 
@@ -174,7 +174,7 @@ class CutBack:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenGap:
     """Offsets `[start, end)` outside of the segments, proven to hold no record. `evidence` names the proof, `seen_at`
-    its offset (see `offsite.log.chunk.Gap`)."""
+    its offset (see `offsite.log.range.Gap`)."""
 
     partition_id: PartitionId
     start: int

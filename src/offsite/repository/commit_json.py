@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from offsite.log.batch import LastBatch
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedCommit, OffsiteError
-from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import (
     FOR_EVER,

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
-from offsite.model.check import check
-from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject, FormatTooNew, OffsiteError
+from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject, FormatTooNew, OffsiteError, check
 from offsite.model.journal import warned
-from offsite.model.untrusted.digest import DigestState, check_digest
+from offsite.model.untrusted.bounded_json import DigestState, check_digest
 from offsite.repository.commit import Commit, CommitChanges, StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
 from offsite.repository.layout import BackupLayout, own_objects, parse_commit_key

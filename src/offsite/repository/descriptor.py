@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 

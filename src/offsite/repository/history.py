@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import TypeAlias, overload
 
-from offsite.model.check import check
+from offsite.model.errors import check
 from offsite.repository.commit import Commit
 from offsite.repository.part_ref import PartRef
 

@@ -10,9 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 
 from offsite.model.errors import FormatTooNew, OffsiteError
-from offsite.model.selections.selection import is_readable
-from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object
-from offsite.model.untrusted.digest import DigestState, check_digest, with_digest
+from offsite.model.selection import is_readable
+from offsite.model.untrusted.bounded_json import STRICT, BadJson, DigestState, check_digest, decode_object, with_digest
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
 FORMAT = 1

@@ -51,9 +51,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from offsite.model.check import check
-from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.model.untrusted.names import check_backup_name, check_topic_name, is_backup_name
+from offsite.model.bounds import MAX_OFFSET
+from offsite.model.errors import check
+from offsite.model.names import check_backup_name, check_topic_name, is_backup_name
 from offsite.stores.store import ObjectInfo, Store
 
 ROOT_KEY = "offsite.json"

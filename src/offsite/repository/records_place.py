@@ -10,7 +10,7 @@ from offsite.model.errors import StoreDenied
 from offsite.repository.backup import Backup
 from offsite.repository.repository import check_create_only
 from offsite.repository.restores.elsewhere import begin_records
-from offsite.stores.looking_store import ClockFallbackStore
+from offsite.stores.wrapped_store import ClockFallbackStore
 
 NEEDS_PLACE = (
     "if that place must not be written (read-only media, a snapshot, a copy), keep the records of restores in "

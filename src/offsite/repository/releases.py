@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.let_go_memory import RememberedFacts
 from offsite.stores.numbered_log import LedgerEntryInfo

@@ -20,10 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.model.check import check
-from offsite.model.errors import BackupGoing
+from offsite.model.errors import BackupGoing, check
 from offsite.model.journal import decided, warned
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.json_form import FORMAT, encode_object

@@ -19,9 +19,8 @@ from offsite.model.errors import (
 )
 from offsite.model.ids import random_id, random_uuid
 from offsite.model.journal import warned
-from offsite.model.named import named
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.untrusted.names import check_backup_name
+from offsite.model.names import check_backup_name, named
+from offsite.model.selection import TopicSelection
 from offsite.model.version import __version__
 from offsite.repository.backup import Backup, OnDamage, log_problem
 from offsite.repository.descriptor import (

@@ -13,12 +13,11 @@ from functools import partial
 from typing import TypeAlias
 
 from offsite.engine.bundles import run_bundles
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import Done, Failed, OnProgress, Runner
+from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaNotAuthorized, OffsiteError, PartitionsFailed
-from offsite.model.named import amount
+from offsite.model.names import amount
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.restore.lease import RestoreLease
 from offsite.restore.offsets_mode import restore_tasks

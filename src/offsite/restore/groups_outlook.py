@@ -13,8 +13,8 @@ from offsite.groups.missing_records import (
     read_commit_cut,
 )
 from offsite.groups.source import EarlierCommit, GoneSince, groups_as_of
-from offsite.log.groups.offsets import GroupOffsets
-from offsite.model.selections.selection import GroupPatterns
+from offsite.log.group_offsets import GroupOffsets
+from offsite.model.selection import GroupPatterns
 from offsite.points.restore_point import FixedPoint, PointRequest
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId

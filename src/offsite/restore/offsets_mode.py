@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 
-from offsite.model.choices import OffsetsMode
 from offsite.model.errors import RestoreRefused
 from offsite.model.journal import decided
-from offsite.model.time import format_duration
+from offsite.model.options import OffsetsMode
+from offsite.model.units import format_duration
 from offsite.points.chain import PartitionChain
 from offsite.points.point_in_time import PointInTime, is_open
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets

@@ -11,7 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from offsite.model.choices import (
+from offsite.model.errors import BadOption
+from offsite.model.options import (
     CutChoice,
     CutText,
     Isolation,
@@ -20,16 +21,16 @@ from offsite.model.choices import (
     KeylessText,
     OffsetsMode,
     OffsetsText,
+    Option,
     RetentionMode,
     RetentionText,
     parse_choice,
+    with_defaults,
 )
-from offsite.model.errors import BadOption
-from offsite.model.option import Option, with_defaults
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
 if TYPE_CHECKING:
-    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.engine.rate_limits import RateLimits
     from offsite.points.restore_point import PointRequest
     from offsite.restore.request import RestoreRequest
 
@@ -193,8 +194,8 @@ _CONTRADICTIONS = (
 def parse_point(options: PointWords) -> PointRequest:
     """Raises `BadOption` for unreadable or contradictory options."""
     from offsite.log.offset_vector import parse_before, parse_offsets
-    from offsite.model.selections.selection import parse_selection
-    from offsite.model.selections.topic_choices import parse_incarnations, parse_partitions
+    from offsite.model.selection import parse_selection
+    from offsite.model.topic_choices import parse_incarnations, parse_partitions
     from offsite.points.restore_point import PointRequest
 
     words = with_defaults(PointWords, options)
@@ -219,9 +220,8 @@ def parse_point(options: PointWords) -> PointRequest:
 
 def parse_restore(options: RestoreWords) -> RestoreRequest:
     """Raises `BadOption` for unreadable or contradictory options."""
-    from offsite.model.selections.rename import parse_renames
-    from offsite.model.selections.selection import NONE, parse_groups
-    from offsite.model.selections.topic_choices import parse_partition_counts
+    from offsite.model.selection import NONE, parse_groups
+    from offsite.model.topic_choices import parse_partition_counts, parse_renames
     from offsite.restore.cluster_settings import parse_metadata
     from offsite.restore.request import RestoreRequest
 
@@ -255,8 +255,8 @@ def parse_restore(options: RestoreWords) -> RestoreRequest:
 
 def parse_restore_limits(options: RestoreWords) -> RateLimits:
     """The rate limits for the runner of a restore, from its options. Raises `BadOption` for unreadable options."""
-    from offsite.engine.rates.rate_limits import RateLimits
-    from offsite.model.size import parse_rate
+    from offsite.engine.rate_limits import RateLimits
+    from offsite.model.units import parse_rate
 
     text = options.get("write_limit")
     return RateLimits(write_bytes_per_s=None if text is None else parse_rate(text, "--write-limit"))
@@ -264,7 +264,7 @@ def parse_restore_limits(options: RestoreWords) -> RateLimits:
 
 def parse_batch_bytes(text: str | None, option: str = "--batch-bytes") -> int | None:
     """The size of new batches; None where it is not given. Raises `BadOption`, which names `option`."""
-    from offsite.model.size import parse_size
+    from offsite.model.units import parse_size
 
     if text is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.log.records.record import LOG_APPEND_TIME
-from offsite.model.choices import OffsetsMode
+from offsite.model.options import OffsetsMode
 from offsite.points.incarnations import IncarnationSummary
 from offsite.reports.cut_report import ConsistencyReport, report_consistency
 from offsite.reports.hole_report import HoleReport, expected_deletions, hole_reports
@@ -24,7 +24,7 @@ from offsite.restore.write.preserve.plan import (
     PreservedPartition,
     describe_slow_transaction,
 )
-from offsite.stores.looking_store import uses_own_clock
+from offsite.stores.wrapped_store import uses_own_clock
 
 _TOLD_FROM_S = 10.0
 

@@ -11,7 +11,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import NoSuchRestore, OffsiteError, RestoreRefused, TargetNotEmpty
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
-from offsite.model.selections.selection import GroupPatterns
+from offsite.model.selection import GroupPatterns
 from offsite.points.chain import select_chains
 from offsite.points.point_in_time import PointInTime
 from offsite.points.restore_point import FixedPoint, find_commit, find_point

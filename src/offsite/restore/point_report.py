@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from offsite.model.cleanup_policy import is_compacted
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
 from offsite.points.point_in_time import PointInTime
 from offsite.repository.commit import RecordedHole

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.broker_errors import INVALID_CONFIG, POLICY_VIOLATION, broker_error
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.model.choices import RetentionMode
+from offsite.kafka.protocol.metadata import NewTopic
+from offsite.model.bounds import setting_number
 from offsite.model.errors import KafkaNotAuthorized, OffsiteError, RestoreRefused
-from offsite.model.untrusted.whole_number import setting_number
+from offsite.model.options import RetentionMode
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.request import RestoreRequest
 from offsite.restore.topics import new_topic, rights_problems

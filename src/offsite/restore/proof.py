@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.engine.runner import OnProgress, Runner
-from offsite.kafka.user_cluster import TopicOffsetSource
+from offsite.kafka.cluster import TopicOffsetSource
 from offsite.log.range import TopicPartition
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.cluster import TopicOffsetSource
 from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.producer import new_producer
-from offsite.kafka.transactions.replay import PartitionTransactions
-from offsite.kafka.user_cluster import TopicOffsetSource
+from offsite.kafka.transaction_replay import PartitionTransactions
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import Done, Failed, OnProgress, Runner
+from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KeylessRecord, OffsiteError, PartitionsFailed
-from offsite.model.named import amount, named
-from offsite.model.selections.topic_choices import PartitionCounts
+from offsite.model.names import amount, named
+from offsite.model.topic_choices import PartitionCounts
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.restore.lease import RestoreLease
 from offsite.restore.remake import REMAKES_MAX, delete_lost_topics, find_lost_topics

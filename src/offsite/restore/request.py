@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from offsite.model.choices import CutChoice, OffsetsMode, RetentionMode
-from offsite.model.selections.pattern_list import join_patterns
-from offsite.model.selections.rename import Renames
-from offsite.model.selections.selection import NO_GROUPS, GroupPatterns, TopicSelection
-from offsite.model.selections.topic_choices import PartitionCounts
+from offsite.model.options import CutChoice, OffsetsMode, RetentionMode
+from offsite.model.selection import NO_GROUPS, GroupPatterns, TopicSelection, join_patterns
+from offsite.model.topic_choices import PartitionCounts, Renames
 from offsite.points.restore_point import PointRequest
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from offsite.groups.run import AppliedGroups
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
 from offsite.points.point_in_time import PointInTime
 from offsite.reports.cut_report import ConsistencyReport

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from offsite.engine.runner import OnProgress, Runner
 from offsite.groups.restore_groups import restore_groups
 from offsite.groups.run import AppliedGroups
-from offsite.kafka.user_cluster import Cluster
-from offsite.model.choices import Isolation
+from offsite.kafka.cluster import Cluster
 from offsite.model.errors import StoreDenied, StoreUnavailable
-from offsite.model.named import named
+from offsite.model.names import named
+from offsite.model.options import Isolation
 from offsite.reports.cut_report import report_consistency
 from offsite.reports.hole_report import expected_deletions, hole_reports
 from offsite.repository.records_place import prepare_records

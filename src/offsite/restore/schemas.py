@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.restores.record import RestoreRecord
 from offsite.restore.write.plan import RestorePlan
 from offsite.restore.write.target_topic import TargetTopic

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.cluster import Cluster, ConfiguredTopics
+from offsite.kafka.config import KafkaConfig
 from offsite.kafka.offsets import SETTLE_S
-from offsite.kafka.user_cluster import Cluster, ConfiguredTopics
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.journal import decided, warned
-from offsite.model.named import named
+from offsite.model.names import named
 from offsite.repository.backup import Backup
 from offsite.repository.own_writes import check_own, note_written
 from offsite.repository.restores.layout import RestoreLayout

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
+from offsite.kafka.cluster import TopicOffsetSource
 from offsite.kafka.protocol.metadata import TopicMetadata
-from offsite.kafka.user_cluster import TopicOffsetSource
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetMismatch, TargetNotEmpty
 from offsite.repository.own_writes import check_own, note_written

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.kafka.user_cluster import ConfiguredTopics
+from offsite.kafka.cluster import ConfiguredTopics
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
+from offsite.model.bounds import setting_number
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.journal import decided
-from offsite.model.untrusted.whole_number import setting_number
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.write.target_settings import BATCH_LIMIT
 from offsite.restore.write.target_topic import UNLIMITED, TargetTopic

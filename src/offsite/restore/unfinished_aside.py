@@ -8,8 +8,8 @@ from functools import partial
 
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.journal import warned
-from offsite.model.named import named
-from offsite.model.time import format_time
+from offsite.model.names import named
+from offsite.model.units import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.own_writes import is_begun_here, is_written_here
 from offsite.repository.records_place import record_places

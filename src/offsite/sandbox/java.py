@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import JavaMissing
-from offsite.model.untrusted.java_words import JAVA_HOME_HINT, find_cause, folder_to_start_in, hint_here
+from offsite.model.untrusted.java_failure import JAVA_HOME_HINT, find_cause, folder_to_start_in, hint_here
 from offsite.sandbox.versions import KAFKA_VERSION, kafka_jars
 
 OLDEST_MAJOR = 17  # required by Kafka 4 brokers and Spark 4

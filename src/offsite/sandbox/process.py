@@ -20,7 +20,7 @@ from pathlib import Path
 
 from offsite.model.clock import Clock
 from offsite.model.errors import SandboxFailed
-from offsite.model.untrusted.own_python import OWN_PYTHON
+from offsite.model.machine import OWN_PYTHON
 
 POLL_S = 0.02  # short against a broker's 0.4 s shutdown, long against the cost of a look
 FILE_NAME = "sandbox.json"

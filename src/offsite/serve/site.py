@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 
 from offsite.checkpoint.participants import Participants
 from offsite.checkpoint.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.jobs.workers import Workers
-from offsite.kafka.user_cluster import Cluster, connect
+from offsite.kafka.cluster import Cluster, connect
 from offsite.metastore.status import MetastoreStatusReport, metastore_status
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from offsite.log.buffer import Buffer
-from offsite.model.check import check
 from offsite.model.errors import (
     BadRepositoryUrl,
     OffsiteError,
@@ -26,22 +25,33 @@ from offsite.model.errors import (
     PutOutcomeUnknown,
     StoreDenied,
     StoreUnreachable,
+    check,
 )
 from offsite.model.journal import decided
 from offsite.model.untrusted.place import URL_HINT
 from offsite.model.version import __version__
-from offsite.stores.cloud_credentials import Options, options_to_send, with_local_credentials
-from offsite.stores.object_errors import (
+from offsite.stores.cloud_client import (
+    Options,
     first_line,
     is_taken,
     is_unclear,
     is_unsupported,
+    options_to_send,
     store_error,
+    with_local_credentials,
     wrap_errors,
     wrap_request,
 )
-from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, join_buffers, named_key
-from offsite.stores.store_wait import store_wait
+from offsite.stores.store import (
+    ObjectInfo,
+    PutResult,
+    check_key,
+    check_prefix,
+    checked_size,
+    join_buffers,
+    named_key,
+    store_wait,
+)
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from offsite.model.errors import BadRepositoryUrl, StoreInClear
-from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
+from offsite.model.machine import is_loopback
 from offsite.model.untrusted.place import FILE, StoragePlace, parse_place
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import Store
-from offsite.stores.timed_store import TimedStore
+from offsite.stores.wrapped_store import TimedStore
 
 if TYPE_CHECKING:
-    from offsite.stores.archive_bucket import ArchiveBucket
-    from offsite.stores.archive_folder import ArchiveFolder
+    from offsite.stores.archive_files import ArchiveBucket, ArchiveFolder
 
 _ENVIRONMENT = {
     "s3": (
@@ -143,8 +142,7 @@ def open_archive_files(place: str) -> ArchiveFolder | ArchiveBucket:
 
     Touches neither network nor disk. Raises `BadRepositoryUrl`.
     """
-    from offsite.stores.archive_bucket import ArchiveBucket
-    from offsite.stores.archive_folder import ArchiveFolder
+    from offsite.stores.archive_files import ArchiveBucket, ArchiveFolder
 
     store = open_store(place)
     return ArchiveBucket(store=store) if isinstance(store, CloudStore) else ArchiveFolder(root=store.root)

@@ -1,4 +1,5 @@
-"""Reach plain files below a folder without following links, and give written files the access of the root folder.
+"""Reach plain files below a folder without following links, give written files the access of the root folder, and turn
+errors of the operating system into errors of offsite.
 
 Other users can write into the folder of a repository, and fill the folder of an archive: a symbolic link leads to files
 of the user who runs offsite, a pipe or a device never ends. The root itself may be a link, because its user chose the
@@ -16,13 +17,21 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from offsite.model.errors import DamagedArchive, DamagedObject
+from offsite.model.errors import (
+    DamagedArchive,
+    DamagedObject,
+    StoreDenied,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnreachable,
+)
 
 PRIVATE_FOLDER = 0o700
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -187,3 +196,28 @@ class PlainFiles:
     def _refusal(self, key: str, status: os.stat_result) -> DamagedObject | DamagedArchive:
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         return self.refused(f"{self.root}/{key} is {kind}: offsite does not follow or read it", hint=self.hint)
+
+
+MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DENIED_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+@contextmanager
+def wrap_errors(action: str, path: str) -> Iterator[None]:
+    """Turn an `OSError` into `StoreFull`, `StoreDenied` or `StoreUnreachable`, with the failed `action`."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(action, path, error) from error
+
+
+def store_error(action: str, path: str, error: OSError) -> StoreFull | StoreDenied | StoreUnavailable:
+    reason = f"cannot {action} {path} on {socket.gethostname()}: {os.strerror(error.errno or 0)}"
+    if error.errno in _FULL_ERRORS:
+        return StoreFull(reason, hint="free some space, or move the repository; committed data is not affected")
+    if error.errno in _DENIED_ERRORS:
+        return StoreDenied(reason, hint="give the user that runs offsite read and write access to the folder")
+    if error.errno == errno.ENOTDIR:
+        return StoreUnreachable(reason, hint="there is a file in the place of a folder: check the file, and move it")
+    return StoreUnreachable(reason, hint="check that the folder is mounted, on the Spark workers as well")

@@ -17,11 +17,9 @@ from pathlib import Path
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import DamagedObject
-from offsite.stores.plain_files import PlainFiles, make_private_root
-from offsite.stores.posix_errors import MISSING, store_error, wrap_errors
+from offsite.stores.plain_files import MISSING, PlainFiles, make_private_root, store_error, wrap_errors
 from offsite.stores.posix_writer import PosixWriter, TemporaryFiles
-from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, named_key
-from offsite.stores.store_wait import store_wait
+from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, named_key, store_wait
 
 _HINT = "offsite writes only plain files and folders: check who created the entry, and remove it"
 

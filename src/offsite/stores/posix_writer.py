@@ -25,13 +25,11 @@ from functools import cache
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
-from offsite.model.check import check
+from offsite.model.errors import check
 from offsite.model.ids import random_id
-from offsite.model.size import MIB
-from offsite.stores.plain_files import PlainFiles
-from offsite.stores.posix_errors import store_error, wrap_errors
-from offsite.stores.store import PutResult
-from offsite.stores.store_wait import store_wait
+from offsite.model.units import MIB
+from offsite.stores.plain_files import PlainFiles, store_error, wrap_errors
+from offsite.stores.store import PutResult, store_wait
 
 TEMPORARY_FOLDER = "~tmp"
 _NAME = re.compile(r".+-[0-9]+-[0-9a-f]{16}")

@@ -4,7 +4,7 @@ Keys are relative to the root of the repository: `/`-separated, no empty part, n
 written once and never rewritten, except hints, which nobody trusts. An adapter owns all retries (bounded) and wraps
 every error: `StoreUnreachable`, `StoreFull`, `StoreDenied`, `PutOutcomeUnknown`, and `DamagedObject` where a key holds
 something that no store of offsite writes (a pipe, a link). No further exception leaves an adapter. Every adapter can be
-pickled: Spark workers open their own.
+pickled: Spark workers open their own. Every wait for a store is noted while it lasts (`store_wait`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from time import monotonic
 from typing import Protocol
 
 from offsite.log.buffer import Buffer
-from offsite.model.check import check
-from offsite.model.errors import DamagedArchive, DamagedObject
-from offsite.model.untrusted.bounds import MAX_OBJECT_BYTES
+from offsite.model.bounds import MAX_OBJECT_BYTES
+from offsite.model.clock import Wait
+from offsite.model.errors import DamagedArchive, DamagedObject, check
 
 
 class PutResult(Enum):
@@ -153,3 +154,9 @@ def archive_key(key: str, place: str) -> str:
             hint="the index of the archive names it: do not trust the archive",
         )
     return key
+
+
+def store_wait(action: str, place: str) -> Wait:
+    """Return the wait for the store to do `action` at `place`. A client retries by itself for minutes, a network folder
+    hangs for ever, and neither says anything."""
+    return Wait(lambda: f"the store has not answered: {action} {place}", since_s=monotonic())

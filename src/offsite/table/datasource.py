@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
-from offsite.model.time import parse_time
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.units import parse_time
 from offsite.points.chain import select_chains
 from offsite.points.restore_point import FixedPoint, find_point, fix_point
 from offsite.repository.backup import Backup
@@ -25,9 +25,9 @@ from offsite.repository.commit_json import damaged_commit
 from offsite.repository.repository import Repository
 from offsite.repository.segment_origins import find_origins
 from offsite.repository.state import BackupState
-from offsite.stores.looking_store import ClockFallbackStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
+from offsite.stores.wrapped_store import ClockFallbackStore
 from offsite.table.latest import by_partition, latest_arrow
 from offsite.table.on_worker import WithoutSecrets
 from offsite.table.options import STREAM_OPTIONS, TableOptions, read_options

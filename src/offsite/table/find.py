@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from offsite.log.batch import HEADER_BYTES, BatchHeader
-from offsite.log.codecs.codec import decompress
+from offsite.log.codec import decompress
 from offsite.log.records.record import Record
 from offsite.repository.commit import PartitionId
 from offsite.stores.store import Store

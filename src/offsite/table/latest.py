@@ -17,10 +17,10 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import IO, TYPE_CHECKING, Self
 
-from offsite.log.records.batch_keys import KeyedRecords, keyed_records
+from offsite.log.records.record_columns import KeyedRecords, keyed_records
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
-from offsite.model.size import MIB
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.units import MIB
 from offsite.points.source_view import VisibleBatch
 from offsite.stores.store import Store
 from offsite.table.row_filter import RowFilter

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offsite.model.choices import Isolation
+from offsite.model.bounds import whole_number
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import split_patterns
-from offsite.model.selections.selection import parse_selection
-from offsite.model.selections.topic_choices import parse_incarnations, parse_partitions
-from offsite.model.untrusted.whole_number import whole_number
+from offsite.model.options import Isolation
+from offsite.model.selection import parse_selection, split_patterns
+from offsite.model.topic_choices import parse_incarnations, parse_partitions
 from offsite.points.restore_point import PointRequest
 
 BATCH_OPTIONS = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.bounds import MAX_OFFSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from offsite.engine.meter import count_items
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.markers import with_hole_starts
+from offsite.log.range import Chunk
 from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_times, time_us
-from offsite.model.collector import rare_collections
+from offsite.log.records.record_columns import rare_collections
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.points.record_bounds import RecordBounds
 from offsite.points.source_view import VisibleBatch
 from offsite.repository.segments.index import SegmentIndex

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.journal import warned
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.points.chain import SelectedChains
 from offsite.repository.commit import PartitionId, RecordedHole
 from offsite.repository.segment_origins import Origins

@@ -12,20 +12,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import OnProgress, Runner
+from offsite.engine.runner import OnProgress, Runner, job_named
+from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.errors import BadOption, NoSuchTopic
-from offsite.model.named import amount
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.time import parse_time
-from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.model.untrusted.whole_number import whole_number
+from offsite.model.names import amount
+from offsite.model.selection import TopicSelection
+from offsite.model.units import parse_time
 from offsite.points.chain import SelectedChains, chains_of, select_chains
 from offsite.points.point_in_time import PointInTime
 from offsite.points.restore_point import PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.heads import check_to_read
-from offsite.stores.looking_store import display_now_ms
+from offsite.stores.wrapped_store import display_now_ms
 from offsite.table.confluent_wire_format import ConfluentReader
 from offsite.table.find import MatchingRecord, RecordMatch, find_in_task, matching_records
 from offsite.table.latest import by_partition, latest_offsets

@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from offsite.log.range import Span
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.selections.topic_choices import PartitionSelection
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.selection import TopicSelection
+from offsite.model.topic_choices import PartitionSelection
 from offsite.points.chain import hole_starts
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.coverage import is_covered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offsite.model.clock import MOST_APART_MS, Clock
 from offsite.model.errors import ClocksDiffer
-from offsite.model.time import format_duration, format_time
+from offsite.model.units import format_duration, format_time
 
 
 def check_clocks(store_ms: int, clock: Clock, *, place: str) -> int:

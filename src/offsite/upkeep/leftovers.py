@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offsite.model.errors import Damaged
-from offsite.model.selections.selection import SCRATCH_PREFIX
+from offsite.model.selection import SCRATCH_PREFIX
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import (
     LEFTOVER_AFTER_MS,

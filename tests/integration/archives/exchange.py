@@ -13,10 +13,10 @@ from offsite.archives.inspection import open_source
 from offsite.archives.run_export import ExportResult
 from offsite.archives.run_import import EVERYTHING, ImportRequest, ImportResult, plan_import, run_import
 from offsite.engine.runner import Runner
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.points.chain import select_chains
 from offsite.points.point_in_time import PointInTime
 from offsite.points.source_view import SourceView

@@ -24,8 +24,8 @@ from offsite.archives.source_retention import MirrorSource
 from offsite.backup.outages import Outages
 from offsite.demo.data import DemoMessage
 from offsite.demo.truth import read_topic
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.kafka.user_cluster import connect
+from offsite.kafka.cluster import connect
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SourceTruncated, TopicReplaced
 from offsite.model.ids import random_id

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.avro import PLAIN_SCHEMA, AvroWriter
 from offsite.archives.parquet import ParquetReader, ParquetWriter
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.archive_records import export, odd_records, plain_records, read_all, write_range
 from tests.own_session import own_session
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offsite.archives.formats import WriteOptions
-from offsite.log.codecs.codec import LZ4, NONE
+from offsite.log.codec import LZ4, NONE
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsite.model.errors import BadOption, NotRepresentable

@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 from offsite.engine.sessions.master import slots
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore

@@ -15,7 +15,7 @@ from offsite.backup.run import run_backup
 from offsite.kafka import log_bounds
 from offsite.kafka.evidence import GIVEN_UP_MAX_S
 from offsite.model.errors import LeaderUnavailable
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from tests.integration.cluster.trial import Trial
 from tests.integration.e2e.site import new_name
 from tests.integration.kafka.cluster import wait_until

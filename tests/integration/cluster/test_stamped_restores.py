@@ -18,11 +18,11 @@ from offsite.backup.run import run_backup
 from offsite.checkpoint.ask import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import Checkpoints
-from offsite.kafka.user_cluster import Cluster as Ends
-from offsite.kafka.user_cluster import connect
-from offsite.model.choices import OffsetsMode, StampForm
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, parse_selection
+from offsite.kafka.cluster import Cluster as Ends
+from offsite.kafka.cluster import connect
+from offsite.model.options import OffsetsMode, StampForm
+from offsite.model.selection import ALL_GROUPS, parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.snapshots.commit_cut import get_commit_cut

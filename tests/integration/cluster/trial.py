@@ -27,11 +27,11 @@ from offsite.backup.run import run_backup
 from offsite.demo.data import BASE_MS
 from offsite.demo.truth import read_topic
 from offsite.engine.runner import Runner
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
-from offsite.kafka.user_cluster import Cluster as Ends
+from offsite.kafka.cluster import Cluster as Ends
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.model.errors import OffsiteError
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.options import RestoreWords, parse_restore
 from offsite.restore.planned import prepare_restore

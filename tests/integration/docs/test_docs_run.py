@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from offsite.cli.wiring import connect
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.sandbox import Sandbox
 from offsite.sandbox.ports import free_ports
 from tests.integration.docs.page import Command, commands, is_shown, run

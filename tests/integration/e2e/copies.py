@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.demo.truth import compare_readings, read_topic
 from offsite.log.range import TopicPartition
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.restore.plan_report import report_plan
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

@@ -17,10 +17,10 @@ from offsite.engine.runner import Runner
 from offsite.follow.follower import Follower, FollowSettings
 from offsite.groups.report import report_groups
 from offsite.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
-from offsite.kafka.user_cluster import connect
+from offsite.kafka.cluster import connect
 from offsite.model.clock import SystemClock
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
+from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.restore.planned import prepare_restore

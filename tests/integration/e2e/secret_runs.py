@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.sandbox import SandboxInfo, SandboxSettings, Security
 from tests.integration.e2e import own_network
 from tests.integration.e2e.command import Finished, started

@@ -18,9 +18,9 @@ from offsite.demo.data import DemoMessage, produce
 from offsite.demo.truth import TopicRecords, compare_readings, read_topic
 from offsite.engine.runner import Runner
 from offsite.log.range import TopicPartition
-from offsite.model.choices import MissingTopics
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.options import MissingTopics
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.restore.planned import PlannedRestore, prepare_restore

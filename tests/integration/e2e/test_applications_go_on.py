@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.demo.truth import compare_readings, read_topic
 from offsite.kafka.writer import PartitionWriter
-from offsite.log.codecs.codec import ZSTD
+from offsite.log.codec import ZSTD
 from offsite.log.range import TopicPartition as Partition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record

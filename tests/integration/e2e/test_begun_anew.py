@@ -11,10 +11,10 @@ import pytest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.runner import OnProgress
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.model.errors import TargetNotEmpty
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.overview.status import read_status
 from offsite.restore.plan_report import report_plan
 from offsite.restore.planned import PlannedRestore, prepare_restore

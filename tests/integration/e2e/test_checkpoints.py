@@ -13,7 +13,7 @@ import pytest
 
 from offsite.checkpoint.status import Checkpoints, CheckpointStatus
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo

@@ -10,8 +10,8 @@ import pytest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.runner import Runner
 from offsite.log.batch import scan
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.commit import CommitChanges, PartitionId, Position, RecordedHole
 from offsite.repository.repository import Repository
 from offsite.restore.compare.result import ProvenPartition

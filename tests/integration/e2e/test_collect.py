@@ -13,7 +13,7 @@ from offsite.backup.request import BackupRequest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.follow.follower import Follower, FollowSettings, Round
 from offsite.model.clock import SystemClock
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.repository import catalog
 from offsite.table.options import read_options
 from offsite.table.stream import TableStream

@@ -9,8 +9,8 @@ import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.runner import Runner
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.restore.planned import prepare_restore

@@ -12,11 +12,10 @@ from offsite.backup.pass_cut import NoCut
 from offsite.demo.truth import read_topic
 from offsite.engine.runner import Runner
 from offsite.log.offset_vector import parse_before
-from offsite.model.choices import CutChoice
 from offsite.model.errors import DamagedObject, NoConsistentCut
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, parse_selection
-from offsite.model.selections.topic_choices import parse_partition_counts
+from offsite.model.options import CutChoice
+from offsite.model.selection import ALL_GROUPS, parse_selection
+from offsite.model.topic_choices import parse_partition_counts, parse_renames
 from offsite.overview.contents import show_backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, LeftOutTransactions

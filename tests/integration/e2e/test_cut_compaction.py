@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsite.demo.truth import read_topic
-from offsite.model.choices import CutChoice
+from offsite.model.options import CutChoice
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.sandbox import SandboxInfo

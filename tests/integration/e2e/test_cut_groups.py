@@ -17,11 +17,11 @@ from offsite.backup import planned
 from offsite.backup.cut.readings import ROW
 from offsite.backup.run import carry_out, run_backup
 from offsite.demo.truth import read_topic
-from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupFailure
-from offsite.kafka.log_ends import LogEndReader
-from offsite.model.choices import CutChoice, OffsetsMode
+from offsite.kafka.groups import FetchedGroups, GroupFailure
+from offsite.kafka.watermarks import LogEndReader
 from offsite.model.errors import LeaderUnavailable, NoConsistentCut
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
+from offsite.model.options import CutChoice, OffsetsMode
+from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.commit import CONSUMED
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut

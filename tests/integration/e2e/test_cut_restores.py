@@ -20,11 +20,11 @@ from offsite.checkpoint.ask import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import Checkpoints
 from offsite.engine.runner import Runner
-from offsite.kafka.user_cluster import connect
-from offsite.model.choices import CutChoice, OffsetsMode
+from offsite.kafka.cluster import connect
 from offsite.model.errors import NoConsistentCut
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, parse_selection
+from offsite.model.options import CutChoice, OffsetsMode
+from offsite.model.selection import ALL_GROUPS, parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

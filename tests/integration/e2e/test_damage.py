@@ -12,8 +12,8 @@ import zstandard
 
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.model.errors import CommitsGone, Damaged, DamagedCommit
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.overview.status import read_status
 from offsite.repository.segments.segment import Compression, Segment
 from offsite.restore.planned import prepare_restore

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.model.selections.rename import Renames
+from offsite.model.topic_choices import Renames
 from offsite.restore.drill.run import PREFIX, scratch_names
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import files_under, offsite, start, succeed

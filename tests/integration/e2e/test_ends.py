@@ -11,7 +11,7 @@ import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.demo.truth import compare_readings, read_topic
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import start, succeed
 from tests.integration.e2e.site import new_name, produce_to

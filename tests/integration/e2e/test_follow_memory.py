@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.size import KIB, MIB
+from offsite.model.units import KIB, MIB
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import start, succeed
 from tests.integration.e2e.test_follow import head_commit, make, producing

@@ -7,13 +7,12 @@ from confluent_kafka import TopicPartition as Position
 
 from offsite.demo.data import DemoMessage
 from offsite.groups.run import find_change, undo_groups
-from offsite.kafka.groups.committed_offsets import GroupFailure
-from offsite.log.groups.offsets import GroupTable
+from offsite.kafka.groups import GroupFailure
+from offsite.log.group_offsets import GroupTable
 from offsite.log.offset_vector import parse_before
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_selection
-from offsite.model.selections.topic_choices import parse_partition_counts
+from offsite.model.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_selection
+from offsite.model.topic_choices import parse_partition_counts, parse_renames
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 
 from offsite.groups.report import show_groups
-from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupFailure
+from offsite.kafka.groups import FetchedGroups, GroupFailure
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_groups
+from offsite.model.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_groups
 from offsite.upkeep.verification.run import verify_deep, verify_quick
 from tests.integration.e2e.group_site import (
     Groups,

@@ -8,7 +8,7 @@ import pytest
 
 from offsite.cli.output import EXIT_PARTIAL
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.group_site import client
 from tests.integration.e2e.site import BACKUP, Site, new_name

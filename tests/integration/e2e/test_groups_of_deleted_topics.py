@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 
 from offsite.groups.report import show_groups
-from offsite.model.choices import OffsetsMode
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
+from offsite.model.options import OffsetsMode
+from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.restore.request import RestoreRequest
 from tests.integration.e2e.group_site import (
     Groups,

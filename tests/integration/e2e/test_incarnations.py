@@ -14,13 +14,13 @@ from offsite.archives.export_job import open_target
 from offsite.archives.export_plan import ExportRequest, plan_export
 from offsite.archives.formats import WriteOptions
 from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.kafka.protocol.metadata import NewTopic
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.clock import SystemClock
 from offsite.model.errors import IncarnationUnclear
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import GroupPatterns, parse_selection
-from offsite.model.time import format_time
+from offsite.model.selection import GroupPatterns, parse_selection
+from offsite.model.topic_choices import parse_renames
+from offsite.model.units import format_time
 from offsite.restore.planned import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult

@@ -15,12 +15,12 @@ from offsite.backup.request import BackupRequest
 from offsite.backup.result import BackupResult
 from offsite.backup.run import run_backup
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.engine.choice import SparkChoice
-from offsite.engine.rates.token_bucket import BURST_S
+from offsite.engine.rate_server import BURST_S
 from offsite.engine.runner import RunProgress
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
-from offsite.model.choices import CompressionChoice
-from offsite.model.selections.selection import parse_selection
+from offsite.model.options import CompressionChoice
+from offsite.model.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.restore.options import RestoreWords, parse_restore
 from offsite.restore.planned import prepare_restore

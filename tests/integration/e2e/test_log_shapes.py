@@ -12,11 +12,11 @@ from offsite.backup.planned import plan_backup
 from offsite.backup.request import BackupRequest
 from offsite.backup.run import run_backup
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
-from offsite.model.choices import MissingTopics
 from offsite.model.errors import NoSuchTopic
-from offsite.model.selections.selection import parse_selection
+from offsite.model.options import MissingTopics
+from offsite.model.selection import parse_selection
 from offsite.overview.contents import show_backup
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name, values
 from tests.integration.e2e.transactions import begun, with_transaction

@@ -16,11 +16,11 @@ from offsite.backup.run import run_backup
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.demo.truth import read_topic
 from offsite.engine.runner import Runner
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity
 from offsite.model.errors import BackupExists, BadOption, KafkaNotAuthorized, TargetNotEmpty
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.overview.contents import show_backup
 from offsite.repository.repository import Repository
 from offsite.restore.cluster_settings import PARTS, AppliedMetadata, parse_metadata

@@ -14,8 +14,8 @@ from offsite.demo.truth import compare_readings
 from offsite.engine.runner import Runner
 from offsite.log.range import TopicPartition
 from offsite.model.errors import SourceTruncated
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
 from offsite.restore.planned import prepare_restore

@@ -9,14 +9,13 @@ import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.demo.truth import TopicRecords
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.offset_vector import parse_before
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, NoSuchRestorePoint
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
-from offsite.model.selections.topic_choices import parse_partitions
-from offsite.model.time import format_time
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_partitions, parse_renames
+from offsite.model.units import format_time
 from offsite.restore.plan_report import RestorePlanReport, report_plan
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

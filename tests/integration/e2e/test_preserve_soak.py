@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.kafka.appending.log_writer import LogWriter
-from offsite.kafka.transactions.replay import PartitionTransactions
+from offsite.kafka.log_writer import LogWriter
+from offsite.kafka.transaction_replay import PartitionTransactions
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from offsite.demo.data import DemoMessage, produce
 from offsite.demo.truth import read_topic
 from offsite.log.offset_vector import parse_before
-from offsite.model.selections.rename import parse_renames
+from offsite.model.topic_choices import parse_renames
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction

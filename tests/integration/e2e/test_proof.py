@@ -10,9 +10,8 @@ import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.runner import Runner
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
-from offsite.model.selections.topic_choices import PartitionCounts, parse_partition_counts
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import PartitionCounts, parse_partition_counts, parse_renames
 from offsite.points.chain import select_chains
 from offsite.points.point_in_time import PointInTime
 from offsite.repository.restores.outcome import get_outcome

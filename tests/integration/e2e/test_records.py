@@ -13,7 +13,7 @@ from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.restore.plan_report import report_plan
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.site import Site, new_name

@@ -13,12 +13,12 @@ from confluent_kafka import TopicPartition as Position
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.groups.restored_offsets import map_offset
 from offsite.groups.run import find_change, undo_groups
-from offsite.kafka.user_cluster import Cluster as Connected
+from offsite.kafka.cluster import Cluster as Connected
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import StoreDenied, TargetNotEmpty
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_groups, parse_selection
+from offsite.model.selection import parse_groups, parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout

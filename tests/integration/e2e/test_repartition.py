@@ -13,10 +13,9 @@ from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.demo.truth import TopicRecords
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KeylessRecord, StoreUnreachable, TargetMismatch
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
-from offsite.model.selections.topic_choices import parse_partition_counts
-from offsite.model.size import KIB
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_partition_counts, parse_renames
+from offsite.model.units import KIB
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.restore.planned import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest

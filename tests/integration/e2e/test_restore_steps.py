@@ -15,12 +15,12 @@ from offsite.backup.run import run_backup
 from offsite.demo.truth import compare_readings
 from offsite.engine.runner import Done, Failed, OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.cluster import Cluster
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.request import Request
-from offsite.kafka.user_cluster import Cluster
 from offsite.log.buffer import Buffer
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import GroupPatterns, parse_selection
+from offsite.model.selection import GroupPatterns, parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout

@@ -13,8 +13,8 @@ from offsite.backup.planned import make_replan
 from offsite.backup.request import BackupRequest
 from offsite.backup.run import run_backup
 from offsite.demo.truth import read_topic
-from offsite.model.choices import CutChoice, OffsetsMode
-from offsite.model.selections.selection import ALL_GROUPS, parse_selection
+from offsite.model.options import CutChoice, OffsetsMode
+from offsite.model.selection import ALL_GROUPS, parse_selection
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore

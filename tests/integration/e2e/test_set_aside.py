@@ -14,12 +14,12 @@ import pytest
 from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
 from offsite.engine.runner import Done, Failed, OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaUnreachable, OffsiteError, TargetMismatch
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.overview.status import read_status
 from offsite.repository.restores.topic_settings import SetAsideSettings, get_aside
 from offsite.restore.plan_report import report_plan

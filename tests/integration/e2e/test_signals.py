@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.kafka.user_cluster import connect
+from offsite.kafka.cluster import connect
 from offsite.model.cluster_settings import ClientQuota, QuotaEntity
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import clean_environment, command, succeed

@@ -15,9 +15,9 @@ from contextlib import ExitStack
 import pytest
 
 from offsite.engine.runner import Runner
-from offsite.kafka.user_cluster import connect
-from offsite.model.choices import CutChoice, OffsetsMode
-from offsite.model.selections.selection import ALL_GROUPS, parse_selection
+from offsite.kafka.cluster import connect
+from offsite.model.options import CutChoice, OffsetsMode
+from offsite.model.selection import ALL_GROUPS, parse_selection
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore

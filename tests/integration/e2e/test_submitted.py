@@ -12,7 +12,7 @@ import pytest
 from offsite.cli.wiring import connect
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.local.jvm import spark_home
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import clean_environment, offsite
 from tests.integration.e2e.site import produce_to

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import RestoreRefused, TargetMismatch, TargetNotEmpty
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
-from offsite.model.size import MIB
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
+from offsite.model.units import MIB
 from offsite.restore.plan_report import report_plan
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

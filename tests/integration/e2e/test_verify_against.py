@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import Finished, offsite, succeed
 from tests.integration.e2e.site import new_name, produce_to

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from offsite.demo.truth import compare_readings, read_topic
-from offsite.engine.archive import UNPACKED, own_manifest
+from offsite.engine.executor_archive import UNPACKED, own_manifest
 from offsite.engine.local.jvm import spark_home
 from offsite.engine.pack import pack
 from offsite.engine.runner import Runner

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from confluent_kafka import Producer as Client
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import Router
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader, scan
-from offsite.log.chunk import Chunk, Gap, Hole
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, Gap, Hole, LogRange, TopicPartition
 from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record
 from offsite.model.cluster_settings import Acl

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
+from offsite.kafka.config import BrokerAddress, KafkaConfig
 from offsite.kafka.net.connection import Connection
-from offsite.kafka.net.pool import ConnectionPool
+from offsite.kafka.net.routing import ConnectionPool
 
 
 class Proxy:

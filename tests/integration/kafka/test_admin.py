@@ -8,8 +8,8 @@ import pytest
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.protocol.broker_errors import INVALID_CONFIG
-from offsite.kafka.protocol.log_offsets import READ_COMMITTED
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.logs import READ_COMMITTED
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, KafkaUnreachable, NoSuchTopic
 from tests.integration.kafka.cluster import Cluster, numbered

@@ -13,7 +13,7 @@ from offsite.doctor.check import CheckResult, CheckVerdict, DoctorCheck
 from offsite.doctor.examine import CheckReport, examine
 from offsite.doctor.parts import DoctorRequest, Parts
 from offsite.model.cluster_settings import Acl
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from tests.conftest import SecureBroker
 from tests.integration.kafka.cluster import Cluster
 from tests.integration.kafka.test_security import plain

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
-from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient
-from offsite.kafka.groups.requests import ListedGroup
+from offsite.kafka.groups import FetchedGroups, GroupClient
 from offsite.kafka.net.routing import Router
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets, offset_count
+from offsite.kafka.protocol.groups import ListedGroup
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets, offset_count
 from tests.conftest import StartSandbox
 from tests.integration.kafka.cluster import Cluster, numbered, wait_until
 
@@ -134,7 +134,7 @@ def test_a_commit_under_way_in_a_transaction_is_waited_for(cluster: Cluster) -> 
 def test_a_transaction_that_hangs_leaves_what_was_committed_before_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsite.kafka.groups.committed_offsets.STABLE_ATTEMPTS", 2)
+    monkeypatch.setattr("offsite.kafka.groups.STABLE_ATTEMPTS", 2)
     topic, group = cluster.make_topic(), f"in-transaction-{next(_numbers)}"
     commit(cluster, group, Position(topic, 0, 4))
     producer = transactional_commit(cluster, topic, group)
@@ -150,7 +150,7 @@ def test_many_groups_cost_few_requests(cluster: Cluster, monkeypatch: pytest.Mon
     assert client.commit(table(*(one(name, topic, *rows) for name in names))) == ()
     listed = [each for each in client.list() if each.group in set(names)]
     asked: list[int] = []
-    monkeypatch.setattr("offsite.kafka.groups.committed_offsets.FETCH_GROUPS_MAX", 100)
+    monkeypatch.setattr("offsite.kafka.groups.FETCH_GROUPS_MAX", 100)
     post = client._coordinators.ask
     monkeypatch.setattr(
         client._coordinators,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.kafka.appending.log_writer import LogWriter
-from offsite.kafka.transactions.replay import PartitionTransactions
+from offsite.kafka.log_writer import LogWriter
+from offsite.kafka.transaction_replay import PartitionTransactions
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record

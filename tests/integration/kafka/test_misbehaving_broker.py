@@ -10,9 +10,8 @@ import pytest
 
 from offsite.demo.truth import read_topic
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
-from offsite.kafka.net.pool import ConnectionPool
-from offsite.kafka.net.routing import Router
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.net.routing import ConnectionPool, Router
 from offsite.kafka.protocol.fetch import FetchAnswer, FetchFormat, FetchQuery
 from offsite.kafka.protocol.request import Api
 from offsite.log.batch import scan, verify_crc

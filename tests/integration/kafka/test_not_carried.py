@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from offsite.backup.cluster_settings import read_cluster_settings, with_not_carried
-from offsite.kafka.protocol.config_resources import GROUP
+from offsite.kafka.protocol.configs import GROUP
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.sandbox import SandboxInfo

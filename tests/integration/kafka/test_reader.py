@@ -8,14 +8,12 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer as Client
 
-from offsite.kafka.net.pool import ConnectionPool
-from offsite.kafka.net.routing import Router
+from offsite.kafka.net.routing import ConnectionPool, Router
 from offsite.kafka.read_task import ReadTask
 from offsite.kafka.reader import PartitionReader
-from offsite.log.chunk import Chunk, Hole
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, Hole, LogRange, TopicPartition
 from offsite.model.errors import NoEvidence, NoSuchTopic, TopicReplaced
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from tests.integration.kafka.cluster import Cluster, batches_of, numbered, wait_until
 
 

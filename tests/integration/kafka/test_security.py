@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.client_properties import parse_client_properties
-from offsite.kafka.config.config import KafkaConfig
-from offsite.kafka.net.pool import ConnectionPool
-from offsite.kafka.net.routing import Router
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.client_properties import parse_client_properties
+from offsite.kafka.config import KafkaConfig
+from offsite.kafka.net.routing import ConnectionPool, Router
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.cluster_settings import Acl
 from offsite.model.errors import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsite.kafka.transactions.replay import ENDED_AT_ONCE, PartitionTransactions, TransactionSlot
+from offsite.kafka.transaction_replay import ENDED_AT_ONCE, PartitionTransactions, TransactionSlot
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode

@@ -8,15 +8,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import Router
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.batch import BatchHeader, scan
-from offsite.log.chunk import Chunk
-from offsite.log.codecs.codec import CODEC_NAMES
+from offsite.log.codec import CODEC_NAMES
 from offsite.log.committed_view import CommittedView
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, LogRange
 from offsite.log.range import TopicPartition as Partition
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Producer
 
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.records.record import Record
 from offsite.metastore.names import topic_of_service
 from offsite.metastore.source import CommandSource

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 from hypothesis import HealthCheck, given, settings
 
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.records.record import Record
 from offsite.metastore.backup_file import load
 from offsite.sandbox import SandboxInfo

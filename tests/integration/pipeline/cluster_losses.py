@@ -18,14 +18,14 @@ from typing import Generic, Self, TypeVar
 
 from confluent_kafka import TopicPartition as Position
 
-from offsite.engine.choice import SparkChoice
 from offsite.engine.runner import Runner
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.groups.report import report_groups
 from offsite.groups.run import GroupsRequest, prepare_groups
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.model.cluster_settings import ClientQuota, QuotaEntity
-from offsite.model.selections.selection import GroupPatterns
+from offsite.model.selection import GroupPatterns
 from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox, SandboxInfo
 from offsite.stores.open_store import open_store

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from offsite.log.records.record import Record
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.restore.offsets_mode import restore_tasks
 from offsite.restore.planned import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.sessions.executors import WAIT_SETTING
+from offsite.engine.sessions.session import WAIT_SETTING
 from offsite.model.clock import SystemClock
 from offsite.model.errors import SparkFailed
 from offsite.monitor.waiting import waiting_now

@@ -12,21 +12,21 @@ import pytest
 from offsite.backup.planned import plan_backup
 from offsite.backup.request import BackupRequest
 from offsite.backup.run import run_backup
-from offsite.engine.choice import SparkChoice
 from offsite.engine.runner import RunProgress
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.cluster import Cluster
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.protocol.topic_changes import NewTopic
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
-from offsite.model.size import KIB, MIB
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
+from offsite.model.units import KIB, MIB
 from offsite.repository.repository import Repository
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

@@ -19,15 +19,15 @@ import pytest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.demo.truth import compare_readings, read_topic
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.cluster import Cluster as Connected
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.kafka.protocol.wire import Encoder
-from offsite.kafka.transactions.replay import PartitionTransactions
-from offsite.kafka.user_cluster import Cluster as Connected
+from offsite.kafka.transaction_replay import PartitionTransactions
 from offsite.log.batch import BatchHeader
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetDisturbed, TargetNotEmpty, TransactionLost
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.offsets_mode import restore_tasks
 from offsite.restore.planned import PlannedRestore, prepare_restore

@@ -13,8 +13,8 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.filler import filler_batch
 from offsite.model.cluster_settings import Acl
 from offsite.model.errors import KafkaNotAuthorized, RestoreRefused
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

@@ -24,8 +24,8 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import CommitLost, NoSuchRestorePoint
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER

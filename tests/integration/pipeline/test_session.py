@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.choice import SparkChoice
 from offsite.engine.runner import Done, Failed, Runner, RunProgress
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import DamagedBatch, JavaMissing, KafkaUnreachable, SparkFailed
 from tests import spark_tasks

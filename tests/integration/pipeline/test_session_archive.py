@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.archive import own_manifest, read_manifest
-from offsite.engine.choice import SparkChoice
+from offsite.engine.executor_archive import own_manifest, read_manifest
 from offsite.engine.pack import pack
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import SparkFailed
 from tests.shared_spark import end_shared_spark

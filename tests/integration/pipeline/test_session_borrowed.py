@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
-from offsite.engine.choice import SparkChoice
 from offsite.engine.runner import Done, Failed, RunProgress
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
 from offsite.model.secret import Secret

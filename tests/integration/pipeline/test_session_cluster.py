@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from offsite.engine import job
-from offsite.engine.choice import SparkChoice
-from offsite.engine.rates.rate_limits import RateLimits
-from offsite.engine.rates.token_bucket import BURST_S
+from offsite.engine.rate_limits import RateLimits
+from offsite.engine.rate_server import BURST_S
 from offsite.engine.runner import Done, Runner, RunProgress
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import BadOption, DamagedBatch, ExecutorDiffers, SparkFailed
 from tests import spark_tasks

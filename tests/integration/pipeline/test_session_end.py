@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
 
 TWO_RUNS = """
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from tests.spark_tasks import double
 for _ in range(2):
@@ -31,7 +31,7 @@ for _ in range(2):
 """
 
 NO_CLOSE = """
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from tests.spark_tasks import double
 print(SparkRunner(SparkChoice(master="local[2,4]")).run([1, 2], double))
@@ -43,7 +43,7 @@ import sys
 from operator import attrgetter
 from importlib import import_module
 from offsite.engine.local.pyspark_internals import PARTS
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from tests.spark_tasks import double
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
@@ -62,7 +62,7 @@ import signal
 import sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands on that Ctrl-C is ignored
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from tests.spark_tasks import wait_for_ever
 spark = SparkRunner(SparkChoice(master="local[2,4]"))
@@ -79,7 +79,7 @@ import threading
 import time
 from pathlib import Path
 from offsite.model.uninterrupted import interrupt
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 start = threading.Thread.start
 def start_and_be_interrupted(thread):
@@ -138,7 +138,7 @@ def test_two_runs_in_one_process_leave_nothing_and_say_nothing(environment: dict
 NAMELESS = """
 import socket
 from unittest.mock import patch
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 try:
     socket.getaddrinfo(socket.gethostname(), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.secret import Secret
 from tests import spark_tasks

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from offsite.engine import job
-from offsite.engine.choice import SparkChoice
 from offsite.engine.runner import Done, Failed, Runner, Shuffle
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import DamagedBatch, ExecutorDiffers, SparkFailed
 from tests import spark_tasks

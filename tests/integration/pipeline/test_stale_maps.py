@@ -9,10 +9,10 @@ import pytest
 
 from offsite.engine.runner import Done, Failed, OnProgress
 from offsite.groups.restored_offsets import map_offset
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.compare.bundle import prove_bundle
 from offsite.restore.planned import prepare_restore

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.choice import SparkChoice
 from offsite.engine.local.jvm import java_binary
+from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from tests.processes import listening_ports, processes_with
 from tests.shared_spark import end_shared_spark

@@ -6,7 +6,7 @@ import pytest
 import zstandard
 
 from offsite.log.range import LogRange
-from offsite.model.choices import CompressionChoice
+from offsite.model.options import CompressionChoice
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool

@@ -15,12 +15,12 @@ from confluent_kafka import TopicPartition as Position
 from offsite.demo.data import ORDERS, PAYMENTS, TOPICS, write_demo_data
 from offsite.demo.truth import compare_readings, read_topic
 from offsite.kafka.writer import PartitionWriter
-from offsite.log.groups.offsets import GroupOffsets, TopicOffsetsBuilder
+from offsite.log.group_offsets import GroupOffsets, TopicOffsetsBuilder
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import filler_batch
 from offsite.model.errors import RestoreRefused
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.planned import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest

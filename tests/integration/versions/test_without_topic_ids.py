@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.metadata import NewTopic
 from offsite.model.errors import TopicReplaced
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxSettings

@@ -25,7 +25,7 @@ from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, KafkaNotAuthorized, KafkaUnavailable, LeaderUnavailable, OffsiteError
-from offsite.model.untrusted.digest import DIGEST_KEY
+from offsite.model.untrusted.bounded_json import DIGEST_KEY
 from tests.archive_records import write_range
 from tests.memory_archive import MemoryArchive
 from tests.unit.archives.test_archive_retention import NOW_MS, QUARTER_MS, FixedClock, age_of, made, records

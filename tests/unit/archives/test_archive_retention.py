@@ -42,7 +42,7 @@ from offsite.model.errors import (
     StoreDenied,
     StoreFull,
 )
-from offsite.model.untrusted.digest import check_digest
+from offsite.model.untrusted.bounded_json import check_digest
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from tests.archive_records import write_range
 from tests.faulty_store import Crash

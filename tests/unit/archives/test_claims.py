@@ -9,7 +9,7 @@ import pytest
 
 from offsite.archives.formats import ReadOptions, open_reader
 from offsite.model.errors import DamagedArchive
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 
 
 @pytest.mark.parametrize("partition", [1_000_000, 999_999_999, 4_294_967_294])

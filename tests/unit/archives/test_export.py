@@ -14,8 +14,7 @@ from offsite.archives.export_job import open_target
 from offsite.archives.export_plan import ExportPlan
 from offsite.archives.formats import WriteOptions
 from offsite.archives.run_export import ExportResult, ExportTarget, run_export
-from offsite.log.chunk import Hole
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Hole, LogRange, TopicPartition
 from offsite.log.records.record_columns import RecordColumns
 from offsite.model.errors import DamagedBatch, NoEvidence, OffsiteError
 from tests.archive_records import plain_records

@@ -23,9 +23,9 @@ from offsite.archives.formats import ReadOptions, open_reader, open_writer
 from offsite.archives.inspection import ArchiveInspection, ArchiveSource, inspect
 from offsite.archives.parquet import offset_order
 from offsite.log.records.record import Record
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
-from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.archive_records import TIME_MS, export, plain_records, read_all
 from tests.unit.archives.osodevops.made_backups import backup
 from tests.unit.archives.trivadis.made_archives import SCHEMA as TRIVADIS

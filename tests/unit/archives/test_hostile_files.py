@@ -21,9 +21,9 @@ import zstandard
 from offsite.archives import inflate
 from offsite.archives.archive import Damage
 from offsite.archives.formats import open_reader
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.model.untrusted import bounded_json
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 
 _LINES = "topics/orders/partition=0/orders+0-00000000000000000000.jsonl"
 _AVRO = "topics/orders/partition=0/orders+0-00000000000000000000.data"

@@ -20,10 +20,10 @@ from offsite.archives.index_json import BadIndex, parse_index, parse_manifest
 from offsite.archives.jsonl import JsonlReader, JsonlWriter
 from offsite.archives.parquet import ParquetReader, ParquetWriter
 from offsite.log.buffer import Buffer
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import ArchiveNotFound, BadOption, Bug, DamagedArchive, StoreUnreachable
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.archive_records import TIME_MS, export, files_of, odd_records, plain_records, read_all, write_range
 
 ORDERS = TopicPartition(topic="orders", partition=0)

@@ -10,10 +10,9 @@ import pytest
 
 from offsite.archives import export
 from offsite.archives.export import BackupRecordSource, ClusterRecordSource, ExportTask, RecordSource
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.read_task import ReadTask
-from offsite.log.chunk import Chunk, Hole
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, Hole, LogRange, TopicPartition
 from offsite.restore.write.plan import PartitionRestore
 from offsite.stores.open_store import open_store
 from tests.batches import chunk_of, make_control_batch

@@ -29,7 +29,7 @@ from offsite.model.errors import (
     RestoreTakenOver,
     TargetNotEmpty,
 )
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.layout import BackupLayout
 from offsite.repository.own_writes import is_written_here

@@ -19,7 +19,7 @@ from offsite.model.errors import (
     OtherCluster,
     SparkFailed,
 )
-from offsite.model.selections.selection import NO_GROUPS
+from offsite.model.selection import NO_GROUPS
 from offsite.reports.hole_report import HoleReport
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from tests.batches import make_batch

@@ -20,10 +20,10 @@ from offsite.backup.bundle import (
 from offsite.backup.copy import BackupEnds, BackupReceipt
 from offsite.backup.copy_plan import PARTITION_ERRORS, CopyTask
 from offsite.engine.runner import Done, Failed
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.log.range import LogRange
-from offsite.model.choices import CompressionChoice
 from offsite.model.errors import LeaderUnavailable
+from offsite.model.options import CompressionChoice
 from offsite.repository.layout import BackupLayout
 from offsite.stores.posix_store import open_folder
 

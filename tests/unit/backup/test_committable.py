@@ -9,7 +9,7 @@ from offsite.backup.committable import SOURCE_TRUNCATED_ID, Committable, find_co
 from offsite.backup.copy import BackupReceipt
 from offsite.backup.copy_plan import CopyPlan, CopyTask, PartitionBounds, SickPartition, plan_copy, without_partitions
 from offsite.engine.runner import Done, Failed
-from offsite.log.chunk import Gap, GapEvidence, Hole
+from offsite.log.range import Gap, GapEvidence, Hole
 from offsite.model.errors import LeaderUnavailable, StoreUnreachable, TopicReplaced
 from offsite.repository.segments.segment import Segment
 from tests.unit.restore.test_restore_plan import partition, segment

@@ -15,8 +15,7 @@ from offsite.backup.copy_plan import CopyPlan, CopyTask
 from offsite.backup.whole_pass import PassSummary
 from offsite.engine.runner import Done, Failed
 from offsite.log.batch import LastBatch
-from offsite.log.chunk import Gap, GapEvidence, Hole
-from offsite.log.range import LogRange
+from offsite.log.range import Gap, GapEvidence, Hole, LogRange
 from offsite.model.clock import SystemClock
 from offsite.model.errors import LeaderUnavailable
 from offsite.repository.state import BackupState

@@ -17,7 +17,7 @@ from offsite.backup.cut.deletions import (
 from offsite.backup.cut.found_cut import partition_of
 from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import GroupCommit, PartitionKey
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole, TopicShape
 from offsite.repository.snapshots.commit_cut import CommitCut
 

@@ -11,8 +11,8 @@ from offsite.kafka import presence
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
+from offsite.model import selection
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic
-from offsite.model.selections import selection
 from offsite.overview.contents import show_backup
 from offsite.overview.status import read_status
 from offsite.upkeep.verification.run import verify_quick

@@ -15,7 +15,7 @@ from offsite.backup.copy_plan import (
     without_partitions,
 )
 from offsite.model.errors import SourceTruncated
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 
 def bounds(*, log_start: int = 0, end: int = 1000, size_bytes: int = 0, partition: int = 0) -> PartitionBounds:

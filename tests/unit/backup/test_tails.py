@@ -17,13 +17,11 @@ from offsite.backup.copy import BackupEnds, BackupReceipt, copy_range_with
 from offsite.backup.copy_plan import NO_WINDOW, CopyPlan, CopyTask, PartitionBounds, plan_copy
 from offsite.backup.tails import join_tails
 from offsite.kafka.read_task import ReadTask
-from offsite.log.chunk import Chunk, Hole
 from offsite.log.markers import Marker, Markers
-from offsite.log.range import LogRange, Span
+from offsite.log.range import Chunk, Hole, LogRange, Span
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.log.transaction_tail import PartitionTail, StretchTail
-from offsite.log.transactions import OpenTransaction, TransactionIndexer
+from offsite.log.transactions import OpenTransaction, PartitionTail, StretchTail, TransactionIndexer
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from tests.batches import chunk_of, make_control_batch

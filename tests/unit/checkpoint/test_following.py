@@ -18,9 +18,9 @@ from offsite.follow.follower import Follower, FollowSettings, Round
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.small_log import SmallLog
 from offsite.log.range import TopicPartition
-from offsite.model.choices import StampForm
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, KafkaUnreachable
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.options import StampForm
 from offsite.participant.control import OpenRecord, format_record
 from offsite.participant.number import Form
 from offsite.repository.checkpoints.records import CheckpointRecords

@@ -21,8 +21,8 @@ from offsite.kafka.net.routing import shared_router
 from offsite.kafka.small_log import SmallLog
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
-from offsite.model.choices import StampForm
 from offsite.model.errors import BadOption, CheckpointIdUsed, DamagedObject, NoSuchTopic, ParticipantFailed
+from offsite.model.options import StampForm
 from offsite.participant.control import AckRecord, ControlRecord, OpenRecord, Session, Sign, SignRecord, format_record
 from offsite.participant.control import parse_record as parse_said
 from offsite.participant.number import MAX_NUMBER, Form, Stamp, marker_of, stamped

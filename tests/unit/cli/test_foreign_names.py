@@ -13,7 +13,7 @@ from offsite.cli.main import main
 from offsite.cli.output import OutputFormat, emit, emit_each, emit_error, emit_notice, note
 from offsite.cli.progress import progress
 from offsite.engine.runner import RunProgress
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.errors import DamagedArchive
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (

@@ -7,7 +7,7 @@ from offsite.backup.options import parse_backup, parse_limits
 from offsite.cli.commands.backup import app
 from offsite.cli.commands.restore import app as restore_app
 from offsite.cli.progress import _held_back, _Lines
-from offsite.engine.rates.rate_limits import RateLimits
+from offsite.engine.rate_limits import RateLimits
 from offsite.engine.runner import RunProgress
 from offsite.model.errors import BadOption
 

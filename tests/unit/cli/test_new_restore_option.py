@@ -19,8 +19,8 @@ from offsite.cli.commands.export import ExportOptions
 from offsite.cli.commands.restore_source import RestoreRunOptions
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.restore import RestoreOptions
-from offsite.model.option import Option, declared_options, with_defaults
-from offsite.model.selections.selection import parse_selection
+from offsite.model.options import Option, declared_options, with_defaults
+from offsite.model.selection import parse_selection
 from offsite.restore.options import PointWords, RestoreWords, parse_restore
 from offsite.restore.request import RestoreRequest, encode_request
 

@@ -15,7 +15,7 @@ from offsite.checkpoint.options import parse_participants
 from offsite.cli.app import app
 from offsite.cli.commands.checkpoint import TakeOptions
 from offsite.generations.options import GenerationInput, parse_generations
-from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_patterns
+from offsite.model.selection import PATTERN_OPTIONS, split_patterns
 from offsite.operator.decide.command import option_words
 from offsite.operator.decide.parameters import parse_parameters
 from offsite.restore.options import parse_restore

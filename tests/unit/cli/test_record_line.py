@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from offsite.cli.app import app
 from offsite.cli.commands.records import record_line
 from offsite.model.errors import BadOption
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 from offsite.table.shown_record import ShownBytes, ShownHeader, ShownRecord
 
 RECORD = ShownRecord(

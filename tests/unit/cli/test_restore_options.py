@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.rates.rate_limits import RateLimits
+from offsite.engine.rate_limits import RateLimits
 from offsite.log.range import TopicPartition
-from offsite.model.choices import Keyless
 from offsite.model.errors import BadOption
+from offsite.model.options import Keyless
 from offsite.restore.options import RestoreWords, parse_restore, parse_restore_limits
 from offsite.restore.request import RestoreRequest, encode_request
 

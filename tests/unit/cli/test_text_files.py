@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.choice import settings_of
+from offsite.engine.settings import settings_of
 from offsite.generations.options import read_properties
-from offsite.kafka.config.client_properties import read_client_properties
-from offsite.kafka.config.config import TokenSource
+from offsite.kafka.client_properties import read_client_properties
+from offsite.kafka.config import TokenSource
 from offsite.kafka.net.sasl import read_token
 from offsite.metastore.options import parse_location
 from offsite.model.errors import OffsiteError

@@ -10,8 +10,7 @@ from offsite.backup.tails import join_tails
 from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import GroupCommit, PartitionKey
 from offsite.log.markers import Marker, Markers
-from offsite.log.transaction_tail import PartitionTail, StretchTail
-from offsite.log.transactions import OpenTransaction
+from offsite.log.transactions import OpenTransaction, PartitionTail, StretchTail
 from offsite.repository.commit import PartitionId
 
 PAID = PartitionKey("paid", "id", 0)

@@ -17,7 +17,7 @@ from offsite.cut.readings import CutEvidence, EndsReading
 from offsite.cut.window import PartitionKey, SpanOutcome, TransactionSpan, Window
 from offsite.log.markers import Marker
 from offsite.log.transaction_state import TransactionChange, TransactionStatus
-from offsite.log.transaction_tail import PartitionTail
+from offsite.log.transactions import PartitionTail
 from tests.transaction_world import Seen, Transaction, seen
 
 WORLDS = 2_000

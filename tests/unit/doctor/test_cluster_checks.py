@@ -12,9 +12,9 @@ from offsite.backup.cut.state_log import STATE_TOPIC
 from offsite.doctor import brokers, clocks, rights, spark_start
 from offsite.doctor.check import CheckVerdict
 from offsite.doctor.parts import Parts
-from offsite.kafka.config.config import BrokerAddress
+from offsite.kafka.config import BrokerAddress
 from offsite.model.clock import SystemClock
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store

@@ -14,7 +14,7 @@ from offsite.doctor import machine
 from offsite.doctor.check import CheckVerdict
 from offsite.doctor.parts import DoctorRequest, Parts
 from offsite.model.errors import JavaMissing
-from offsite.model.size import GIB, MIB
+from offsite.model.units import GIB, MIB
 from tests.unit.doctor.conftest import found
 
 PARTS = Parts(DoctorRequest())

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.choice import SparkChoice, settings_of
 from offsite.engine.settings import (
     FIRM_SETTINGS,
+    SparkChoice,
     common_settings,
     encryption_settings,
     is_private,
     light_jvm_settings,
     merge_settings,
+    settings_of,
     split_secrets,
 )
-from offsite.model.choices import SecretsChoice
 from offsite.model.errors import BadOption
+from offsite.model.options import SecretsChoice
 
 
 def test_settings_of_a_file_give_way_to_those_of_the_command_line(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
-from offsite.engine.meter import Meter, MeterReading
-from offsite.engine.progress_datagram import (
+from offsite.engine.meter import (
     SEND_EVERY_S,
+    Meter,
+    MeterReading,
     ProgressAddress,
     ProgressDatagram,
     ProgressReceiver,

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.rates import rate_lease
-from offsite.engine.rates.rate_lease import RateConnection, RateGrant, RateLease
-from offsite.engine.rates.rate_limits import Direction, RateAddress, RateLimits
-from offsite.engine.rates.rate_server import MAX_STRANGERS, RateServer
-from offsite.engine.rates.token_bucket import BURST_S
+from offsite.engine import rate_lease
+from offsite.engine.rate_lease import RateConnection, RateGrant, RateLease
+from offsite.engine.rate_limits import Direction, RateAddress, RateLimits
+from offsite.engine.rate_server import BURST_S, MAX_STRANGERS, RateServer
 from offsite.model.errors import SparkFailed
 from tests.processes import wait_until
 from tests.unit.engine.test_progress_datagram import StillClock

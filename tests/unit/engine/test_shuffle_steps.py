@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsite.engine.progress_datagram import ProgressAddress, ProgressReceiver
+from offsite.engine.meter import ProgressAddress, ProgressReceiver
 from offsite.engine.shuffle import FindStep, SendStep
 from offsite.model.errors import ExecutorDiffers
 from offsite.model.version import __version__

@@ -13,7 +13,7 @@ from urllib.request import url2pathname
 
 import pytest
 
-from offsite.engine.archive import (
+from offsite.engine.executor_archive import (
     MANIFEST,
     ExecutorArchiveManifest,
     archive_settings,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsite.engine import pack as spark_pack
-from offsite.engine.archive import own_manifest
+from offsite.engine.executor_archive import own_manifest
 from offsite.engine.pack import pack, plan_pack
 from offsite.model.errors import BadOption, BadSparkArchive
 

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.choice import SparkChoice
 from offsite.engine.local.jvm import LocalJvm, java_binary, scheduler_jars, spark_home
 from offsite.engine.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
 from offsite.engine.sessions import local_session
 from offsite.engine.sessions.master import check_reachable, runs_in_one_jvm, slots
-from offsite.engine.settings import local_settings
+from offsite.engine.settings import SparkChoice, local_settings
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, JavaMissing, SparkFailed
-from offsite.model.untrusted.java_words import JAVA_HOME_HINT
+from offsite.model.untrusted.java_failure import JAVA_HOME_HINT
 from offsite.sandbox.java import find_java
 
 

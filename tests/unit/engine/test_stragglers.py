@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from offsite.engine.alone import TELL_AFTER_S, ExecutorOutage
-from offsite.engine.meter import MeterReading
-from offsite.engine.progress_datagram import ProgressDatagram
-from offsite.engine.stragglers import KNOWN_MIN, LONG_S, Stragglers
-from offsite.model.clock import SystemClock
+from offsite.engine.job_health import KNOWN_MIN, LONG_S, TELL_AFTER_S, ExecutorOutage, Stragglers
+from offsite.engine.meter import MeterReading, ProgressDatagram
+from offsite.model.clock import SystemClock, longest_wait
 from offsite.model.errors import SparkFailed
-from offsite.model.waits import longest_wait
 
 
 @dataclass(frozen=True)

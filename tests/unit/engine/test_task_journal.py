@@ -7,8 +7,18 @@ import time
 import pytest
 
 from offsite.engine.runner import Failed
-from offsite.engine.task_attempt import MAX_NOTE_BYTES, AttemptFailed, AttemptNote, NoteReceiver, NoteSender, attempt
-from offsite.engine.task_journal import LINES_PER_EVENT, JournalLine, recording, write_lines
+from offsite.engine.task_attempt import (
+    LINES_PER_EVENT,
+    MAX_NOTE_BYTES,
+    AttemptFailed,
+    AttemptNote,
+    JournalLine,
+    NoteReceiver,
+    NoteSender,
+    attempt,
+    recording,
+    write_lines,
+)
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.journal import JOURNAL, decided, warned
 

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from offsite.engine.meter import MeterReading
-from offsite.engine.progress_datagram import ProgressDatagram
+from offsite.engine.jobs import TaskOutcomes
+from offsite.engine.meter import MeterReading, ProgressDatagram
 from offsite.engine.runner import Done, Failed
 from offsite.engine.task_attempt import Envelope
-from offsite.engine.task_outcomes import TaskOutcomes
 from offsite.model.errors import DamagedBatch, SparkFailed
 
 

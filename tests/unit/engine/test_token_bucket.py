@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.engine.rates.token_bucket import (
+from offsite.engine.rate_server import (
     BURST_S,
     LEAST_PORTION_BYTES,
     OUTSTANDING_S,

@@ -19,7 +19,7 @@ from offsite.follow.compacting import Compacting
 from offsite.follow.follower import HEARTBEAT_S, Follower, FollowSettings, Round
 from offsite.follow.tidying import Tidying
 from offsite.model.errors import BackupExists, CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
 from offsite.repository import catalog
 from offsite.repository.backup import Backup

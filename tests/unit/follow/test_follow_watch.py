@@ -16,7 +16,7 @@ from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaUnreachable
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.monitor.store_requests import StoreRequests, counted
 from offsite.monitor.view import FollowState, FollowView, TopicView
 from tests.batches import FIRST_TIME_MS

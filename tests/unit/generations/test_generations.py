@@ -44,7 +44,7 @@ from offsite.model.errors import (
     NotCompacted,
     StoreFull,
 )
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.overview.status import read_status
 from offsite.repository import releases
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange

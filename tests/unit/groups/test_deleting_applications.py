@@ -10,7 +10,7 @@ from offsite.backup.planned import make_replan, plan_backup
 from offsite.backup.request import BackupRequest
 from offsite.backup.run import run_backup
 from offsite.model.errors import KafkaUnreachable, StoreDenied
-from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
+from offsite.model.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.overview.status import read_status
 from offsite.repository.commit import CONSUMED
 from offsite.restore.plan_report import report_plan
@@ -76,7 +76,7 @@ def test_a_group_is_told_what_is_missing_and_no_more(site: Site) -> None:
 
 
 def test_a_plan_to_a_time_says_what_the_restore_does(site: Site) -> None:
-    from offsite.model.time import format_time
+    from offsite.model.units import format_time
 
     consumed_hole(site)
     when = format_time(site.backup.state().history[0].committed_at_ms + 1)
@@ -227,7 +227,7 @@ def test_the_control_an_idle_group_is_behind(site: Site) -> None:
 
 def test_an_idle_group_is_behind_in_a_restore_to_a_time_too(site: Site) -> None:
     """Between the two commits the source deleted further; the idle group is where it was."""
-    from offsite.model.time import format_time
+    from offsite.model.units import format_time
 
     site.source.make_topic("work", retention_ms="-1")
     site.source.write("work", VALUES)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from offsite.groups.missing_records import AvailableRecords
 from offsite.groups.plan import GroupPlan, OffsetMove, plan_groups
 from offsite.groups.translation import SameOffsets, translate
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
-from offsite.model.selections.rename import parse_renames
+from offsite.model.topic_choices import parse_renames
 
 
 def group(name: str, topic: str, *rows: CommittedOffset, state: str = "Empty") -> GroupOffsets:

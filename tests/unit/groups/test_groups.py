@@ -19,7 +19,7 @@ from offsite.groups.run import (
     prepare_groups,
     undo_groups,
 )
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import (
     BackupExists,
@@ -30,9 +30,9 @@ from offsite.model.errors import (
     OtherCluster,
     StoreDenied,
 )
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, parse_groups
-from offsite.model.time import format_time
+from offsite.model.selection import ALL_GROUPS, NO_GROUPS, parse_groups
+from offsite.model.topic_choices import parse_renames
+from offsite.model.units import format_time
 from offsite.repository.snapshots.group_change import GroupChangeLayout, put_group_change
 from offsite.repository.snapshots.group_snapshot import encode_groups
 from offsite.stores.store import PutResult
@@ -320,7 +320,7 @@ def test_a_restore_that_goes_on_with_other_groups_is_undone_whole(site: Site, mo
 
     words: dict[str, Any] = {"topics": ["orders"], "rename": ["orders=copy"], "offsets": "translate"}
     with monkeypatch.context() as patch:
-        patch.setattr("offsite.kafka.groups.committed_offsets.GroupClient.commit", killed)
+        patch.setattr("offsite.kafka.groups.GroupClient.commit", killed)
         with pytest.raises(KeyboardInterrupt):
             site.restore(groups=["readers"], **words)
     result = site.restore(groups=["all"], **words)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from offsite.groups.snapshots import save_groups
 from offsite.groups.source import GroupsAsOf, groups_as_of
-from offsite.kafka.groups.committed_offsets import FetchedGroups
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
+from offsite.kafka.groups import FetchedGroups
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.points.restore_point import PointRequest
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, TopicIncarnation, TopicShape

@@ -20,14 +20,14 @@ from offsite.groups.report import report_groups, show_groups
 from offsite.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
 from offsite.groups.snapshots import read_groups, save_groups
 from offsite.groups.source import GoneSince
-from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient, GroupFailure
-from offsite.kafka.groups.requests import ListedGroup
-from offsite.log.groups.fold import GroupPartition
+from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
+from offsite.kafka.protocol.groups import ListedGroup
+from offsite.log.group_fold import GroupPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import DamagedObject, LeaderUnavailable, NoSuchRestorePoint
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
-from offsite.model.time import format_time
+from offsite.model.selection import ALL_GROUPS, parse_groups, parse_selection
+from offsite.model.topic_choices import parse_renames
+from offsite.model.units import format_time
 from offsite.points.restore_point import PointRequest
 from offsite.repository.commit import CommitChanges
 from offsite.repository.restores.layout import RestoreLayout

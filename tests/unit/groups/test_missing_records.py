@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsite.groups.missing_records import AvailableRecords, find_available_records
 from offsite.groups.plan import GroupPlan, plan_groups
 from offsite.groups.translation import translate
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.repository.commit import CONSUMED, PartitionId, Position, RecordedHole
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, decode_cut, encode_cut

@@ -33,7 +33,7 @@ from offsite.model.errors import (
     TooManyJobs,
 )
 from offsite.model.ids import dated_id
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.repository.jobs.layout import JobLayout, repeat_key
 from offsite.repository.jobs.record import (
     SAID_MAX,

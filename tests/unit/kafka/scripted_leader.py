@@ -9,16 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
+from offsite.kafka.config import BrokerAddress, KafkaConfig
 from offsite.kafka.net.routing import Leader, SilentPartitions
 from offsite.kafka.protocol.configs import TopicConfigs
-from offsite.kafka.protocol.log_offsets import EARLIEST, ListedOffset
+from offsite.kafka.protocol.logs import EARLIEST, ListedOffset
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Encoder
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import scan
-from offsite.log.chunk import Chunk, Gap, Hole
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, Gap, Hole, LogRange, TopicPartition
 from tests.unit.kafka.test_backoff import StepClock
 
 TOPIC = TopicPartition(topic="orders", partition=3)

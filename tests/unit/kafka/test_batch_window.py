@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.kafka.batch_window import BatchWindow, batch_window
+from offsite.kafka.evidence import BatchWindow, batch_window
 from offsite.log.batch import HEADER_STRUCT
 from offsite.log.range import LogRange
 from offsite.model.errors import DamagedBatch

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.config.client_properties import ClientProperties, parse_client_properties, read_client_properties
-from offsite.kafka.config.config import BrokerAddress
+from offsite.kafka.client_properties import ClientProperties, parse_client_properties, read_client_properties
+from offsite.kafka.config import BrokerAddress
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.secret import Secret
 

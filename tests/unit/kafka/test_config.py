@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from offsite.kafka.config.config import (
+from offsite.kafka.config import (
     BrokerAddress,
     KafkaConfig,
     SaslConfig,

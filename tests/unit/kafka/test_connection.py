@@ -15,17 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
-from offsite.kafka.find_coordinators import GROUP_KEY, find_coordinator_request, find_coordinators_request
-from offsite.kafka.groups.requests import (
-    commit_offsets_request,
-    delete_offsets_request,
-    fetch_offsets_request,
-    list_groups_request,
-)
+from offsite.kafka.config import BrokerAddress, KafkaConfig
+from offsite.kafka.coordinators import GROUP_KEY, find_coordinator_request, find_coordinators_request
 from offsite.kafka.net import connection as module
+from offsite.kafka.net.broker_socket import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.net.connection import Connection
-from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.producer import Producer, _init_producer_id
 from offsite.kafka.protocol.cluster_settings import (
     alter_quotas_request,
@@ -34,26 +28,31 @@ from offsite.kafka.protocol.cluster_settings import (
     describe_scram_users_request,
 )
 from offsite.kafka.protocol.configs import topic_configs_request
-from offsite.kafka.protocol.log_dirs import log_dirs_request
-from offsite.kafka.protocol.log_offsets import (
+from offsite.kafka.protocol.groups import (
+    commit_offsets_request,
+    delete_offsets_request,
+    fetch_offsets_request,
+    list_groups_request,
+)
+from offsite.kafka.protocol.logs import (
     EARLIEST,
     LATEST,
     delete_records_request,
     epoch_ends_request,
     list_offsets_request,
+    log_dirs_request,
 )
-from offsite.kafka.protocol.metadata import metadata_request
+from offsite.kafka.protocol.metadata import create_topics_request, delete_topics_request, metadata_request
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.topic_changes import create_topics_request, delete_topics_request
 from offsite.kafka.protocol.wire import Encoder
-from offsite.kafka.transactions.requests import (
+from offsite.kafka.transaction_requests import (
     add_partition_request,
     describe_producers_request,
     describe_transaction_request,
     end_request,
     init_producer_request,
 )
-from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable, OffsiteError
 

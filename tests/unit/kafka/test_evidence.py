@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S
-from offsite.kafka.fetch_size import FIRST_FETCH_BYTES
-from offsite.kafka.read_task import ReadTask
+from offsite.kafka.read_task import FIRST_FETCH_BYTES, ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.range import LogRange
 from offsite.model.errors import DamagedBatch, KafkaProtocolError, NoEvidence, SourceTruncated

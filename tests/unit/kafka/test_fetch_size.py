@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from offsite.kafka.fetch_size import FETCH_BYTES, FIRST_FETCH_BYTES, FetchSize
+from offsite.kafka.read_task import FETCH_BYTES, FIRST_FETCH_BYTES, FetchSize
 
 
 def test_the_first_fetch_is_small() -> None:

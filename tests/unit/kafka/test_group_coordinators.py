@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from offsite.kafka.find_coordinators import CoordinatorNode
-from offsite.kafka.groups.committed_offsets import GroupClient
-from offsite.kafka.groups.coordinators import COORDINATOR_MAX_S, LANES, GroupCoordinators
-from offsite.kafka.groups.requests import GroupAnswer, ListedGroup, fetch_offsets_request
+from offsite.kafka.coordinators import CoordinatorNode
+from offsite.kafka.groups import COORDINATOR_MAX_S, LANES, GroupClient, GroupCoordinators
+from offsite.kafka.protocol.groups import GroupAnswer, ListedGroup, fetch_offsets_request
 from offsite.kafka.protocol.request import Api, Request
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable
 

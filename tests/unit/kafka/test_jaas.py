@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.kafka.config.sasl_settings import parse_jaas
+from offsite.kafka.security_settings import parse_jaas
 from offsite.model.errors import BadKafkaConfig
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.model.untrusted.properties import parse_properties
+from offsite.model.untrusted.text import parse_properties
 
 
 def as_pairs(text: str) -> list[tuple[str, str]]:

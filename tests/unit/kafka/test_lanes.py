@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.appending.lane import Lanes
-from offsite.kafka.appending.log_writer import LogWriter
+from offsite.kafka.lane import Lanes
+from offsite.kafka.log_writer import LogWriter
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import shared_router

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from offsite.kafka.coordinators import LOADING_MAX_S, list_transactions
 from offsite.kafka.protocol.request import Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.kafka.transactions.listing import LOADING_MAX_S, list_transactions
-from offsite.kafka.transactions.requests import CoordinatorAnswer
+from offsite.kafka.transaction_requests import CoordinatorAnswer
 from offsite.log.transaction_state import ListedTransaction, TransactionStatus
 from offsite.model.errors import KafkaTooOld
 from tests.unit.kafka.test_group_coordinators import FakeClock

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from offsite.kafka.config.config import BrokerAddress
-from offsite.kafka.log_ends import GIVEN_UP_AFTER_S, LogEndReader
+from offsite.kafka.config import BrokerAddress
 from offsite.kafka.net.routing import Leader
 from offsite.kafka.protocol.request import Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.kafka.watermarks import GIVEN_UP_AFTER_S, LogEndReader
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, KafkaUnreachable, LeaderUnavailable
 from tests.unit.kafka.test_group_coordinators import FakeClock

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from offsite.kafka.appending.log_writer import OUTCOMES_MAX, LogWriter
+from offsite.kafka.log_writer import OUTCOMES_MAX, LogWriter
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.producer import Producer
+from offsite.kafka.producer import Producer, TransactionOutcome
 from offsite.kafka.protocol.broker_errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
 from offsite.kafka.protocol.request import Api
-from offsite.kafka.transactions.outcomes import TransactionOutcome
 from offsite.log.batch import scan
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from offsite.kafka.config.config import BrokerAddress
+from offsite.kafka.config import BrokerAddress
 from offsite.kafka.net.routing import Leader
 from offsite.kafka.offsets import end_offset, find_offsets, high_watermark
-from offsite.kafka.protocol.log_offsets import LATEST, ListedOffset
+from offsite.kafka.protocol.logs import LATEST, ListedOffset
 from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable

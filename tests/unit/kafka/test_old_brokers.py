@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import BrokerAddress
-from offsite.kafka.find_coordinators import CoordinatorNode, find_coordinators
-from offsite.kafka.groups.requests import fetch_offsets_request, list_groups_request
+from offsite.kafka.config import BrokerAddress
+from offsite.kafka.coordinators import CoordinatorNode, find_coordinators
 from offsite.kafka.net.connection import Connection
+from offsite.kafka.protocol.groups import fetch_offsets_request, list_groups_request
 from offsite.kafka.protocol.request import Api, Request, api_name
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.model.errors import KafkaProtocolError, KafkaTooOld

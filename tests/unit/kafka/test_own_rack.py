@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import RACK_VARIABLE, shared_router
 
 CONFIG = KafkaConfig(bootstrap=parse_bootstrap("here:1"), rack_id="a")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig, SaslConfig, TlsConfig, TokenSource
+from offsite.kafka.cluster import _cluster
+from offsite.kafka.config import BrokerAddress, KafkaConfig, SaslConfig, TlsConfig, TokenSource
 from offsite.kafka.net.sasl import authenticate
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.kafka.user_cluster import _cluster
 from offsite.model.errors import KafkaAuthenticationFailed
 from offsite.model.secret import Secret
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from offsite.kafka.net.silent_leaders import SILENT_MAX, SilentLeaders
+from offsite.kafka.net.backoff import SILENT_MAX, SilentLeaders
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedBatch, KafkaTimeout, LeaderUnavailable, StoreUnavailable, StoreUnreachable
 

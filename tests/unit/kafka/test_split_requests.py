@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.kafka.split_requests import split_requests
+from offsite.kafka.protocol.metadata import split_requests
 
 MOST = 10
 

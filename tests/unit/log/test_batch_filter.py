@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import DELETE_HORIZON_BIT, BatchHeader, scan, verify_crc
-from offsite.log.records.batch_filter import empty_batch, keep_offsets
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
+from offsite.log.rewrite import empty_batch, keep_offsets
 from offsite.model.errors import DamagedBatch
 
 BASE = 5_000_000_000

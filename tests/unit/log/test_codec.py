@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.codecs.codec import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from offsite.log.codec import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from offsite.model.errors import DamagedBatch
 
 COMPRESSED = (GZIP, SNAPPY, LZ4, ZSTD)

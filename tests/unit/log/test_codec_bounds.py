@@ -14,10 +14,10 @@ import cramjam
 import pytest
 import zstandard
 
-from offsite.log.codecs.codec import GZIP, LZ4, MAX_PLAIN_BYTES, SNAPPY, ZSTD, compress, decompress
+from offsite.log.codec import GZIP, LZ4, MAX_PLAIN_BYTES, SNAPPY, ZSTD, compress, decompress
+from offsite.model.bounds import MAX_EXPANDED_BYTES
 from offsite.model.errors import DamagedBatch
-from offsite.model.size import MIB
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES
+from offsite.model.units import MIB
 
 COMPRESSED = (GZIP, SNAPPY, LZ4, ZSTD)
 

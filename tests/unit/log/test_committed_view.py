@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import CONTROL_BIT, BatchHeader, scan
-from offsite.log.chunk import Chunk, Gap, GapEvidence, Hole
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.markers import Marker, Markers, with_hole_starts
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, Gap, GapEvidence, Hole, LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.log.transactions import TransactionIndexer, UndecidedTransaction, log_markers

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from offsite.log.batch import BatchHeader, scan, verify_crc
-from offsite.log.codecs.codec import CODEC_NAMES
+from offsite.log.codec import CODEC_NAMES
 from offsite.log.committed_view import CommittedView
 from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from offsite.log.batch import scan
-from offsite.log.groups.fold import GroupFold, GroupPartition, OffsetRecord, parse_group_record
-from offsite.log.groups.offsets import CommittedOffset
+from offsite.log.group_fold import GroupFold, GroupPartition, OffsetRecord, parse_group_record
+from offsite.log.group_offsets import CommittedOffset
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedBatch

@@ -12,8 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.map_chunk import MapChunk
-from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
+from offsite.log.offset_map import MapChunk, OffsetMap, OffsetMapBuilder
 from offsite.model.errors import Bug, DamagedObject, FormatTooNew
 
 Run = tuple[int, int, int]

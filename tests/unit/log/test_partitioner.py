@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.log.records.partitioner import murmur2, partition_for_key
+from offsite.log.records.record import murmur2, partition_for_key
 
 # What `org.apache.kafka.common.utils.Utils.murmur2` of Kafka 4.1.1 answers, signed as in Java.
 GOLDEN = {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import scan
-from offsite.log.codecs.codec import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from offsite.log.codec import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.log.records.record_arrow import MAX_TIME_MS, ArrowColumns, arrow_schema, null_out_of_range_times

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import scan, verify_crc
-from offsite.log.codecs.codec import NONE, ZSTD
+from offsite.log.codec import NONE, ZSTD
 from offsite.log.records.batch_records import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, decode, encode_batches
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import HEADER_BYTES, BatchHeader, scan, verify_crc
-from offsite.log.codecs.codec import compress
+from offsite.log.codec import compress
 from offsite.log.records import batch_records as records_module
 from offsite.log.records.batch_records import decode, encode, iterate, renumber
 from offsite.log.records.record import Record
 from offsite.log.records.record_arrow import ArrowColumns
 from offsite.log.records.record_body import read_records, write_records
 from offsite.model.errors import Bug, DamagedBatch
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 CODECS = range(5)
 # Offset 7, base timestamp 1000 ms, by hand after KIP-98: key "k", value null, no headers; then at offset 9 and 995 ms

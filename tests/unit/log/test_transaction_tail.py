@@ -4,8 +4,7 @@ tests/unit/backup/test_tails.py."""
 from __future__ import annotations
 
 from offsite.log.markers import Marker, Markers
-from offsite.log.transaction_tail import StretchTail, TailFold
-from offsite.log.transactions import OpenTransaction
+from offsite.log.transactions import OpenTransaction, StretchTail, TailFold
 
 BEFORE, BEHIND = Marker(3, 1, 0, True, -1), Marker(8, 1, 0, False, 4)
 OPEN = OpenTransaction(producer_id=2, first_offset=5, last_offset=6)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from offsite.log.batch import CONTROL_BIT, BatchHeader, scan
 from offsite.log.committed_view import CommittedView
+from offsite.log.markers import Marker
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.log.transactions import Marker, TransactionIndexer, UndecidedTransaction
+from offsite.log.transactions import TransactionIndexer, UndecidedTransaction
 
 Step = tuple[int, Literal["data", "commit", "abort", "plain"]]
 

@@ -7,22 +7,22 @@ from typing import get_args
 
 import pytest
 
-from offsite.model import choices
-from offsite.model.choices import Isolation, parse_choice
+from offsite.model import options
 from offsite.model.errors import BadOption
-from offsite.model.selections.selection import parse_selection
+from offsite.model.options import Isolation, parse_choice
+from offsite.model.selection import parse_selection
 from offsite.repository.json_form import encode_canonical
 from offsite.restore.options import parse_restore
 from offsite.restore.request import encode_request
 
 TEXTS = {
-    choices.Isolation: choices.IsolationText,
-    choices.OffsetsMode: choices.OffsetsText,
-    choices.CutChoice: choices.CutText,
-    choices.RetentionMode: choices.RetentionText,
-    choices.Keyless: choices.KeylessText,
-    choices.MissingTopics: choices.MissingTopicsText,
-    choices.CompressionChoice: choices.CompressionText,
+    options.Isolation: options.IsolationText,
+    options.OffsetsMode: options.OffsetsText,
+    options.CutChoice: options.CutText,
+    options.RetentionMode: options.RetentionText,
+    options.Keyless: options.KeylessText,
+    options.MissingTopics: options.MissingTopicsText,
+    options.CompressionChoice: options.CompressionText,
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsite.model.collector import rare_collections
+from offsite.log.records.record_columns import rare_collections
 
 
 @pytest.fixture(autouse=True)

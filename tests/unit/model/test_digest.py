@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from offsite.model.untrusted.digest import DigestState, check_digest, with_digest
+from offsite.model.untrusted.bounded_json import DigestState, check_digest, with_digest
 
 PLAIN = b'{"format":1,"name":"n\\u00e4chtlich"}\n'
 

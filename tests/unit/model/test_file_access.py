@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from offsite.model.untrusted.file_access import can_others_reach, can_others_write, exposure, is_of_another
+from offsite.model.machine import can_others_reach, can_others_write, exposure, is_of_another
 
 MINE, STRANGER = os.geteuid(), 54_321
 

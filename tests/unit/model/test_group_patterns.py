@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import split_all
-from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, parse_groups
+from offsite.model.selection import ALL_GROUPS, NO_GROUPS, parse_groups, split_all
 
 GROUPS = ["billing", "bill-*", "ship: 1", "ünlike", ""]
 

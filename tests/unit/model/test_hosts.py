@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.model.hosts import is_loopback
+from offsite.model.machine import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "127.8.9.1", "::1", "[::1]"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.topic_choices import parse_incarnations
+from offsite.model.topic_choices import parse_incarnations
 
 
 def test_each_topic_has_a_choice_of_its_own() -> None:

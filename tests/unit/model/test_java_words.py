@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.untrusted.java_words import (
+from offsite.model.untrusted.java_failure import (
     DEFAULT_HINT,
     OPEN_FILES_MIN,
     find_cause,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.model.named import named
+from offsite.model.names import named
 
 
 @pytest.mark.parametrize(

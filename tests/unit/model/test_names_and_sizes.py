@@ -4,10 +4,9 @@ import pickle
 
 import pytest
 
-from offsite.model.check import check
-from offsite.model.errors import BadName, BadOption, Bug, NoSuchTopic
-from offsite.model.size import format_size, parse_rate
-from offsite.model.untrusted.names import check_backup_name
+from offsite.model.errors import BadName, BadOption, Bug, NoSuchTopic, check
+from offsite.model.names import check_backup_name
+from offsite.model.units import format_size, parse_rate
 
 
 @pytest.mark.parametrize("name", ["orders", "Orders_2.1-x", "0"])

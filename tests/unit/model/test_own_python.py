@@ -10,7 +10,7 @@ import pytest
 
 import offsite
 from offsite.jobs.workers import Workers
-from offsite.model.untrusted.own_python import OWN_PYTHON
+from offsite.model.machine import OWN_PYTHON
 
 SOURCES = Path(offsite.__file__).parent
 NAKED = re.compile(r"sys\.executable,\s*\"-[cm]\"")

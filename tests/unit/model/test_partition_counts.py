@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.topic_choices import parse_partition_counts
+from offsite.model.topic_choices import parse_partition_counts
 
 
 def test_a_topic_has_its_own_count_or_that_of_all() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.topic_choices import parse_partitions
+from offsite.model.topic_choices import parse_partitions
 
 
 def test_numbers_and_ranges_are_chosen_topic_by_topic() -> None:

@@ -5,16 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.pattern_list import (
+from offsite.model.selection import (
+    GroupPatterns,
     escape_pattern,
     join_patterns,
+    parse_groups,
+    parse_selection,
     split_all,
     split_patterns,
     stored_patterns,
 )
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import GroupPatterns, parse_groups, parse_selection
-from offsite.model.selections.topic_choices import parse_incarnations, parse_partition_counts
+from offsite.model.topic_choices import parse_incarnations, parse_partition_counts, parse_renames
 
 ODD = st.text(alphabet="a1,\\()[]{}^! ", min_size=1, max_size=12).map(str.strip).filter(bool)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.rename import parse_renames
+from offsite.model.topic_choices import parse_renames
 
 
 @pytest.mark.parametrize(

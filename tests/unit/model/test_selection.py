@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.selection import is_drill_copy, parse_groups, parse_selection
+from offsite.model.selection import is_drill_copy, parse_groups, parse_selection
 
 TOPICS = ("orders", "orders-eu", "orders-us", "payments", "__consumer_offsets", "_schemas")
 INTERNAL = frozenset({"__consumer_offsets"})

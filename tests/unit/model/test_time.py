@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadOption
-from offsite.model.time import format_duration, format_time, parse_duration_s, parse_time
+from offsite.model.units import format_duration, format_time, parse_duration_s, parse_time
 
 NOW_MS = 1_800_000_000_000
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.model.untrusted.whole_number import setting_number, whole_number
+from offsite.model.bounds import MAX_OFFSET, setting_number, whole_number
 
 MANY = "9" * 5000
 """More digits than Python reads."""

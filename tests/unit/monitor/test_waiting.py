@@ -17,9 +17,8 @@ from offsite.backup.last_progress import LastProgress
 from offsite.backup.run import carry_out, make_backup
 from offsite.engine.runner import RunProgress
 from offsite.kafka.net.backoff import Backoff
-from offsite.model.clock import SystemClock
+from offsite.model.clock import SystemClock, Wait, longest_wait
 from offsite.model.errors import KafkaUnreachable, OffsiteError
-from offsite.model.waits import Wait, longest_wait
 from offsite.monitor import waiting as module
 from offsite.monitor.waiting import TOLD_AFTER_S, Waiting, WaitReporter, waiting_now
 from offsite.stores.object_store import CloudStore

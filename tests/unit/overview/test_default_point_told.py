@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from offsite.cli.commands.repository import _render_detail
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.overview.contents import show_backup

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.choices import CutChoice, Isolation
 from offsite.model.errors import DamagedObject, NoConsistentCut
+from offsite.model.options import CutChoice, Isolation
 from offsite.points.point_cut import RECENT_MS, DefaultPoint, default_point
 from offsite.points.restore_point import PointRequest, find_point
 from offsite.repository import catalog

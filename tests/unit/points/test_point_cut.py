@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.choices import CutChoice
 from offsite.model.errors import NoConsistentCut
+from offsite.model.options import CutChoice
 from offsite.points.restore_point import FixedPoint, PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
-from offsite.model.selections.topic_choices import parse_partitions
+from offsite.model.topic_choices import parse_partitions
 from offsite.points.point_in_time import PartitionCut, PointInTime, point_in_time
 from offsite.repository.commit import PartitionId, Position, RecordedHole, TopicShape
 from offsite.repository.segments.segment import Compression, Segment, SegmentList

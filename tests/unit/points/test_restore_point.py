@@ -9,16 +9,16 @@ import pytest
 from offsite.log.offset_vector import parse_before, parse_offsets
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, IncarnationUnclear, NoSuchRestorePoint, StoreDenied
-from offsite.model.selections.selection import parse_selection
-from offsite.model.selections.topic_choices import parse_partitions
-from offsite.model.time import format_time
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_partitions
+from offsite.model.units import format_time
 from offsite.points.restore_point import FixedPoint, PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.restores.record import RestoreRecord
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
-from offsite.stores.timed_store import TimedStore
+from offsite.stores.wrapped_store import TimedStore
 from tests.backups import PARTITIONS, SHAPES, STEP, new_backup, run_once, write_segment
 from tests.batches import FIRST_TIME_MS
 from tests.denied_store import DeniedStore

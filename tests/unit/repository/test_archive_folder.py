@@ -9,8 +9,7 @@ import pytest
 
 from offsite.archives.files import AppendableFiles, Files
 from offsite.model.errors import DamagedArchive
-from offsite.stores.archive_bucket import ArchiveBucket
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveBucket, ArchiveFolder
 from offsite.stores.object_store import CloudStore
 
 

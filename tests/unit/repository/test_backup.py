@@ -23,7 +23,7 @@ from offsite.model.errors import (
     RepositoryNotFound,
     StoreDenied,
 )
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import UNFINISHED_AFTER_MS, Backup
 from offsite.repository.commit import Checkpoint, CommitChanges, Position, RecordedHole
 from offsite.repository.json_form import FORMAT, encode_object

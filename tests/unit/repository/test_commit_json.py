@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offsite.log.batch import LastBatch
 from offsite.model.errors import DamagedCommit, FormatTooNew
-from offsite.model.untrusted.digest import with_digest
+from offsite.model.untrusted.bounded_json import with_digest
 from offsite.repository.commit import (
     Checkpoint,
     Commit,

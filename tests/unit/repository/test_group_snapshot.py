@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets, offset_count, restrict_to_topics
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets, offset_count, restrict_to_topics
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.repository.layout import BackupLayout
 from offsite.repository.snapshots.group_snapshot import (

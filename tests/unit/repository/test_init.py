@@ -28,12 +28,12 @@ from offsite.overview.contents import list_backups
 from offsite.overview.status import read_status
 from offsite.repository.layout import ROOT_KEY
 from offsite.repository.repository import Repository
-from offsite.stores.looking_store import ClockFallbackStore
-from offsite.stores.object_errors import store_error
+from offsite.stores.cloud_client import store_error
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import ObjectInfo, Store
+from offsite.stores.wrapped_store import ClockFallbackStore
 from tests.backups import SELECTION, run_once
 from tests.faulty_store import FaultyStore
 from tests.s3_servers import moto_server, new_s3_store

@@ -3,12 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 from unittest import mock
 
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.stores.object_store import CloudStore
-from offsite.stores.paced_writes import LEAST_OBJECT_BYTES, PacedStore, object_bytes
 from offsite.stores.posix_store import open_folder
 from offsite.stores.posix_writer import PosixWriter
 from offsite.stores.store import PutResult, Store
+from offsite.stores.wrapped_store import LEAST_OBJECT_BYTES, PacedStore, object_bytes
 
 MOST = 128 * MIB
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedObject
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.overview.status import read_status
 from offsite.repository.commit import CommitChanges
 from offsite.repository.repository import Repository

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import OffsiteError, StoreDenied, StoreFull, StoreUnreachable
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import PutResult
 

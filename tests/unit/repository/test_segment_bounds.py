@@ -15,7 +15,7 @@ import zstandard
 
 from offsite.log.markers import Marker, Markers
 from offsite.model.errors import DamagedObject
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import encode_canonical
 from offsite.repository.segments.body import content_hash

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsite.log.range import LogRange
-from offsite.model.choices import CompressionChoice
 from offsite.model.errors import Bug, ObjectTaken
-from offsite.model.size import MIB
+from offsite.model.options import CompressionChoice
+from offsite.model.units import MIB
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Compression, Segment

@@ -12,7 +12,7 @@ from offsite.monitor.store_requests import StoreRequests, counted
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import PutResult
-from offsite.stores.timed_store import TimedStore
+from offsite.stores.wrapped_store import TimedStore
 from tests.backups import new_backup, run_once
 from tests.faulty_store import FaultyStore
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from offsite.engine.runner import Failed
-from offsite.kafka.appending.log_writer import LogWriter
+from offsite.kafka.log_writer import LogWriter
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition

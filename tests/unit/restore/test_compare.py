@@ -10,7 +10,7 @@ from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.model.errors import BadOption, KafkaNotAuthorized, NoSuchRestore
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from tests.batches import make_batch
 from tests.fake_cluster.cluster import DENIED, FakeCluster

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from offsite.cli.views.verify_view import render_verification
-from offsite.model.selections.selection import parse_selection
-from offsite.model.time import format_time
+from offsite.model.selection import parse_selection
+from offsite.model.units import format_time
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.upkeep.verification.run import verify_quick
 from tests.fake_cluster.cluster import FakeCluster

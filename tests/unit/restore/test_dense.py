@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offsite.log.batch import scan
-from offsite.log.codecs.codec import ZSTD
+from offsite.log.codec import ZSTD
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.points.record_bounds import RecordBounds

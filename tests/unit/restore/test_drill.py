@@ -12,8 +12,8 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.plain import plain
-from offsite.model.selections.selection import parse_selection
-from offsite.model.time import format_time
+from offsite.model.selection import parse_selection
+from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms

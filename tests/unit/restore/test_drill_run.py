@@ -10,7 +10,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, DamagedObject, KafkaUnreachable, OffsiteError, PartitionsFailed
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.restore.drill.report import DrillReport
 from offsite.restore.drill.run import Drill, DrillRequest
 from offsite.stores.posix_store import open_folder

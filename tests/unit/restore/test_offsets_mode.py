@@ -7,9 +7,8 @@ import pytest
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import RestoreRefused
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
-from offsite.model.selections.topic_choices import parse_partition_counts, parse_partitions
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_partition_counts, parse_partitions, parse_renames
 from offsite.points.chain import select_chains
 from offsite.points.point_in_time import point_in_time
 from offsite.repository.commit import Position

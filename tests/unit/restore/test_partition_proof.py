@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
-from offsite.log.chunk import Chunk, Hole
-from offsite.log.range import LogRange
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.log.range import Chunk, Hole, LogRange
 from offsite.log.records.batch_records import decode, encode
 from offsite.points.chain import PartitionChain
 from offsite.restore.compare.partition import PartitionProof, ProofEnds, ProofTask, prove_by_reading

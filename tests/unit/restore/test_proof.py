@@ -10,7 +10,7 @@ import pytest
 
 from offsite.engine.runner import Done, Failed
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.difference import RecordDifference
 from offsite.log.range import TopicPartition

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.engine.runner import Done, Failed
-from offsite.kafka.net.silent_leaders import SILENT_MAX
+from offsite.kafka.net.backoff import SILENT_MAX
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import DamagedBatch, LeaderUnavailable, OffsiteError
 from offsite.restore.compare import bundle as bundles_module

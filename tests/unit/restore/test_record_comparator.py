@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader, scan
-from offsite.log.codecs.codec import LZ4, NONE, ZSTD
+from offsite.log.codec import LZ4, NONE, ZSTD
 from offsite.log.records.batch_records import encode, renumber
 from offsite.log.records.record import Record
 from offsite.points.record_bounds import RecordBounds

@@ -22,7 +22,7 @@ from offsite.model.errors import (
     StoreUnreachable,
     TargetNotEmpty,
 )
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.overview.status import read_status
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import living_restores
@@ -34,9 +34,9 @@ from offsite.restore.compare.run import CompareRequest, plan_comparison, run_com
 from offsite.restore.drill.report import DrillReport
 from offsite.restore.drill.run import Drill, DrillRequest
 from offsite.restore.plan_report import report_plan
-from offsite.stores.looking_store import ClockFallbackStore
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.stores.wrapped_store import ClockFallbackStore
 from tests.denied_store import DeniedStore
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.restore.test_forged_restores import _killed

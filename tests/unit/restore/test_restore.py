@@ -24,7 +24,7 @@ from offsite.model.errors import (
     TargetMismatch,
     TargetNotEmpty,
 )
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.reports.hole_report import HoleReport
 from offsite.repository.commit import CommitChanges
 from offsite.repository.layout import parse_segment_key

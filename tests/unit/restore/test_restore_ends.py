@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.appending.log_writer import LogWriter
+from offsite.kafka.log_writer import LogWriter
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import TargetNotEmpty

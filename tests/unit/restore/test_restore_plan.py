@@ -5,10 +5,9 @@ from dataclasses import fields, replace
 import pytest
 
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
-from offsite.model.selections.topic_choices import parse_partition_counts
-from offsite.model.size import KIB
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_partition_counts, parse_renames
+from offsite.model.units import KIB
 from offsite.points.chain import PartitionChain, SelectedChains, select_chains
 from offsite.points.point_in_time import PointInTime
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape

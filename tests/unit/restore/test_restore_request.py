@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from offsite.log.offset_vector import parse_before, parse_offsets
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import TopicSelection, parse_groups, parse_selection
-from offsite.model.selections.topic_choices import parse_partition_counts, parse_partitions
+from offsite.model.selection import TopicSelection, parse_groups, parse_selection
+from offsite.model.topic_choices import parse_partition_counts, parse_partitions, parse_renames
 from offsite.restore.request import RestoreRequest, encode_request
 
 

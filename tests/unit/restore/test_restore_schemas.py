@@ -9,9 +9,8 @@ import pytest
 from offsite.backup.schemas_topic import decide_schemas_topic, schemas_options, with_schemas
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
-from offsite.model.selections.topic_choices import PartitionCounts, parse_partition_counts
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import PartitionCounts, parse_partition_counts, parse_renames
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.restore.schemas import IN_USE, order_schemas_first, without_live_schemas
 from offsite.restore.write.plan import RestorePlan, plan_restore

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from offsite.model.selections.topic_choices import parse_partitions
+from offsite.model.topic_choices import parse_partitions
 from offsite.points.point_in_time import point_in_time
 from offsite.reports.hole_report import HoleReport, hole_reports
 from offsite.repository.commit import RecordedHole

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.range import LogRange
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.repository.commit import PartitionId, Position, RecordedHole
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.import_origin import origin_options

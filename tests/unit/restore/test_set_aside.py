@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
-from offsite.kafka.user_cluster import Cluster
-from offsite.model.choices import CutChoice
+from offsite.kafka.cluster import Cluster
+from offsite.kafka.config import BrokerAddress, KafkaConfig
 from offsite.model.errors import OffsiteError, WriterFenced
+from offsite.model.options import CutChoice
 from offsite.repository.json_form import encode_canonical
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restores.layout import RestoreLayout

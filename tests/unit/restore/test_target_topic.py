@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.model.choices import RetentionMode
 from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
+from offsite.model.options import RetentionMode
 from offsite.repository.commit import TopicShape
 from offsite.repository.restores.topic_settings import LeftOutSetting, TargetTopicSettings
 from offsite.restore.write.plan import TopicRestore

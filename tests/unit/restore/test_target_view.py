@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offsite.log.chunk import Chunk, Hole
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, Hole, LogRange
 from offsite.restore.compare.target_view import TargetView
 from tests.batches import chunk_of, make_control_batch, make_log
 from tests.tables import transactional

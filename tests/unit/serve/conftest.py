@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offsite.jobs.workers import SECRET
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.metastore.backup_file import BackupFile
 from offsite.metastore.names import BackupName, NameForm
 from offsite.serve.app import routes

@@ -8,7 +8,7 @@ import pytest
 
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedObject
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.points.chain import chains_of
 from offsite.points.point_in_time import point_in_time
 from offsite.repository.backup import Backup

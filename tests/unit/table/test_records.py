@@ -12,7 +12,7 @@ import pytest
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, NoSuchTopic
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.restore.request import RestoreRequest

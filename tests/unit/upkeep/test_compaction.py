@@ -11,10 +11,10 @@ import pytest
 
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
-from offsite.model.choices import CutChoice
 from offsite.model.clock import SystemClock
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.selections.selection import parse_selection
+from offsite.model.options import CutChoice
+from offsite.model.selection import parse_selection
 from offsite.points.chain import chains_of
 from offsite.points.point_in_time import PointInTime, point_in_time
 from offsite.points.restore_point import find_point

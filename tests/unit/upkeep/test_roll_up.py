@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.backup.copy import BackupEnds
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.log.range import LogRange
-from offsite.model.choices import CompressionChoice
-from offsite.model.size import KIB, MIB
+from offsite.model.options import CompressionChoice
+from offsite.model.units import KIB, MIB
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Compression, Segment

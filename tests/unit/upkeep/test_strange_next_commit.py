@@ -8,7 +8,7 @@ import pytest
 
 from offsite.groups.report import show_groups
 from offsite.model.errors import DamagedCommit, FormatTooNew, NoSuchRestorePoint, OffsiteError
-from offsite.model.selections.selection import ALL_GROUPS
+from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import list_backups, show_backup
 from offsite.overview.glance import glance
 from offsite.overview.status import read_status

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
 from offsite.upkeep.verification.run import VerifyResult, VerifyVerdict, verify_deep, verify_quick
 from tests.fake_cluster.cluster import DENIED, FakeCluster

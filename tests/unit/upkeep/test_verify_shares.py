@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.repository.segments.segment import Segment
 from offsite.upkeep.verification.segments import SHARE_BYTES_MAX, SHARE_SEGMENTS_MAX, make_shares
 from tests.unit.upkeep.test_roll_up import segment

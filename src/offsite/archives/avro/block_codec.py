@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from offsite.log.buffer import Buffer
-from offsite.log.codecs.codec import SNAPPY, ZSTD, decompress
+from offsite.log.codec import SNAPPY, ZSTD, decompress
+from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.errors import BadOption, DamagedBatch
-from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 
 __all__ = ["CHECKED_CODECS", "CODECS", "DEFAULT_CODEC", "BadBlock", "decompress_block", "make_compressor"]
 

@@ -18,7 +18,7 @@ from offsite.archives.avro.varints import LENGTHS, zigzag
 from offsite.archives.avro_claims import MAX_EMPTY_BLOCKS
 from offsite.archives.file_window import FileWindow, SourceFile
 from offsite.log.buffer import Buffer
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 
 __all__ = ["AvroBlock", "ContainerReader", "ContainerWriter", "FileHeader", "read_header"]
 

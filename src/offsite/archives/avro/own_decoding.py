@@ -11,7 +11,7 @@ from offsite.archives.avro.varints import zigzag
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
-from offsite.log.records.varint import PADDING, varint_reader
+from offsite.log.records.record_body import PADDING, varint_reader
 
 __all__ = ["OwnDecoding"]
 

@@ -10,8 +10,8 @@ from offsite.archives.file_window import FileWindow, SourceFile
 from offsite.archives.inflate import GZIP, ZSTD, PlainPart, inflate
 from offsite.archives.jsonl.place import SUFFIXES
 from offsite.log.buffer import Buffer
+from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.errors import BadOption
-from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 
 __all__ = ["COMPRESSIONS", "MAX_LINE_BYTES", "Lines", "make_compressor", "read_lines"]
 

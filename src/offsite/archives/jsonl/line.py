@@ -21,9 +21,9 @@ from crc32c import crc32c
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.log.records.record_columns import RecordColumns
-from offsite.model.size import MIB
+from offsite.model.bounds import MAX_OFFSET
+from offsite.model.units import MIB
 from offsite.model.untrusted.bounded_json import check_json_size
-from offsite.model.untrusted.bounds import MAX_OFFSET
 
 __all__ = ["BadLine", "decode_line", "encode_lines"]
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import PartitionFiles
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
-from offsite.model.untrusted.bounds import MAX_OFFSET
 
 _CONNECT = "connect-"
 _USUAL_OWN_GROUP = "connect-backup-sink"

@@ -23,8 +23,7 @@ from offsite.archives.kafka_backup.tail import Tail
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns
-from offsite.model.check import check
-from offsite.model.errors import NotRepresentable
+from offsite.model.errors import NotRepresentable, check
 
 _TIME_LOST = "the time of a record whose timestamp type is neither CreateTime nor LogAppendTime"
 

@@ -24,7 +24,7 @@ from offsite.archives.kafka_backup.segments.reader import KafkaBackupSegmentRead
 from offsite.archives.kafka_backup.segments.records_file import VERSION
 from offsite.archives.kafka_backup.segments.walk import WholeRecords
 from offsite.archives.kafka_backup.tail import mend_tail
-from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption

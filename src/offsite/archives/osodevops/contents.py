@@ -18,8 +18,8 @@ from offsite.archives.osodevops.place import segment_partition
 from offsite.archives.osodevops.segment_file import segment_at
 from offsite.log.range import Span, TopicPartition, uncovered
 from offsite.log.records.record import Record
+from offsite.model.bounds import whole_number
 from offsite.model.cleanup_policy import is_compacted
-from offsite.model.untrusted.whole_number import whole_number
 
 __all__ = ["describe_fidelity", "find_orphans", "is_control_like", "make_pieces", "with_orphans"]
 

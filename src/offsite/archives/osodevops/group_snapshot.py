@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 
 from offsite.archives.osodevops.fields import NotTheTools, ToolObject
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 
 __all__ = ["encode_snapshot", "limit_to_ends", "parse_snapshot"]
 

@@ -12,9 +12,9 @@ from offsite.archives.osodevops.segment import LZ4, NONE, ZSTD
 from offsite.archives.osodevops.segment_body import BodyProblem, OnProblem, decompress_parts
 from offsite.archives.osodevops.stored_file import StoredFile
 from offsite.log.records.record import CREATE_TIME, Record
-from offsite.model.size import MIB
+from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
+from offsite.model.units import MIB
 from offsite.model.untrusted.bounded_json import MAX_JSON_BYTES, BadJson, check_json_size
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
 __all__ = ["is_json_segment", "read_json_records"]
 

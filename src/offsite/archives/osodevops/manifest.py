@@ -12,7 +12,7 @@ from offsite.archives.archive import ArchiveHole
 from offsite.archives.files import is_partition
 from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.log.range import LogRange, Span, TopicPartition, uncovered
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 
 __all__ = ["ListedSegment", "Manifest", "ManifestPartition", "ManifestTopic"]
 

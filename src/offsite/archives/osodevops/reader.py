@@ -26,7 +26,7 @@ from offsite.archives.osodevops.manifest import ListedSegment, Manifest, Manifes
 from offsite.archives.osodevops.place import SEGMENT_KEY, SNAPSHOT, find_prefix, read_manifest
 from offsite.archives.osodevops.segment_file import read_segment, segment_at
 from offsite.archives.overlap import SortedRun, clip_to_piece, merge_runs
-from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.group_offsets import GroupOffsets
 from offsite.log.records.record import Record
 
 __all__ = ["PIECE_BYTES", "OsodevopsReader"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from offsite.archives.osodevops.segment import LENGTH, LZ4, NONE, ZSTD, decode_record
 from offsite.log.records.record import Record
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
     from zstandard import ZstdDecompressionReader

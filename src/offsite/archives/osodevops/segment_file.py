@@ -29,7 +29,7 @@ from offsite.archives.osodevops.segment import (
 from offsite.archives.osodevops.segment_body import decode_records, decompress_parts
 from offsite.archives.osodevops.stored_file import FileSums, StoredFile
 from offsite.log.records.record import Record
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.bounds import MAX_OFFSET
 
 __all__ = ["read_segment", "segment_at"]
 

@@ -18,7 +18,7 @@ from offsite.archives.osodevops.place import MANIFEST, SNAPSHOT, read_manifest, 
 from offsite.archives.osodevops.range_writer import START_DIGITS, SegmentRangeWriter
 from offsite.archives.osodevops.representable import RecordEncoder
 from offsite.archives.osodevops.segment_file import read_segment
-from offsite.log.groups.offsets import GroupOffsets, offset_count, restrict_to_topics
+from offsite.log.group_offsets import GroupOffsets, offset_count, restrict_to_topics
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.clock import Clock, SystemClock

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from offsite.archives.parquet.pages import Fetch, Page, read_pages, window_bytes
 from offsite.archives.parquet.thrift import BadThrift
-from offsite.model.size import MIB
-from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
+from offsite.model.bounds import MAX_RECORD_BYTES
+from offsite.model.units import MIB
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ColumnChunkMetaData, FileMetaData  # type: ignore[import-untyped]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from offsite.archives.parquet.claims import FileClaims, find_dictionary_columns
 from offsite.archives.parquet.pages import Fetch
 from offsite.log.records.record import Record
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

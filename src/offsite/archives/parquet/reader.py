@@ -26,7 +26,7 @@ from offsite.archives.parquet.place import parquet_archive
 from offsite.archives.parquet.table import OtherColumns, check_columns, decode_rows, split_by_headers, table_schema
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_OFFSET, MAX_RATIO
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_OFFSET, MAX_RATIO
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]

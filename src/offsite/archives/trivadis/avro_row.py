@@ -12,8 +12,8 @@ import fastavro
 from fastavro.types import Schema
 
 from offsite.archives.avro_claims import Claims, compute_claims
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
-from offsite.model.untrusted.bounds import MAX_OFFSET
 
 __all__ = ["BARE_SCHEMAS", "BadRow", "Row", "parse_writer_schema", "read_rows"]
 

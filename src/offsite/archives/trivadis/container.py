@@ -15,7 +15,7 @@ from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.avro_claims import MAX_EMPTY_BLOCKS
 from offsite.archives.files import Files
 from offsite.archives.trivadis.byte_source import ByteSource, FileEnds
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 
 __all__ = ["Container", "ContainerBlock"]
 

@@ -15,7 +15,7 @@ from offsite.archives.files import Files
 from offsite.archives.inflate import GZIP, BadStream, inflate
 from offsite.archives.trivadis.avro_row import BARE_SCHEMAS, BadRow, Row, read_rows
 from offsite.archives.trivadis.byte_source import ByteSource
-from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
+from offsite.model.bounds import MAX_RECORD_BYTES
 
 __all__ = ["read_line_rows"]
 

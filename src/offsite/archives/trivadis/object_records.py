@@ -15,7 +15,7 @@ from offsite.archives.trivadis.java_value import BYTES_PREFIX, unwrap_java_value
 from offsite.archives.trivadis.line_file import read_line_rows
 from offsite.archives.trivadis.object_key import ArchiveObject
 from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
-from offsite.model.choices import EmptyAs
+from offsite.model.options import EmptyAs
 
 __all__ = ["read_object"]
 

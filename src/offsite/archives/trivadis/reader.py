@@ -16,12 +16,12 @@ from offsite.archives.files import Files
 from offsite.archives.overlap import SortedRun, clip_to_piece, merge_runs
 from offsite.archives.trivadis.object_key import ArchiveObject, parse_key
 from offsite.archives.trivadis.object_records import read_object
-from offsite.log.groups.fold import GroupPartition, OffsetRecord, parse_group_record
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets, restrict_to_topics
+from offsite.log.group_fold import GroupPartition, OffsetRecord, parse_group_record
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets, restrict_to_topics
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
-from offsite.model.choices import EmptyAs
 from offsite.model.errors import ArchiveNotFound, BadOption, DamagedBatch
+from offsite.model.options import EmptyAs
 
 __all__ = ["FIDELITY", "TrivadisReader"]
 

@@ -21,12 +21,11 @@ from offsite.cut.window import Ends, PartitionKey
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, LogRange
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 PARTITIONS_MAX = 256
 """Every partition costs one or two requests, in sequence, while the application continues."""

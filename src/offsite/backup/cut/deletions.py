@@ -20,10 +20,10 @@ from offsite.backup.cut.found_cut import key_of, partition_of
 from offsite.cut.group_offsets import GroupKey
 from offsite.cut.readings import CutEvidence
 from offsite.cut.window import REMOVED, PartitionKey
-from offsite.log.groups.offsets import GroupTable
+from offsite.log.group_offsets import GroupTable
 from offsite.model.cleanup_policy import UNLIMITED, Retention
-from offsite.model.named import named
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.names import named
+from offsite.model.selection import TopicSelection
 from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole, TopicShape
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from offsite.kafka.read_task import ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, LogRange
 from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
 from offsite.model.errors import SourceTruncated

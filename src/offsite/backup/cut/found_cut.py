@@ -24,10 +24,9 @@ from offsite.cut.window import (
     Window,
     WriterKind,
 )
-from offsite.log.groups.offsets import GroupTable
-from offsite.log.transaction_tail import PartitionTail
-from offsite.model.named import named
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.log.group_offsets import GroupTable
+from offsite.log.transactions import PartitionTail
+from offsite.model.names import PROTECTED_TOPICS, named
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, CutPartition, LeftOutTransactions, OpenAtEnd
 from offsite.repository.snapshots.participant import CheckpointParticipant

@@ -17,10 +17,9 @@ from offsite.cut.window import REMOVED, GroupCommit, PartitionKey
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
-from offsite.log.groups.fold import OffsetRecord, parse_group_record
+from offsite.log.group_fold import OffsetRecord, parse_group_record
 from offsite.log.range import LogRange
-from offsite.log.transaction_tail import PartitionTail, with_unknown_beginnings
-from offsite.log.transactions import TransactionIndexer
+from offsite.log.transactions import PartitionTail, TransactionIndexer, with_unknown_beginnings
 from offsite.model.errors import LeaderUnavailable, OffsiteError
 from offsite.participant.errors import ParticipantError
 from offsite.participant.number import parse_note

@@ -17,14 +17,14 @@ from offsite.backup.cut.state_log import STATE_TOPIC, StateLog, by_number, open_
 from offsite.cut.readings import EndsReading
 from offsite.cut.window import Ends, PartitionKey
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.log_ends import LogEndReader
 from offsite.kafka.presence import PresenceState
-from offsite.kafka.protocol.log_offsets import READ_COMMITTED
+from offsite.kafka.protocol.logs import READ_COMMITTED
+from offsite.kafka.watermarks import LogEndReader
 from offsite.log.range import TopicPartition
 from offsite.log.transaction_state import ListedTransaction, TransactionChange
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import LeaderUnavailable, NoSuchTopic, OffsiteError, TopicReplaced
-from offsite.model.named import named
+from offsite.model.names import named
 
 ROW = 3
 """Readings in a row before they are decoded."""

@@ -13,7 +13,7 @@ from offsite.cut.clean import find_unsettled
 from offsite.cut.readings import CutEvidence
 from offsite.cut.window import Ends, PartitionKey
 from offsite.kafka.admin import ClusterAdmin
-from offsite.log.transaction_tail import PartitionTail
+from offsite.log.transactions import PartitionTail
 from offsite.model.errors import OffsiteError
 
 

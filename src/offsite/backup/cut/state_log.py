@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from offsite.backup.cut.dense_reading import read_dense
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.log_ends import LogEndReader
 from offsite.kafka.presence import PresenceState
 from offsite.kafka.reader import PartitionReader
+from offsite.kafka.watermarks import LogEndReader
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.transaction_state import TransactionChange, parse_transaction_change
 from offsite.model.errors import KafkaNotAuthorized, OffsiteError

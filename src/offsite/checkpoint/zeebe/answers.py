@@ -14,7 +14,7 @@ from enum import StrEnum
 from offsite.checkpoint.zeebe.client import ZeebeAnswer, ZeebeOutcomeUnknown
 from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, parse_json
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 
 MAX_PARTITIONS = 10_000
 """Zeebe numbers partitions with 13 bits."""

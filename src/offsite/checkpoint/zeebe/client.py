@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from socket import SHUT_RDWR, socket
 
 from offsite.checkpoint.zeebe.address import ZeebeCluster
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 REQUEST_TIMEOUT_S = 18.0
 """Seconds for a request, from the connection to the last byte of the answer: gateways give up on brokers after 15."""

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from offsite.checkpoint.zeebe.address import ZeebeCluster, parse_address, parse_authorizations
 from offsite.model.errors import BadOption, OffsiteError
-from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
-from offsite.model.option import Option
-from offsite.model.untrusted.file_access import exposure
+from offsite.model.machine import exposure, is_loopback
+from offsite.model.options import Option
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
 if TYPE_CHECKING:

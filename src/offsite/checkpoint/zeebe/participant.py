@@ -22,11 +22,11 @@ from offsite.checkpoint.status import CheckpointStatus
 from offsite.checkpoint.zeebe.answers import ZeebeBackup, ZeebeBackupState
 from offsite.checkpoint.zeebe.client import ZeebeOutcomeUnknown
 from offsite.checkpoint.zeebe.management import Exporting, Management
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import OffsiteError, ParticipantFailed, ParticipantUnreachable
 from offsite.model.journal import decided, warned
-from offsite.model.named import named
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.names import named
 
 _NEVER_WHOLE = frozenset({ZeebeBackupState.DOES_NOT_EXIST, ZeebeBackupState.INCOMPLETE, ZeebeBackupState.DELETED})
 """States in which a refused id can no longer become complete."""

@@ -12,8 +12,7 @@ from offsite.cli.options.common import Output
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, emit
 from offsite.model.errors import Damaged, UnfitArchive
-from offsite.model.size import format_size
-from offsite.model.time import format_time
+from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -107,8 +107,7 @@ def _opened(options: ArchiveRetentionOptions) -> tuple[RetentionTarget, Retentio
     from offsite.archives.formats import ReadOptions
     from offsite.archives.prune import open_archive
     from offsite.archives.retention import RetentionLimits
-    from offsite.model.size import parse_size
-    from offsite.model.time import parse_duration_s
+    from offsite.model.units import parse_duration_s, parse_size
 
     limits = RetentionLimits(
         keep_age_ms=None if options.keep_age is None else int(parse_duration_s(options.keep_age) * 1000),

@@ -24,8 +24,8 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.views.backup_view import render_result
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption
-from offsite.model.named import named
-from offsite.model.size import format_size
+from offsite.model.names import named
+from offsite.model.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

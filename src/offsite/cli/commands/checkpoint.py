@@ -16,7 +16,7 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, note
 from offsite.cli.views.checkpoint_view import render_checkpoint, render_explanation, render_list
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import OffsiteError
-from offsite.model.selections.pattern_list import escape_pattern
+from offsite.model.selection import escape_pattern
 
 if TYPE_CHECKING:
     from offsite.checkpoint.status import CheckpointReport

@@ -19,7 +19,7 @@ from offsite.cli.views.leftovers_view import (
 )
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.clock import SystemClock
-from offsite.model.size import format_size
+from offsite.model.units import format_size
 from offsite.upkeep.retention.policy import OFF, parse_retain
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def run(
 
 
 def _opened(options: CollectOptions, *, looks: bool = False) -> tuple[Backup, int]:
-    from offsite.model.time import parse_duration_s
+    from offsite.model.units import parse_duration_s
     from offsite.repository.heads import RememberedHead
 
     grace_ms = int(parse_duration_s(options.collect_after) * 1000)

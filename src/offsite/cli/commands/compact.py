@@ -13,8 +13,8 @@ from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import split_all
-from offsite.model.size import format_size
+from offsite.model.selection import split_all
+from offsite.model.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,7 +124,7 @@ def run(
 
 
 def _opened(options: CompactOptions, *, looks: bool = False) -> tuple[Backup, CompactionRequest]:
-    from offsite.model.selections.selection import parse_selection
+    from offsite.model.selection import parse_selection
     from offsite.repository.heads import RememberedHead
     from offsite.upkeep.compaction.plan import ALL_TOPICS, CompactionRequest
 

@@ -20,14 +20,13 @@ from offsite.cli.views.proof_view import render_lacking
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged, OutputNotWritten
 from offsite.model.plain import plain
-from offsite.model.size import format_size
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration, format_size
 from offsite.restore.options import RestoreWords
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.kafka.user_cluster import Cluster
+    from offsite.kafka.cluster import Cluster
     from offsite.model.untrusted.json_object import JsonValue
     from offsite.repository.backup import Backup
     from offsite.restore.drill.report import DrillReport
@@ -77,7 +76,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
     """
     from offsite.cli.progress import progress_of_two
     from offsite.model.clock import SystemClock
-    from offsite.model.selections.selection import parse_selection
+    from offsite.model.selection import parse_selection
     from offsite.restore.drill.run import Drill, DrillRequest
 
     _check_folder(options.report)
@@ -119,7 +118,7 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
         yield connect(options.bootstrap, options.kafka_config)
         return
     from offsite.engine.scratch import Scratch
-    from offsite.kafka.user_cluster import connect_as
+    from offsite.kafka.cluster import connect_as
     from offsite.sandbox import Sandbox, SandboxSettings, Security
 
     scratch = Scratch(SANDBOX_PREFIX)

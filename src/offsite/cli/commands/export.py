@@ -31,9 +31,8 @@ from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, spark
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import split_all
-from offsite.model.size import format_size
-from offsite.model.time import parse_duration_s
+from offsite.model.selection import split_all
+from offsite.model.units import format_size, parse_duration_s
 from offsite.restore.options import PointWords, parse_point
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
 
 def _request(options: ExportOptions) -> ExportRequest:
     from offsite.archives.export_plan import ExportRequest
-    from offsite.model.selections.selection import parse_groups
+    from offsite.model.selection import parse_groups
 
     return ExportRequest(point=parse_point(options.words), groups=parse_groups(options.groups or ()))
 

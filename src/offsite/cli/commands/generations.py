@@ -45,7 +45,7 @@ def run(
     topics from the beginning and takes over at the end of the topics; the old generation is removed. Run each instance
     once, on one machine or on two: a second process of an instance replaces the first.
     """
-    from offsite.model.time import parse_duration_s
+    from offsite.model.units import parse_duration_s
 
     times = parse_duration_s(give_up_after), parse_duration_s(collect_after)
     _run(_request(options, interval), options, times, engine, output)

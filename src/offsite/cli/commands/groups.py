@@ -16,15 +16,15 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_n
 from offsite.cli.views.groups_view import render_gone
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import split_all
+from offsite.model.selection import split_all
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.groups.report import GroupPlanReport, ShownGroups
     from offsite.groups.run import AppliedGroups, PlannedGroups, UndoneGroups
-    from offsite.kafka.groups.committed_offsets import GroupFailure
-    from offsite.kafka.user_cluster import Cluster
+    from offsite.kafka.cluster import Cluster
+    from offsite.kafka.groups import GroupFailure
 
 app = typer.Typer(help="Set consumer groups to their offsets in a backup.", no_args_is_help=True)
 
@@ -110,7 +110,7 @@ def show(
 ) -> None:
     """Show the groups of a backup, and their lag."""
     from offsite.groups.report import show_groups
-    from offsite.model.selections.selection import parse_groups
+    from offsite.model.selection import parse_groups
 
     opened = open_repository(repo, looks=True).backup(backup)
     shown = show_groups(opened, groups=parse_groups(groups or ()), commit=commit, at=at)
@@ -178,8 +178,8 @@ def undo(
 
 def _prepare(options: GroupOptions, cluster: Cluster, *, looks: bool = False) -> PlannedGroups:
     from offsite.groups.run import GroupsRequest, prepare_groups
-    from offsite.model.selections.rename import parse_renames
-    from offsite.model.selections.selection import parse_groups
+    from offsite.model.selection import parse_groups
+    from offsite.model.topic_choices import parse_renames
 
     if options.clamp and not options.groups:
         raise BadOption("--clamp sets groups that would skip or repeat work", hint="say which: --groups NAME")

@@ -14,14 +14,14 @@ from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.head import Head
-from offsite.model.selections.pattern_list import split_all
-from offsite.model.size import format_size
+from offsite.model.selection import split_all
+from offsite.model.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.archives.run_import import ImportResult
-    from offsite.model.selections.selection import TopicSelection
+    from offsite.model.selection import TopicSelection
 
 Topics = Annotated[
     list[str] | None,
@@ -84,7 +84,7 @@ def import_(options: ImportOptions, engine: SparkOptions, output: Output = Outpu
 
 
 def _selection(options: ImportOptions) -> TopicSelection | None:
-    from offsite.model.selections.selection import parse_selection
+    from offsite.model.selection import parse_selection
 
     if not options.topics and not options.exclude:
         return None

@@ -31,7 +31,7 @@ from offsite.cli.views.operator_view import (
 )
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
-from offsite.model.time import parse_duration_s
+from offsite.model.units import parse_duration_s
 
 if TYPE_CHECKING:
     from offsite.operator.decide.expiry_queue import QueueRules

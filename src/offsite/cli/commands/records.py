@@ -20,12 +20,11 @@ from offsite.cli.options.option_group import WordChoice, takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
 from offsite.cli.wiring import open_repository, spark
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import split_all
-from offsite.model.time import format_time
-from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.model.untrusted.printable import printable
-from offsite.model.untrusted.text import decode_text
+from offsite.model.selection import split_all
+from offsite.model.units import format_time
+from offsite.model.untrusted.text import decode_text, printable
 from offsite.restore.options import PointWords, parse_point
 
 if TYPE_CHECKING:

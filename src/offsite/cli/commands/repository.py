@@ -20,9 +20,8 @@ from offsite.cli.views.status_view import render_status
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption, Damaged
 from offsite.model.ids import random_id
-from offsite.model.named import named
-from offsite.model.size import format_size
-from offsite.model.time import format_time
+from offsite.model.names import named
+from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -123,8 +122,8 @@ _PRIVATE = 0o600
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.overview.status_page import read_glances, status_page
-    from offsite.stores.looking_store import display_now_ms
     from offsite.stores.plain_files import check_replaceable
+    from offsite.stores.wrapped_store import display_now_ms
 
     page = status_page(report, read_glances(report, repository.backup), display_now_ms(repository.store))
     beside = file.with_name(f".{file.name}.{random_id()}")

@@ -20,9 +20,8 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_n
 from offsite.cli.output import note as tell
 from offsite.cli.views.restore_view import render_restore_plan, render_what_came_back
 from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS, whole_number
 from offsite.model.errors import BadOption, Damaged
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
-from offsite.model.untrusted.whole_number import whole_number
 from offsite.restore.options import parse_restore, parse_restore_limits
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from offsite.engine.runner import Runner
     from offsite.groups.restored_offsets import OffsetAnswer
-    from offsite.kafka.user_cluster import Cluster
+    from offsite.kafka.cluster import Cluster
     from offsite.log.range import TopicPartition
     from offsite.repository.backup import Backup
     from offsite.restore.planned import PlannedRestore

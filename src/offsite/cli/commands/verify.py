@@ -14,10 +14,10 @@ from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.views.verify_view import render_verification
 from offsite.cli.wiring import connect, open_repository, spark
-from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption, Damaged, DamagedCommit, FormatTooNew
 from offsite.model.head import Head, parse_head
-from offsite.model.selections.pattern_list import split_all
+from offsite.model.options import Isolation
+from offsite.model.selection import split_all
 
 if TYPE_CHECKING:
     from offsite.engine.runner import Runner
@@ -122,7 +122,7 @@ def verify(options: VerifyOptions, engine: SparkOptions, output: Output = Output
 
 
 def _request(options: VerifyOptions) -> CompareRequest | None:
-    from offsite.model.selections.selection import parse_selection
+    from offsite.model.selection import parse_selection
     from offsite.restore.compare.run import CompareRequest
 
     if options.against is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options.common import checked_places
-from offsite.model.choices import EmptyAs
+from offsite.model.options import EmptyAs
 
 if TYPE_CHECKING:
     from offsite.archives.inspection import ArchiveSource

@@ -1,6 +1,6 @@
 """Options written once as the fields of a dataclass, and taken by several commands as a single value.
 
-A field may also hold the words of a service (a `TypedDict`, see `model/option.py`): every word becomes an option.
+A field may also hold the words of a service (a `TypedDict`, see `model/options.py`): every word becomes an option.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints, is_typeddict
 import typer
 
 from offsite.cli.options.common import checked_places
-from offsite.model.option import DeclaredOption, declared_options
-from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all
+from offsite.model.options import DeclaredOption, declared_options
+from offsite.model.selection import PATTERN_OPTIONS, split_all
 
 
 class WordChoice(NamedTuple):

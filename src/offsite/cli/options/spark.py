@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.model.choices import SecretsChoice
+from offsite.model.options import SecretsChoice
 
 if TYPE_CHECKING:
-    from offsite.engine.choice import SparkChoice
+    from offsite.engine.settings import SparkChoice
 
 
 CONF_VARIABLE = "OFFSITE_SPARK_CONF"
@@ -69,7 +69,7 @@ class SparkOptions:
 
     def choice(self) -> SparkChoice:
         """Raises `BadOption`."""
-        from offsite.engine.choice import SparkChoice
+        from offsite.engine.settings import SparkChoice
 
         return SparkChoice(
             master=self.spark_master,
@@ -90,7 +90,7 @@ class SparkOptions:
 
     def environment(self) -> dict[str, str]:
         """Return the settings as variables of the other command. Raises `BadOption`."""
-        from offsite.engine.choice import lines_of
+        from offsite.engine.settings import lines_of
 
         variables = {CONF_VARIABLE: lines_of(self._conf()), PROPERTIES_VARIABLE: ""}
         return {name: value for name, value in variables.items() if value or name in os.environ}
@@ -98,7 +98,7 @@ class SparkOptions:
     def _conf(self) -> Mapping[str, str]:
         """Return the settings. Typed settings win over the environment, and single settings win over a file. A file
         named both ways counts as the environment's: typer does not say the origin."""
-        from offsite.engine.choice import settings_of
+        from offsite.engine.settings import settings_of
 
         typed, environment = settings_of(None, self.spark_conf or ()), settings_of(None, _of_environment())
         file = settings_of(self.spark_properties, ())

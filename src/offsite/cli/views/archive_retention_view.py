@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsite.model.size import format_size
-from offsite.model.time import format_time
+from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console

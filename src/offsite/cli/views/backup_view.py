@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from offsite.cli.views.settings_view import render_not_carried
 from offsite.model.head import Head
-from offsite.model.named import named
-from offsite.model.size import format_size
-from offsite.model.time import format_time
+from offsite.model.names import named
+from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from offsite.model.time import format_duration, format_time
+from offsite.model.units import format_duration, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from offsite.model.selections.pattern_list import join_patterns
+from offsite.model.selection import join_patterns
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsite.model.size import format_size
+from offsite.model.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from offsite.model.plain import plain
-from offsite.model.size import format_size
-from offsite.model.time import format_duration, format_time
+from offsite.model.units import format_duration, format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console

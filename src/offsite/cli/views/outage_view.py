@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from offsite.cli.output import note
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration
 
 if TYPE_CHECKING:
     from offsite.backup.outages import Outage

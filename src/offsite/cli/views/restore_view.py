@@ -12,9 +12,8 @@ from offsite.cli.views.consistency_view import render_consistency
 from offsite.cli.views.groups_view import render_gone
 from offsite.cli.views.proof_view import render_lacking, render_open
 from offsite.cli.views.settings_view import render_applied, render_metadata_plan, render_topic_diffs
-from offsite.model.choices import OffsetsMode
-from offsite.model.size import format_size
-from offsite.model.time import format_duration
+from offsite.model.options import OffsetsMode
+from offsite.model.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsite.model.size import format_size
-from offsite.model.time import format_time
+from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

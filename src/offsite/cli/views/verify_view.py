@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from offsite.cli.views.proof_view import render_lacking, render_open
 from offsite.model.head import Head
-from offsite.model.size import format_size
-from offsite.model.time import format_duration, format_time
+from offsite.model.units import format_duration, format_size, format_time
 from offsite.repository.repository import describe_strangers
 
 if TYPE_CHECKING:

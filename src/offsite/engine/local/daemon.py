@@ -1,20 +1,25 @@
-"""The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks.
+"""The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks. And the lock by which the
+driver knows that all workers have ended.
 
 Spark starts `python -m offsite.engine.local.daemon pyspark.worker` at the first task, and the process spends most of a
 second on imports while the task waits. In local mode a *template* process does the imports while the JVM starts. The
 process started by Spark then only hands stdin, stdout, stderr and environment over to the template, and the template
 carries on as Spark's daemon. Without a template (a cluster, a dead template) the started process does the imports
-itself.
+itself. The module must import nothing but the standard library before it has to.
 
 Life: the template ends with the driver (end of stdin) until taken over; from then on with the JVM, when the JVM closes
-the handed-over stdin, as any Spark daemon. The template holds the lock that shows living workers to the driver. The
-module must import nothing but the standard library before it has to.
+the handed-over stdin, as any Spark daemon. Every worker is a fork of the template, and so has the template's imports,
+streams and lock.
 
-Every worker is a fork of the template, and so has the template's imports, streams and lock.
+The lock: a restore that fails gives topics their own settings back, and must not do so while a worker may still write
+into the topics. Spark forgets a cancelled job at once, and the Python worker continues until its function returns. The
+parent of all workers on this machine takes the lock (shared) before the first fork, and every fork has it too
+(flock(2): one open file description), so the driver gets the lock only after the end of all.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import json
@@ -22,10 +27,60 @@ import os
 import select
 import socket
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
-from offsite.engine.local.worker_lock import hold_lock
+WORKERS_END_MAX_S = 10.0
+"""How long killed workers may take to be gone: a thousand times the usual time."""
+POLL_S = 0.005
+_LOCK_NAME = "workers"
+
+
+class WorkerLock:
+    """The driver's side of the lock: a file in `folder`, deleted with the session."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def all_ended(self, *, limit_s: float = WORKERS_END_MAX_S) -> bool:
+        """Whether no worker is left. Waits at most `limit_s` seconds for ending workers. Call only at the end: after
+        the answer True the driver has the lock, and no worker can be born any more."""
+        deadline_s = time.monotonic() + limit_s
+        try:
+            while not _lock_taken(self._file, fcntl.LOCK_EX):
+                if time.monotonic() > deadline_s:
+                    return False
+                time.sleep(POLL_S)
+        except OSError:  # a file system without locks: nothing is known
+            return False
+        else:
+            return True
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def hold_lock(folder: Path) -> bool:
+    """Take the lock for as long as this process or any fork lives. False when the driver has ended the session: no
+    worker may start afterwards."""
+    path = folder / _LOCK_NAME
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    with suppress(OSError):  # without locks the driver does not believe it has the lock, either
+        return _lock_taken(file, fcntl.LOCK_SH) and path.exists()
+    return True
+
+
+def _lock_taken(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
 
 TEMPLATE_VARIABLE = "OFFSITE_NEST"
 """Environment variable with the path of the template's socket, for the process started by Spark."""

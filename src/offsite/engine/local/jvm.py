@@ -23,7 +23,7 @@ from offsite.engine.local.class_archive import ClassArchive, archive_for, cache_
 from offsite.engine.settings import LOOPBACK, split_secrets
 from offsite.model.clock import Clock
 from offsite.model.errors import JavaMissing, SparkFailed
-from offsite.model.untrusted.java_words import DEFAULT_HINT, JAVA_HOME_HINT, find_cause, folder_to_start_in, hint_here
+from offsite.model.untrusted.java_failure import DEFAULT_HINT, JAVA_HOME_HINT, find_cause, folder_to_start_in, hint_here
 
 LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-client-", "netty-", "py4j-")
 """Jars with most of the classes that a job loads: Java searches jars in sequence."""

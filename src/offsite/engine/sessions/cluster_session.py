@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offsite.engine.archive import ArchiveSettings, with_archive
+from offsite.engine.executor_archive import ArchiveSettings, with_archive
 from offsite.engine.local.daemon import PRELOAD_VARIABLE
 from offsite.engine.local.jvm import java_binary, spark_home
 from offsite.engine.scratch import Scratch
@@ -24,9 +24,8 @@ from offsite.engine.settings import (
     light_jvm_settings,
     merge_settings,
 )
-from offsite.model.untrusted.java_words import find_cause
-from offsite.model.untrusted.properties import parse_properties
-from offsite.model.untrusted.text import NotUtf8, decode_text
+from offsite.model.untrusted.java_failure import find_cause
+from offsite.model.untrusted.text import NotUtf8, decode_text, parse_properties
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -1,28 +1,76 @@
-"""Spark in one JVM of this machine: started directly, and killed at the end."""
+"""Spark in one JVM of this machine: started directly, and killed at the end. And the driver's side of the worker
+template: a Python process that prepares to be Spark's daemon (see `daemon.py`).
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsite.engine.local import pyspark_internals
-from offsite.engine.local.daemon import TEMPLATE_VARIABLE
+from offsite.engine.local.daemon import TEMPLATE_VARIABLE, WorkerLock
 from offsite.engine.local.jvm import LocalJvm, name_of_nameless
-from offsite.engine.local.worker_lock import WorkerLock
-from offsite.engine.local.worker_template import WorkerTemplate
 from offsite.engine.scratch import Scratch
 from offsite.engine.sessions.master import task_attempts
 from offsite.engine.sessions.session import ContextSession
 from offsite.engine.sessions.submitted_spark import SubmittedSpark
-from offsite.engine.settings import WORKER_ENVIRONMENT, local_settings, merge_settings, plain_settings, split_secrets
+from offsite.engine.settings import (
+    MAX_SOCKET_PATH_BYTES,
+    WORKER_ENVIRONMENT,
+    local_settings,
+    merge_settings,
+    plain_settings,
+    split_secrets,
+)
 from offsite.model.clock import Clock
 from offsite.model.journal import warned
+from offsite.model.machine import OWN_PYTHON
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+
+class WorkerTemplate:
+    """The template's process, started at once, in the background. Never required: without the template, Spark's daemon
+    does the imports itself."""
+
+    def __init__(self, folder: Path, modules: Sequence[str]) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        path = str(self.socket_in(folder))
+        if len(path.encode()) <= MAX_SOCKET_PATH_BYTES:
+            self._process = subprocess.Popen(
+                [*OWN_PYTHON, "-m", "offsite.engine.local.daemon", "template", path, *modules],
+                env={**os.environ, **WORKER_ENVIRONMENT},
+                stdin=subprocess.PIPE,  # never written to: the end of stdin tells the template that the driver is gone
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C in the terminal is for the driver, and the driver ends the rest
+            )
+
+    @staticmethod
+    def socket_in(folder: Path) -> Path:
+        return folder / "template"
+
+    def hang_up(self) -> None:
+        """Tell the template and its workers to end. A worker with a task deletes unfinished files first."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGHUP)
+
+    def close(self) -> None:
+        """Kill the template and its workers: the whole process group. May be called twice."""
+        if self._process is not None:
+            with self._process:  # closes the pipe and waits
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process = None
+
 
 FAREWELL_S = 2.0
 """Time for workers to delete unfinished files, before they are killed."""

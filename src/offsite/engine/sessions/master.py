@@ -6,8 +6,8 @@ import os
 import re
 import socket
 
+from offsite.model.bounds import whole_number
 from offsite.model.errors import BadOption, SparkFailed
-from offsite.model.untrusted.whole_number import whole_number
 
 _MAX_PORT = 65_535
 

@@ -1,13 +1,28 @@
-"""Waiting between attempts: jittered, growing, and bounded in time since the first failure in a row."""
+"""Waiting between attempts: jittered, growing, and bounded in time since the first failure in a row; and less for every
+further partition of a leader that a task has waited for in vain.
+
+A failed or timed-out connection concerns a broker, and so all partitions that the broker leads. A broker's answer may
+concern one partition, one topic or one disk, and counts only for partitions of the same topic.
+"""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 
-from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError
+from offsite.kafka.net.routing import Router
+from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock, Wait
+from offsite.model.errors import (
+    KafkaTimeout,
+    KafkaUnavailable,
+    KafkaUnreachable,
+    LeaderUnavailable,
+    OffsiteError,
+    StoreFull,
+    StoreUnavailable,
+)
 from offsite.model.journal import decided
-from offsite.model.waits import Wait
 
 # A rolling restart of a large cluster leaves a partition without leader for well under 120 s; beyond, a person must
 # look.
@@ -48,3 +63,63 @@ class Backoff:
         decided("retry", attempt=self._attempts, wait_s=wait_s, failing_s=failing_s, error=error.id, why=error.message)
         with Wait(lambda: f"[{error.id}] {error.message}", since_s=now_s - failing_s):
             self._clock.sleep(wait_s)
+
+
+SILENT_MAX = 2
+"""Partitions of one task that may end in minutes of waiting for the same leader."""
+_UNANSWERED = (KafkaTimeout, KafkaUnreachable)
+_NO_LEADER = -1
+_ANY_TOPIC = ""
+_SILENT_HINT = "run the same command again"
+
+
+class SilentLeaders:
+    """Counts failed waits per leader. Partitions without a leader count as partitions of one leader. A success starts
+    the count again."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._waits: Counter[tuple[int, str]] = Counter()
+        self._store_waits = 0
+        self._is_cluster_away = False
+        self._last = ""
+
+    def note_result(self, partition: TopicPartition, error: OffsiteError | None) -> None:
+        """Record the end of a partition, with `error` or well."""
+        if error is None:
+            self._store_waits, self._is_cluster_away = 0, False
+            if self._waits:
+                leader = self._leader(partition)
+                for key in ((leader, _ANY_TOPIC), (leader, partition.topic)):
+                    self._waits.pop(key, None)
+        elif isinstance(error, StoreUnavailable) and not isinstance(error, StoreFull):
+            self._store_waits += 1
+        elif isinstance(error, KafkaUnavailable):
+            topic = _ANY_TOPIC if isinstance(error, _UNANSWERED) else partition.topic
+            self._waits[self._leader(partition), topic] += 1
+            self._last = error.message
+
+    def refusal(self, partition: TopicPartition) -> OffsiteError | None:
+        """Return the error for a partition not worth a try; None where nothing predicts another wait in vain."""
+        if self._store_waits >= SILENT_MAX:
+            why = f"the store did not answer for {SILENT_MAX} partitions before this one"
+            return StoreUnavailable(f"{partition} was not tried: {why}", hint=_SILENT_HINT)
+        if self._waits:
+            leader = self._leader(partition)
+            if max(self._waits[leader, _ANY_TOPIC], self._waits[leader, partition.topic]) >= SILENT_MAX:
+                why = f"{SILENT_MAX} partitions before this one, with the same leader, failed: {self._last}"
+                return LeaderUnavailable(f"{partition} was not tried: {why}", hint=_SILENT_HINT)
+        return None
+
+    def _leader(self, partition: TopicPartition) -> int:
+        if self._is_cluster_away:
+            return _NO_LEADER
+        try:
+            return self._router.leader(partition).node_id
+        except _UNANSWERED:
+            self._is_cluster_away = True  # asking costs a wait, too
+        except KafkaUnavailable:
+            pass
+        except OffsiteError:
+            return _NO_LEADER - 1  # the partition's own attempt tells the error
+        return _NO_LEADER

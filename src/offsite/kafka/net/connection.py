@@ -15,16 +15,21 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from offsite.kafka.config.config import BrokerAddress, KafkaConfig
-from offsite.kafka.net.connected_socket import TIMEOUT_HINT, connected_socket
-from offsite.kafka.net.read_ahead import AHEAD_BYTES, ReadAhead
-from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
+from offsite.kafka.config import BrokerAddress, KafkaConfig
+from offsite.kafka.net.broker_socket import (
+    AHEAD_BYTES,
+    MAX_RESPONSE_BYTES,
+    TIMEOUT_HINT,
+    ReadAhead,
+    ReceiveBuffer,
+    connected_socket,
+)
 from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request, api_name, release_of, request_header
 from offsite.kafka.protocol.wire import UNREADABLE, Decoder, Encoder
+from offsite.model.clock import Wait
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaTooOld, KafkaUnreachable
-from offsite.model.size import KIB, MIB
-from offsite.model.waits import Wait
+from offsite.model.units import KIB, MIB
 
 if TYPE_CHECKING:
     import ssl

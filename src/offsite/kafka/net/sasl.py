@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offsite.kafka.config.config import MECHANISMS, SaslConfig, TokenSource
+from offsite.kafka.config import MECHANISMS, SaslConfig, TokenSource
 from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from offsite.kafka.protocol.broker_errors import broker_error, error_name
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.model.bounds import whole_number
 from offsite.model.cluster_settings import Acl, ClientQuota, QuotaEntity, ScramUser
 from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.whole_number import whole_number
 
 ACLS_VERSION = 1
 _ANY = 1

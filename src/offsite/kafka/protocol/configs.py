@@ -1,5 +1,9 @@
-"""Settings of topics beyond the cluster's defaults, and of brokers (the DescribeConfigs API). Change single topic
-settings (the IncrementalAlterConfigs API, KIP-339)."""
+"""Settings of topics beyond the cluster's defaults, of brokers and of further resources.
+
+Read: DescribeConfigs. Change single settings of topics: IncrementalAlterConfigs (KIP-339). Names of groups and client
+metrics subscriptions: ListConfigResources (KIP-1142; before Kafka 4.1 ListClientMetricsResources, KIP-1000, with
+subscriptions alone).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED, broker_error
+from offsite.kafka.protocol.metadata import TopicOutcome
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.topic_changes import TopicOutcome
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.model.errors import OffsiteError
 
@@ -194,3 +198,31 @@ def _outcome(answer: Decoder) -> TopicOutcome:
     code, detail = answer.i16(), answer.nullable_string()
     answer.i8()  # resource type
     return TopicOutcome(name=answer.string(), error_code=code, detail=detail or "")
+
+
+LIST_VERSIONS = (0, 1)
+_TYPES_VERSION = 1
+CLIENT_METRICS, GROUP = 16, 32
+"""Types of resources."""
+
+
+def config_resources_request(version: int) -> Request[Mapping[int, Sequence[str]]]:
+    """Request the names of resources with settings, by type. Raises the mapped error of the answer."""
+    out = Encoder(flexible=True)
+    if version >= _TYPES_VERSION:
+        out.array([CLIENT_METRICS, GROUP], Encoder.i8)
+
+    def parse(answer: Decoder) -> Mapping[int, Sequence[str]]:
+        answer.i32()  # throttle time
+        code, resources = answer.i16(), answer.array(lambda resource: _named_resource(resource, version))
+        if code:
+            raise broker_error(code, "listing what has settings")
+        return {kind: sorted(name for name, of in resources if of == kind) for kind in (CLIENT_METRICS, GROUP)}
+
+    return Request(api=Api.LIST_CONFIG_RESOURCES, version=version, body=out.end().done(), parse=parse, flexible=True)
+
+
+def _named_resource(answer: Decoder, version: int) -> tuple[str, int]:
+    name, kind = answer.string(), answer.i8() if version >= _TYPES_VERSION else CLIENT_METRICS
+    answer.end()
+    return name, kind

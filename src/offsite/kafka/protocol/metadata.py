@@ -1,15 +1,21 @@
-"""A cluster's description: brokers, topics with ids, partitions with leaders (the Metadata API)."""
+"""A cluster's description, and its topics made and deleted: brokers, topics with ids, partitions with leaders (the
+Metadata API); the CreateTopics and DeleteTopics APIs, which the controller handles.
+
+KRaft refuses a request that makes more than 10,000 metadata records (`MAX_RECORDS_PER_USER_OP`): `split_requests`
+makes parts that a controller accepts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import UUID
 
-from offsite.kafka.config.config import BrokerAddress
+from offsite.kafka.config import BrokerAddress
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError
-from offsite.model.untrusted.bounds import MAX_PARTITIONS
+from offsite.model.bounds import MAX_PARTITIONS
 
 LOWEST_VERSION = 8
 HIGHEST_VERSION = 10
@@ -151,3 +157,74 @@ def _partition(answer: Decoder) -> PartitionMetadata:
     return PartitionMetadata(
         partition=partition, leader=leader, leader_epoch=leader_epoch, replicas=replicas, in_sync=in_sync
     )
+
+
+CREATE_VERSION = 4
+DELETE_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create. `replication_factor` -1: the cluster's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOutcome:
+    """The result for one topic: `error_code` 0 means success."""
+
+    name: str
+    error_code: int
+    detail: str = ""
+
+
+def create_topics_request(
+    topics: Iterable[NewTopic], *, timeout_ms: int, validate_only: bool = False
+) -> Request[Sequence[TopicOutcome]]:
+    body = Encoder().array(topics, _put_topic).i32(timeout_ms).boolean(validate_only).done()
+    return Request(api=Api.CREATE_TOPICS, version=CREATE_VERSION, body=body, parse=_parse_created)
+
+
+def delete_topics_request(names: Iterable[str], *, timeout_ms: int) -> Request[Sequence[TopicOutcome]]:
+    body = Encoder().array(names, Encoder.string).i32(timeout_ms).done()
+    return Request(api=Api.DELETE_TOPICS, version=DELETE_VERSION, body=body, parse=_parse_deleted)
+
+
+def _put_topic(out: Encoder, topic: NewTopic) -> None:
+    out.string(topic.name).i32(topic.partitions).i16(topic.replication_factor)
+    out.array([], Encoder.i32)  # no replica assignment of our own
+    out.array(topic.configs.items(), lambda _, setting: out.string(setting[0]).string(setting[1]))
+
+
+def _parse_created(answer: Decoder) -> Sequence[TopicOutcome]:
+    answer.i32()  # throttle time
+    return answer.array(lambda topic: TopicOutcome(name=topic.string(), error_code=topic.i16(), detail=topic.string()))
+
+
+def _parse_deleted(answer: Decoder) -> Sequence[TopicOutcome]:
+    answer.i32()  # throttle time
+    return answer.array(lambda topic: TopicOutcome(name=topic.string(), error_code=topic.i16()))
+
+
+T = TypeVar("T")
+
+RECORDS_MAX = 5_000
+"""Half of the limit, because the count is offsite's own: one record per topic, partition, setting and rule."""
+
+
+def split_requests(items: Iterable[T], records: Callable[[T], int], *, most: int = RECORDS_MAX) -> Iterator[list[T]]:
+    """Yield `items` in order, in lists of at most `most` records. An item with more records forms a list alone."""
+    portion: list[T] = []
+    room = most
+    for item in items:
+        if portion and records(item) > room:
+            yield portion
+            portion, room = [], most
+        portion.append(item)
+        room -= records(item)
+    if portion:
+        yield portion

@@ -25,12 +25,11 @@ from offsite.log.batch import (
     BatchHeader,
 )
 from offsite.log.buffer import Buffer
-from offsite.log.codecs.codec import NONE, compress, decompress
+from offsite.log.codec import NONE, compress, decompress
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.log.records.record_body import MIN_RECORD_BYTES, read_records, write_records
-from offsite.model.check import check
-from offsite.model.errors import DamagedBatch
-from offsite.model.size import KIB
+from offsite.model.errors import DamagedBatch, check
+from offsite.model.units import KIB
 
 __all__ = ["MAX_DECODED_RECORDS", "decode", "decode_rows", "encode", "encode_batches", "iterate", "renumber"]
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from crc32c import crc32c
 
-from offsite.log.codecs.codec import ZSTD, compress
+from offsite.log.codec import ZSTD, compress
 from offsite.log.records.record import Record
-from offsite.model.check import check
+from offsite.model.errors import check
 
 __all__ = ["FILLER_KEY", "FILLER_MAX_RECORDS", "filler_batch", "is_filler"]
 

@@ -1,10 +1,15 @@
-"""One record, as seen by a consumer."""
+"""One record, as seen by a consumer; and the partition of its key, by the rule of Kafka's own clients:
+`toPositive(murmur2(key)) % partitions`.
+
+Source of the rule: `BuiltInPartitioner.partitionForKey` and `Utils.murmur2` of the Java client; librdkafka calls the
+rule `murmur2`.
+"""
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
 from typing import NamedTuple
-
-__all__ = ["CREATE_TIME", "LOG_APPEND_TIME", "Record", "RecordHeaders"]
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
@@ -24,3 +29,30 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: RecordHeaders = ()
+
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFF_FFFF
+_POSITIVE = 0x7FFF_FFFF
+_REMEMBERED_KEYS = 1 << 17
+"""Keys repeat, and the hash takes longer than the rest of the work on a record; the cache takes some 30 MB."""
+
+
+@lru_cache(maxsize=_REMEMBERED_KEYS)
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """The partition, of `partitions`, to which a producer with the default partitioner writes `key`."""
+    return (murmur2(key) & _POSITIVE) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit hash of Austin Appleby's MurmurHash2 with Kafka's seed, as an unsigned number."""
+    h = _SEED ^ len(data)
+    words = len(data) >> 2
+    for word in struct.unpack_from(f"<{words}I", data):
+        k = word * _M & _MASK
+        h = h * _M & _MASK ^ (k ^ k >> 24) * _M & _MASK
+    if tail := data[words << 2 :]:
+        h = (h ^ int.from_bytes(tail, "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15

@@ -21,7 +21,7 @@ from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import decode, decode_rows
 from offsite.log.records.record import Record
 from offsite.model.journal import warned
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

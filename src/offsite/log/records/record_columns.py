@@ -1,22 +1,27 @@
-"""Records in columns: passes many records on without an object per record.
+"""Records in columns: passes many records, or their keys alone, on without an object per record.
 
-A column costs less than a third of its records, and holds few objects for the garbage collector.
+A column costs less than a third of its records, and holds few objects for the garbage collector. A compaction needs no
+more than the keys by offset of most records, and nothing more is built.
+
+Python's collector scans all young objects after 700 new ones, and after a while all objects of the process. Records
+come and go by the thousand and never form cycles, so `rare_collections` keeps the collector from scanning them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import compress, repeat
 from operator import attrgetter, lt
+from threading import Lock
 from typing import NamedTuple
 
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import decode, decode_rows
 from offsite.log.records.record import Record, RecordHeaders
-from offsite.model.check import check
-
-__all__ = ["RecordColumns", "blob_bytes", "read_columns"]
+from offsite.model.errors import check
 
 _OFFSET, _TIME, _KEY, _VALUE, _HEADERS = map(attrgetter, ("offset", "timestamp", "key", "value", "headers"))
 
@@ -84,3 +89,69 @@ def read_columns(batch: Buffer, header: BatchHeader) -> RecordColumns:
 
 def blob_bytes(blobs: Iterable[bytes | None]) -> int:
     return sum(map(len, filter(None, blobs)))
+
+
+class KeyedRecords(NamedTuple):
+    """The keys (None: no key), offsets and values (None: a tombstone) of the records of a batch."""
+
+    keys: Sequence[bytes | None]
+    offsets: Sequence[int]
+    values: Sequence[bytes | None]
+
+    def within(self, start: int, end: int) -> KeyedRecords:
+        """The records at offsets in `[start, end)`."""
+        places = [place for place, offset in enumerate(self.offsets) if start <= offset < end]
+        keys, offsets, values = self
+        return KeyedRecords(
+            [keys[place] for place in places], [offsets[place] for place in places], [values[place] for place in places]
+        )
+
+
+def keyed_records(batch: Buffer, header: BatchHeader) -> KeyedRecords:
+    """The keys of a data batch (`header.view(data)`), in order. Raises `DamagedBatch`."""
+    listed = decode_rows(batch, header)
+    rows = decode(batch, header) if listed is None else listed.rows
+    offsets = list(map(_OFFSET, rows)) if header.has_gaps else range(header.base_offset, header.next_offset)
+    return KeyedRecords(list(map(_KEY, rows)), offsets, list(map(_VALUE, rows)))
+
+
+_YOUNG_OBJECTS = 20_000
+"""More than the records in memory at once, which are a few thousand; few enough that cycles of further code cannot grow
+large meanwhile."""
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect less often inside, in the whole process; restore the thresholds when the last block ends. A process with
+    even rarer collections, or none, stays as it is."""
+    _collector.slow_down()
+    try:
+        yield
+    finally:
+        _collector.speed_up()
+
+
+class _Collector:
+    """Counts the open blocks, in all threads, and remembers the thresholds before the first."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before = (0, 0, 0)
+
+    def slow_down(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                young, *older = self._before = gc.get_threshold()
+                if 0 < young < _YOUNG_OBJECTS:
+                    gc.set_threshold(_YOUNG_OBJECTS, *older)
+
+    def speed_up(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                gc.set_threshold(*self._before)
+
+
+_collector = _Collector()

@@ -1,1 +1,1 @@
-"""Input from outside: bounds, strict JSON, numbers, names and text of strangers. Pure."""
+"""Input from outside: strict JSON, places, text of strangers, and Java's last words. Pure."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self, TypeAlias, TypeGuard, TypeVar
 
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
-from offsite.model.untrusted.names import is_topic_name
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.names import is_topic_name
 
 __all__ = ["JsonObject", "JsonValue"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.operator.decide.parameters import parse_parameters
 from offsite.operator.decide.seen import ObservedBackup, ObservedLowLevel
 from offsite.operator.decide.wanted import DesiredAgents, DesiredBackup, RepositoryPlace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offsite.model.errors import BadResource
-from offsite.model.selections.pattern_list import PATTERN_OPTIONS, escape_pattern
+from offsite.model.selection import PATTERN_OPTIONS, escape_pattern
 
 
 def option_words(who: str, words: Mapping[str, str | int | tuple[str, ...] | None]) -> tuple[str, ...]:

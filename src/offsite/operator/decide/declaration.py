@@ -7,10 +7,9 @@ The same functions read the resource here and at work.
 from __future__ import annotations
 
 from offsite.model.errors import BadName, BadOption, BadResource
-from offsite.model.selections.pattern_list import split_patterns
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_groups, parse_selection
-from offsite.model.time import parse_duration_s
+from offsite.model.selection import parse_groups, parse_selection, split_patterns
+from offsite.model.topic_choices import parse_renames
+from offsite.model.units import parse_duration_s
 from offsite.operator.decide.parameters import check_words, parse_parameters
 from offsite.operator.decide.restore import restore_words
 from offsite.operator.decide.schedule import resolve_schedule

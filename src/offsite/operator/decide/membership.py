@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.model.named import named
-from offsite.model.time import format_time
+from offsite.model.names import named
+from offsite.model.units import format_time
 from offsite.operator.decide.wanted import MAXIMUM_RETENTION, MINIMUM_RESTORABLE, DesiredBackup
 from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement
 from offsite.repository.declared.history import DeclaredHistory

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from offsite.model.choices import CompressionChoice, parse_choice
 from offsite.model.errors import BadName, BadOption, BadResource
-from offsite.model.selections.pattern_list import REGEX_PREFIX, split_patterns
-from offsite.model.selections.selection import parse_groups, parse_selection
-from offsite.model.size import parse_rate
-from offsite.model.time import parse_duration_s
+from offsite.model.options import CompressionChoice, parse_choice
+from offsite.model.selection import REGEX_PREFIX, parse_groups, parse_selection, split_patterns
+from offsite.model.units import parse_duration_s, parse_rate
 from offsite.operator.resources.backup import BackupSpec
 from offsite.operator.resources.parse import suggest_name
 

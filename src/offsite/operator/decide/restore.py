@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from offsite.jobs.status import JobState
-from offsite.model.choices import Keyless
 from offsite.model.errors import BadName, BadOption, BadResource
-from offsite.model.selections.pattern_list import split_patterns
-from offsite.model.selections.selection import NONE
-from offsite.model.selections.topic_choices import parse_partition_counts
-from offsite.model.size import parse_rate
-from offsite.model.time import format_time, parse_time
-from offsite.model.untrusted.names import check_backup_name
+from offsite.model.names import check_backup_name
+from offsite.model.options import Keyless
+from offsite.model.selection import NONE, split_patterns
+from offsite.model.topic_choices import parse_partition_counts
+from offsite.model.units import format_time, parse_rate, parse_time
 from offsite.operator.decide.command import option_words
 from offsite.operator.decide.wanted import Account, RepositoryPlace, account_of, foreign_query, place_of
 from offsite.operator.resources.restore import Restore, RestoreSpec, RestoreState

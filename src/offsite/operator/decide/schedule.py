@@ -17,7 +17,7 @@ from typing import assert_never
 
 from offsite.jobs.status import JobState
 from offsite.model.errors import BadResource
-from offsite.model.time import parse_duration_s
+from offsite.model.units import parse_duration_s
 from offsite.operator.decide.command import option_words
 from offsite.operator.decide.timetable import Timetable
 from offsite.operator.resources.schedule import Action, Schedule

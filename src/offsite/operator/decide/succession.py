@@ -20,8 +20,8 @@ from itertools import islice
 
 from offsite.log.range import uncovered
 from offsite.model.cleanup_policy import is_compacted
-from offsite.model.named import named
-from offsite.model.time import format_duration
+from offsite.model.names import named
+from offsite.model.units import format_duration
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.coverage import segment_span
 from offsite.repository.expiry import Spans, join_spans

@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from offsite.model.errors import AccountClosed, BadResource
 from offsite.model.journal import warned
-from offsite.model.untrusted.file_access import exposure
+from offsite.model.machine import exposure
 from offsite.operator.decide.prefixes import folder_of, is_below
 from offsite.operator.decide.wanted import Account, RepositoryPlace
 from offsite.operator.folder.documents import read_text
@@ -26,7 +26,7 @@ from offsite.repository.repository import Repository
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
-from offsite.stores.timed_store import TimedStore
+from offsite.stores.wrapped_store import TimedStore
 
 _STORE_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 """Prefixes of variables that open stores. An account with any such variable inherits none: half of two keys opens

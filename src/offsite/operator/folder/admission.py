@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.steady import Stability
 from offsite.operator.decide.wanted import find_refusal, foreign_query

@@ -26,8 +26,7 @@ from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.world.processes import begin, bound_log, is_alive, is_here, kill, last_words, terminate
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.stores.plain_files import make_private_root
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import make_private_root, wrap_errors
 
 READY_MS = 3_000
 """Time a process must run before the process counts as ready: a process that cannot start exits earlier."""

@@ -7,11 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import AccountClosed, BadResource, OffsiteError, ResourceConflict
+from offsite.model.errors import AccountClosed, BadResource, OffsiteError, ResourceConflict, check
 from offsite.model.journal import decided, warned
-from offsite.model.named import named
+from offsite.model.names import named
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import QUIET_MS, BackupCondition, ConditionType, SlotAvailability
 from offsite.operator.decide.backup import seal as unsealed

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from offsite.model.errors import BadOption, BadResource
-from offsite.model.untrusted.printable import printable
-from offsite.model.untrusted.text import NotUtf8, decode_text
+from offsite.model.untrusted.text import NotUtf8, decode_text, printable
 from offsite.operator.folder.layout import ACCOUNTS, STATUS_SUFFIX
 from offsite.operator.resources.model import NAME_MAX, Resource
 from offsite.operator.resources.parse import KINDS, parse_resource
 from offsite.operator.resources.yaml_text import TEXT_MAX_BYTES, load_documents
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import wrap_errors
 
 _NAME = re.compile(rf"[a-z0-9]([-a-z0-9.]{{0,{NAME_MAX - 2}}}[a-z0-9])?")
 

@@ -25,7 +25,7 @@ from offsite.operator.folder.records import ResourceRecord, ResourceRecords
 from offsite.operator.resources.model import Resource
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.yaml_text import dump_document, load_documents
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import wrap_errors
 
 _MODE = 0o666
 """The umask removes bits from the mode: an operator may run as another user."""

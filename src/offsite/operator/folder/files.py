@@ -13,8 +13,7 @@ from offsite.model.errors import DamagedObject, StoreUnavailable, StoreUnreachab
 from offsite.model.ids import random_id
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.stores.plain_files import make_private_root
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import make_private_root, wrap_errors
 
 PRIVATE = 0o600
 LOCK_MAX_S = 5.0

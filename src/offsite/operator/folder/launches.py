@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from offsite.engine.sessions.master import runs_in_one_jvm
 from offsite.model.errors import BadResource
-from offsite.model.untrusted.own_python import OWN_PYTHON
+from offsite.model.machine import OWN_PYTHON
 from offsite.model.version import __version__
 from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
 from offsite.operator.folder.accounts import Accounts, select_store_variables, variables_of

@@ -16,7 +16,7 @@ from offsite.model.ids import random_uuid
 from offsite.operator.folder.files import create_whole, locked, read_json, write_json
 from offsite.operator.folder.layout import FolderLayout
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import wrap_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,7 @@ from offsite.operator.folder.records import ResourceRecord, ResourceRecords
 from offsite.operator.folder.status import LAST_LOOK, Condition, Statuses, build_status
 from offsite.operator.world.job_processes import local_processes
 from offsite.operator.world.monitor import RoundSummary
-from offsite.stores.plain_files import make_private_root
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import make_private_root, wrap_errors
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
 

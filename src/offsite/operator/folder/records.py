@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.model.check import check
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedObject, check
 from offsite.model.journal import warned
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.folder.files import create_whole, locked, read_json, write_whole
@@ -23,7 +22,7 @@ from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.model import API_VERSION, Resource
 from offsite.operator.resources.parse import parse_resource
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import wrap_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from offsite.model.check import check
-from offsite.model.errors import BadResource, OffsiteError
+from offsite.model.errors import BadResource, OffsiteError, check
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore, resolve_stopped_restore
 from offsite.operator.decide.wanted import Account, RepositoryPlace

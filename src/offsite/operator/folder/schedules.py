@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from offsite.model.check import check
-from offsite.model.errors import BadResource
-from offsite.model.time import format_time
+from offsite.model.errors import BadResource, check
+from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.schedule import resolve_schedule
 from offsite.operator.decide.wanted import Account, DesiredBackup, resolve_backup

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from offsite.model.errors import BadOption, BadResource
-from offsite.model.time import format_time, parse_time
+from offsite.model.units import format_time, parse_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.seen import ObservedBackup, ObservedLowLevel
 from offsite.operator.folder.documents import ResourceKey, read_text
@@ -22,7 +22,7 @@ from offsite.operator.resources.parse import KINDS
 from offsite.operator.resources.status import fit_to_model
 from offsite.operator.resources.yaml_text import dump_document, load_documents
 from offsite.repository.declared.members import BackupMember
-from offsite.stores.posix_errors import wrap_errors
+from offsite.stores.plain_files import wrap_errors
 
 LAST_LOOK = "lastLookTime"
 LAST_LOOK_MS = 30_000

@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offsite.model.check import check
-from offsite.model.errors import BadResource
-from offsite.model.time import parse_time
+from offsite.model.errors import BadResource, check
+from offsite.model.units import parse_time
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.folder.records import Edit, ResourceRecord
 from offsite.operator.kubernetes.cluster import Body, KubernetesApi, ResourceReference, resources_path

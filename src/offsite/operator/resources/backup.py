@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
-from offsite.engine.choice import SparkChoice
+from offsite.engine.settings import SparkChoice
 from offsite.model.errors import BadOption
-from offsite.model.named import named
-from offsite.model.time import parse_duration_s
+from offsite.model.names import named
+from offsite.model.units import parse_duration_s
 from offsite.operator.resources.model import (
     Duration,
     Line,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from offsite.model.choices import Keyless, KeylessText
+from offsite.model.options import Keyless, KeylessText
 from offsite.operator.resources.model import (
     NUMBER_MAX,
     Name,

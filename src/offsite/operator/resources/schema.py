@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from offsite.model.check import check
-from offsite.model.time import UNIT_MS
+from offsite.model.errors import check
+from offsite.model.units import UNIT_MS
 from offsite.operator.resources.model import INT_OR_STRING, VERSION, Resource
 
 Schema = dict[str, Any]

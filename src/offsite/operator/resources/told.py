@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 
 SHOWN_MAX_CHARS = 120
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from offsite.backup.options import BackupWords, parse_backup, parse_limits
 from offsite.backup.outages import Outages
 from offsite.backup.planned import check_cluster
-from offsite.engine.rates.rate_limits import RateLimits
+from offsite.engine.rate_limits import RateLimits
 from offsite.engine.runner import Runner
 from offsite.follow.follower import Follower, FollowSettings, Round
-from offsite.kafka.user_cluster import Cluster
+from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import stored_patterns
-from offsite.model.time import parse_duration_s
+from offsite.model.selection import stored_patterns
+from offsite.model.units import parse_duration_s
 from offsite.operator.decide.parameters import Parameters, parse_parameters
 from offsite.operator.decide.wanted import expiry_fields
 from offsite.operator.resources.backup import expiry_contradiction

@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from offsite.model.errors import BackupNotFound, Damaged, FormatTooNew
-from offsite.model.named import named
-from offsite.model.selections.pattern_list import stored_patterns
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.names import named
+from offsite.model.selection import TopicSelection, stored_patterns
 from offsite.operator.decide.succession import Successor, may_be_rewritten, must_have_batch
 from offsite.operator.work.reading import has_batch
 from offsite.repository.backup import Backup

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from offsite.model.clock import Clock
-from offsite.stores.timed_store import OK
+from offsite.stores.wrapped_store import OK
 
 EVERY_S = 60.0
 

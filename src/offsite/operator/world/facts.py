@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from offsite.model.errors import Damaged, NoRepository
-from offsite.model.named import named
+from offsite.model.names import named
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.ports import BackupFacts
 from offsite.points.point_cut import default_point

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from offsite.model.clock import MOST_APART_MS
 from offsite.model.errors import OffsiteError
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.operator.decide.seen import ObservedBackup, ObservedLowLevel
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.ports import AgentRuntime, BackupFacts, FactsReader, OpenStore

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offsite.jobs.status import JobReport, JobState
 from offsite.model.errors import OffsiteError
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.operator.decide.schedule import DecisionKind, TimeDecision
 from offsite.operator.world.job_end import parse_failure
 from offsite.operator.world.timeline import RecordedDecision

@@ -25,7 +25,7 @@ from offsite.model.errors import (
     UserError,
 )
 from offsite.model.journal import decided
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.operator.decide.schedule import (
     DecisionKind,
     DesiredSchedule,

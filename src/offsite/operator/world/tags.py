@@ -16,9 +16,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedObject
 from offsite.model.ids import random_id
-from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object

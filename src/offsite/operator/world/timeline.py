@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from offsite.model.bounds import MAX_COMMIT_TIME_MS, whole_number
 from offsite.model.errors import DamagedObject
 from offsite.model.ids import random_id
-from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
-from offsite.model.untrusted.whole_number import whole_number
 from offsite.operator.decide.schedule import DecisionKind, TimeDecision
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.repository.declared.layout import DeclaredLayout

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from offsite.model.errors import Damaged, FormatTooNew
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.repository.declared.history import DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
@@ -15,8 +15,8 @@ from offsite.repository.declared.told import DeclaredNote, get_note
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.stores.looking_store import display_now_ms
 from offsite.stores.store import Store
+from offsite.stores.wrapped_store import display_now_ms
 
 SILENT_MS = 300_000
 """An operator writes a note once a minute."""

@@ -8,7 +8,7 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 from offsite.reports.html.plot import HEIGHT, WIDTH, PlotLine
 
 STYLE_FILE = Path(__file__).parent / "offsite.css"

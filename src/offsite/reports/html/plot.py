@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from offsite.model.size import format_size
-from offsite.model.time import format_duration, format_time
+from offsite.model.units import format_duration, format_size, format_time
 from offsite.repository.history import CommitSummary
 
 WIDTH, HEIGHT, MARGIN = 600, 110, 6

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsite.log.batch import LastBatch
 from offsite.log.range import Span
-from offsite.model.check import check
-from offsite.model.errors import OffsiteError
-from offsite.model.untrusted.bounds import MAX_PARTITIONS
+from offsite.model.bounds import MAX_PARTITIONS
+from offsite.model.errors import OffsiteError, check
+from offsite.model.names import is_topic_name
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.model.untrusted.names import is_topic_name
 from offsite.repository.branches import Branch
 from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet, integers_of
 from offsite.repository.catalogs.segment_parts import CatalogPart, RecoverSegments, RowRange, StoredRows

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from offsite.model.check import check
+from offsite.model.errors import check
 from offsite.repository.catalogs.segment_parts import CatalogPart, RowRange, StoredRows
 from offsite.repository.catalogs.segment_rows import (
     COUNTED,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.checkpoints.stamping import Stamping, stamping_from_json, stamping_to_json
 from offsite.repository.commit import Checkpoint, PartitionId

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.model.choices import StampForm
-from offsite.model.selections.selection import is_readable
+from offsite.model.names import is_topic_name
+from offsite.model.options import StampForm
+from offsite.model.selection import is_readable
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.model.untrusted.names import is_topic_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.names import check_backup_name
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.model.untrusted.names import check_backup_name
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object, patterns_of
 
 REASON_MAX = 1_000

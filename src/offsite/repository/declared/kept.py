@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.repository.declared.hint import get_hint
 from offsite.repository.declared.layout import DeclaredLayout

@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass
 
 from offsite.model.errors import BadName
-from offsite.model.untrusted.names import check_backup_name
+from offsite.model.names import check_backup_name
 from offsite.repository.restores.layout import LeaseLayout
 
 DECLARED_PREFIX = "declared/"

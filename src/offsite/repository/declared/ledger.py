@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offsite.model.bounds import whole_number
 from offsite.model.errors import BadName, DamagedObject
-from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.declared.entry import (
     DeclaredEntry,
     EntryRefusedError,

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import printable
 from offsite.repository.declared.entry import DeclaredEntry, DeclaredEntryKind, EntryRefusedError, MemberStatement
 from offsite.stores.numbered_log import LedgerEntryInfo
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.model.size import MIB
-from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.units import MIB
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.repository.declared.hint import get_hint
 from offsite.repository.declared.layout import DeclaredLayout

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from offsite.model.bounds import MAX_COMMIT_TIME_MS, MAX_PARTITIONS
 from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS, MAX_PARTITIONS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object, patterns_of
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from offsite.model.untrusted.names import check_backup_name
+from offsite.model.names import check_backup_name
 from offsite.repository.layout import BackupLayout
 
 SETS_PREFIX = "generations/"

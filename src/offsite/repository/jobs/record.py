@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 

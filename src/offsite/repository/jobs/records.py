@@ -10,7 +10,7 @@ from typing import TypeVar
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.ids import dated_id
 from offsite.model.journal import warned
-from offsite.model.size import KIB, MIB, format_size
+from offsite.model.units import KIB, MIB, format_size
 from offsite.repository.jobs.layout import JOBS_PREFIX, JobLayout, job_of
 from offsite.repository.jobs.record import (
     JobCancellation,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from offsite.model.errors import DamagedObject, OffsiteError, RestoreRunning, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import own_objects

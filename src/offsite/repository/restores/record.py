@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import count
 
 from offsite.log.range import TopicPartition
-from offsite.model.choices import CutChoice
 from offsite.model.errors import DamagedObject, FormatTooNew, RestoreTakenOver
+from offsite.model.names import is_backup_name
+from offsite.model.options import CutChoice
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.model.untrusted.names import is_backup_name
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.restores.layout import RestoreLayout

@@ -15,13 +15,12 @@ import zstandard
 from blake3 import blake3
 from crc32c import crc32c
 
+from offsite.log import zstd_frames
 from offsite.log.batch import scan, verify_crc
-from offsite.log.chunk import Chunk
-from offsite.log.codecs import zstd_frames
-from offsite.log.codecs.room import TooLargeError
+from offsite.log.range import Chunk
+from offsite.model.bounds import MAX_EXPANDED_BYTES, TooLargeError
 from offsite.model.errors import Damaged, DamagedObject
-from offsite.model.size import MIB
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES
+from offsite.model.units import MIB
 from offsite.repository.segments.body import HASH_NAME
 from offsite.repository.segments.segment import Compression, Segment
 

@@ -22,9 +22,9 @@ import zstandard
 
 from offsite.log.markers import Marker, Markers
 from offsite.log.transactions import OpenTransaction
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
-from offsite.model.size import KIB, MIB
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.units import KIB, MIB
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
 

@@ -11,13 +11,11 @@ from crc32c import crc32c
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, LogRange
 from offsite.log.stats import LogStats
 from offsite.log.transactions import TransactionIndexer
-from offsite.model.check import check
-from offsite.model.errors import ObjectTaken
-from offsite.model.size import MIB
+from offsite.model.errors import ObjectTaken, check
+from offsite.model.units import MIB
 from offsite.repository.layout import index_key
 from offsite.repository.segments.body import content_hash, open_body
 from offsite.repository.segments.figures import NO_TIMESTAMP_MS

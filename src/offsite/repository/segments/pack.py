@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from offsite.log.buffer import Buffer
-from offsite.model.check import check
-from offsite.model.errors import ObjectTaken
+from offsite.model.errors import ObjectTaken, check
 from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import ObjectWriter, PutResult

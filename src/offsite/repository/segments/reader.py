@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from offsite.log.chunk import Chunk
 from offsite.log.markers import Markers
+from offsite.log.range import Chunk
 from offsite.log.transactions import OpenTransaction
+from offsite.model.bounds import MAX_EXPANDED_BYTES
 from offsite.model.errors import DamagedObject
 from offsite.model.journal import warned
-from offsite.model.size import MIB
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES
+from offsite.model.units import MIB
 from offsite.repository.segments.assembler import PIECE_BYTES, Assembler, StoredBytes, damaged_segment
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.index import SegmentIndex, decode_index, decode_markers

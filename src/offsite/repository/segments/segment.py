@@ -9,8 +9,7 @@ from enum import Enum
 from typing import Protocol, overload
 
 from offsite.log.range import LogRange
-from offsite.model.check import check
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import OffsiteError, check
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.layout import index_key, parse_segment_key
 from offsite.repository.segments.figures import SegmentFigures

@@ -10,13 +10,12 @@ from types import TracebackType
 from typing import Self
 
 from offsite.log.batch import CODEC_MASK
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange
-from offsite.log.transaction_tail import StretchTail, TailFold
-from offsite.model.check import check
-from offsite.model.choices import CompressionChoice
+from offsite.log.range import Chunk, LogRange
+from offsite.log.transactions import StretchTail, TailFold
+from offsite.model.errors import check
 from offsite.model.ids import random_id
-from offsite.model.size import MIB
+from offsite.model.options import CompressionChoice
+from offsite.model.units import MIB
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.body import pays_off
 from offsite.repository.segments.open_segment import ObjectSink, OpenSegment

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
 from offsite.model.ids import random_id
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.restores.process_identity import ProcessIdentity

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offsite.model.errors import BadOption, DamagedObject
-from offsite.model.time import parse_time
-from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object
-from offsite.model.untrusted.digest import with_digest
+from offsite.model.units import parse_time
+from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object, with_digest
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, parse_json_object
 from offsite.repository.layout import BackupLayout, own_objects

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.log.groups.offsets import GroupTable
+from offsite.log.group_offsets import GroupTable
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object

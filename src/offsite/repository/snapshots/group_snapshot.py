@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets
+from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import TopicIncarnation

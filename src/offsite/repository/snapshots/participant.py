@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offsite.model.named import named
+from offsite.model.names import named
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
 _NAMED_MAX = 3

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from offsite.kafka.cluster import TopicOffsetSource
 from offsite.kafka.evidence import CONFIRMATIONS
 from offsite.kafka.net.backoff import LEADERLESS_MAX_S, Backoff
-from offsite.kafka.protocol.log_offsets import READ_COMMITTED
+from offsite.kafka.protocol.logs import READ_COMMITTED
 from offsite.kafka.protocol.metadata import TopicMetadata
-from offsite.kafka.user_cluster import TopicOffsetSource
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, KafkaUnavailable, LeaderUnavailable, OffsiteError

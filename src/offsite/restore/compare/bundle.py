@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 from offsite.engine.runner import Done, Failed
 from offsite.engine.task_attempt import wrap_foreign
+from offsite.kafka.net.backoff import SilentLeaders
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.net.silent_leaders import SilentLeaders
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import safe_trace
-from offsite.model.named import named
-from offsite.model.size import MIB
+from offsite.model.names import named
+from offsite.model.units import MIB
 from offsite.restore.compare.partition import PartitionProof, ProofEnds, ProofTask, prove_partition
 
 SMALL_BYTES = 4 * MIB

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.points.chain import SelectedChains
 from offsite.repository.commit import NOT_DELETED, TopicIncarnation, TopicShape
 from offsite.repository.state import BackupState

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 
 from blake3 import blake3
 
-from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.config import KafkaConfig
 from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Hole
 from offsite.log.difference import RecordDifference
-from offsite.log.range import LogRange
+from offsite.log.range import Hole, LogRange
 from offsite.log.records.filler import is_filler
 from offsite.model.journal import decided
 from offsite.points.chain import PartitionChain

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from offsite.engine.bundles import run_bundles
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import Done, Failed, OnProgress, Runner
-from offsite.kafka.user_cluster import TopicOffsetSource
+from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
+from offsite.kafka.cluster import TopicOffsetSource
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
-from offsite.model.named import amount
+from offsite.model.names import amount
 from offsite.restore.compare.bounds import (
     Bounds,
     confirm_bounds,

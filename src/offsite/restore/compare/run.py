@@ -12,13 +12,13 @@ from functools import partial
 
 from offsite.engine.runner import OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.user_cluster import Cluster, ConfiguredTopics
+from offsite.kafka.cluster import Cluster, ConfiguredTopics
 from offsite.log.range import TopicPartition
-from offsite.model.choices import Isolation
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import BadOption, NoSuchRestore
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.options import Isolation
+from offsite.model.selection import TopicSelection
 from offsite.points.chain import PartitionChain, SelectedChains, hole_starts, select_chains
 from offsite.points.point_cut import PointCut, choose_cut
 from offsite.points.point_in_time import PointInTime

@@ -9,9 +9,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.committed_view import CommittedView, sees_uncommitted
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, Gap, Hole, LogRange
 from offsite.log.transactions import log_markers
 from offsite.points.record_bounds import RecordBounds
 from offsite.points.source_view import VisibleBatch

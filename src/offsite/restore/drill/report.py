@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.model.size import format_size
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration, format_size
 from offsite.reports.cut_report import ConsistencyReport
 from offsite.reports.hole_report import HoleReport
 from offsite.reports.html.look import VerdictStyle, document, facts, items, table, text, verdict

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from offsite.engine.runner import OnProgress, Runner, RunProgress
-from offsite.kafka.user_cluster import Cluster
-from offsite.model.choices import OffsetsMode
+from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import Damaged, DamagedObject, OffsiteError, PartitionsFailed
 from offsite.model.ids import dated_id, random_id
-from offsite.model.selections.rename import Rename, Renames
-from offsite.model.selections.selection import SCRATCH_PREFIX, TopicSelection
-from offsite.model.time import format_time
+from offsite.model.options import OffsetsMode
+from offsite.model.selection import SCRATCH_PREFIX, TopicSelection
+from offsite.model.topic_choices import Rename, Renames
+from offsite.model.units import format_time
 from offsite.reports.cut_report import report_consistency
 from offsite.reports.hole_report import hole_reports
 from offsite.repository.backup import Backup

@@ -18,8 +18,7 @@ from offsite.kafka.net.routing import Router
 from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.model.clock import Clock, SleeplessClock, SystemClock
 from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.model.journal import decided, warned

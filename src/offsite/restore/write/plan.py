@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, ProtectedTopic
-from offsite.model.selections.rename import Renames
-from offsite.model.selections.topic_choices import PartitionCounts
-from offsite.model.size import KIB
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.topic_choices import PartitionCounts, Renames
+from offsite.model.units import KIB
 from offsite.points.chain import PartitionChain, SelectedChains, TopicChains
 from offsite.repository.commit import RecordedHole, TopicShape
 

@@ -19,8 +19,7 @@ from math import ceil
 from offsite.kafka.net.routing import shared_router
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode, renumber
-from offsite.log.records.partitioner import partition_for_key
-from offsite.log.records.record import Record
+from offsite.log.records.record import Record, partition_for_key
 from offsite.model.errors import KeylessRecord
 from offsite.points.chain import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch

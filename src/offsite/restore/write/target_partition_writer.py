@@ -26,15 +26,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol, Self
 
-from offsite.kafka.appending.lane import Lanes
-from offsite.kafka.appending.log_writer import LogWriter
+from offsite.kafka.lane import Lanes
+from offsite.kafka.log_writer import LogWriter
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import settled_end_offset
 from offsite.kafka.reader import PartitionReader
-from offsite.log.chunk import Chunk
 from offsite.log.difference import record_content
 from offsite.log.offset_map import OffsetMapBuilder
-from offsite.log.range import LogRange
+from offsite.log.range import Chunk, LogRange
 from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
 from offsite.model.errors import OffsiteError

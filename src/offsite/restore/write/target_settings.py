@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from offsite.model.choices import RetentionMode
-from offsite.model.size import KIB
-from offsite.model.untrusted.whole_number import setting_number
+from offsite.model.bounds import setting_number
+from offsite.model.options import RetentionMode
+from offsite.model.units import KIB
 from offsite.repository.restores.topic_settings import LeftOutSetting, TargetTopicSettings
 from offsite.restore.write.plan import TopicRestore
 from offsite.restore.write.target_topic import UNLIMITED, TargetTopic, is_too_much, is_too_old

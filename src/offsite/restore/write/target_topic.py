@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
-from offsite.model.size import format_size
-from offsite.model.time import format_time
+from offsite.model.units import format_size, format_time
 from offsite.restore.write.plan import TopicRestore
 
 UNLIMITED = 2**63 - 1

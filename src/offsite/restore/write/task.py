@@ -14,13 +14,13 @@ from typing import TypeAlias
 
 from offsite.engine.runner import Done, Failed
 from offsite.engine.task_attempt import wrap_foreign
-from offsite.kafka.appending.lane import Lanes
+from offsite.kafka.lane import Lanes
+from offsite.kafka.net.backoff import SilentLeaders
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.net.silent_leaders import SilentLeaders
 from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.model.journal import safe_trace
-from offsite.model.named import named
-from offsite.model.size import MIB
+from offsite.model.names import named
+from offsite.model.units import MIB
 from offsite.restore.write.attempt import WriteAttempt
 from offsite.restore.write.preserve.copy import PreserveTask, preserve_partition
 from offsite.restore.write.translate import (

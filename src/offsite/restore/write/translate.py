@@ -12,9 +12,9 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from offsite.engine.rates import rate_lease
-from offsite.kafka.appending.lane import Lanes
-from offsite.kafka.config.config import KafkaConfig
+from offsite.engine import rate_lease
+from offsite.kafka.config import KafkaConfig
+from offsite.kafka.lane import Lanes
 from offsite.kafka.net.routing import Router, shared_router
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.offset_map import OffsetMapBuilder

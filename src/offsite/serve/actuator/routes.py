@@ -19,10 +19,9 @@ from offsite.checkpoint.ask import request_checkpoint
 from offsite.checkpoint.delete import delete_checkpoint
 from offsite.checkpoint.serve import is_free
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
+from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.errors import BackupNotFound, BadOption, CheckpointIdUsed, OffsiteError
 from offsite.model.plain import plain
-from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
 from offsite.serve.actuator.shape import backup_info, runtime_state
 from offsite.serve.answers import answer, status_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from offsite.checkpoint.status import CheckpointPartition, CheckpointReport, CheckpointStatus
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.model.version import __version__
 
 _STATES = {

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.journal import noted
-from offsite.model.size import KIB, MIB
+from offsite.model.units import KIB, MIB
 from offsite.serve.answers import problem
 from offsite.serve.guard.bounds import REQUESTS_AT_ONCE, RefusalLog, RequestCounter
 from offsite.serve.guard.hosts import Hosts

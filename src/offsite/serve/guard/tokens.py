@@ -15,7 +15,7 @@ from pathlib import Path
 
 from offsite.model.errors import BadOption
 from offsite.model.journal import warned
-from offsite.model.untrusted.file_access import can_others_write
+from offsite.model.machine import can_others_write
 from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.serve.guard.roles import AccessRole
 

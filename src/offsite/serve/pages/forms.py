@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 
 from offsite.model.errors import BadOption, NotAllowed
-from offsite.model.selections.pattern_list import split_patterns
+from offsite.model.selection import split_patterns
 
 _FIELDS_MAX = 200
 WORD = "word"

@@ -13,7 +13,7 @@ from offsite.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.groups.report import show_groups
 from offsite.model.errors import UserError
-from offsite.model.selections.selection import ALL_GROUPS
+from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import show_backup
 from offsite.overview.declared.status import read_declared_status
 from offsite.overview.status_page import describe_checks, read_glances

@@ -13,9 +13,8 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from offsite.model.ids import random_id
-from offsite.model.size import format_size
-from offsite.model.time import format_duration, format_time
-from offsite.model.untrusted.printable import printable
+from offsite.model.units import format_duration, format_size, format_time
+from offsite.model.untrusted.text import printable
 from offsite.model.version import __version__
 from offsite.serve.guard.roles import AccessRole
 from offsite.serve.guard.tokens import Caller

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query, Request
 
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.bounds import MAX_OFFSET
 from offsite.serve.answers import ProblemAnswer
 from offsite.serve.guard.tokens import Caller
 from offsite.serve.site import SOURCE, Site

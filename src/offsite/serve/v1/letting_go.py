@@ -12,10 +12,10 @@ from offsite.checkpoint.delete import delete_checkpoint
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.groups.report import GroupPlanReport, report_groups
 from offsite.groups.run import AppliedGroups, GroupsRequest, PlannedGroups, apply_groups, prepare_groups
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.clock import SystemClock
-from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_groups
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.selection import parse_groups
+from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.heads import RememberedHead
 from offsite.serve.answers import answer

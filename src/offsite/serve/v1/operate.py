@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from offsite.backup.options import BackupWords
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.bounds import MAX_OFFSET
 from offsite.serve.site import ClusterAddress
 from offsite.serve.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
 from offsite.serve.v1.job_answers import JobBegun, begin, make_job_request

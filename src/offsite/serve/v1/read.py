@@ -11,7 +11,7 @@ from offsite.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.checkpoint.status import CheckpointList, CheckpointReport, Checkpoints, check_exists
 from offsite.groups.report import ShownGroups, show_groups
 from offsite.metastore.status import MetastoreStatusReport
-from offsite.model.selections.selection import ALL_GROUPS
+from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import BackupDetail, BackupList, list_backups, show_backup
 from offsite.overview.declared.status import DeclaredList, read_declared_status
 from offsite.overview.status import Status

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from offsite.jobs.ask import SEARCH
+from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.journal import noted
-from offsite.model.size import MIB
-from offsite.model.untrusted.bounds import MAX_PARTITIONS
+from offsite.model.units import MIB
 from offsite.repository.backup import Backup
 from offsite.restore.options import PointWords, parse_point
 from offsite.serve.answers import answer

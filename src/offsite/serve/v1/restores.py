@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from offsite.jobs.ask import JobRequest
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.restore.options import RestoreWords, parse_restore
 from offsite.restore.plan_report import RestorePlanReport, report_plan
 from offsite.restore.planned import prepare_restore

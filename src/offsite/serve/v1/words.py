@@ -1,6 +1,6 @@
 """The words of a service as the body of a request: the option names of the command, checked by type.
 
-Every service declares its words once (`model/option.py`). The body is made from the declaration, and the command line
+Every service declares its words once (`model/options.py`). The body is made from the declaration, and the command line
 of a job is made from the body. Every argument is `--name=value`, so no value can become an option.
 """
 
@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
-from offsite.model.option import DeclaredOption, declared_options
-from offsite.model.selections.pattern_list import PATTERN_OPTIONS, escape_pattern
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.options import DeclaredOption, declared_options
+from offsite.model.selection import PATTERN_OPTIONS, escape_pattern
 
 _TEXT_MAX = 4_000
 _LIST_MAX = 10_000

@@ -19,7 +19,7 @@ from offsite.log.range import Span, uncovered
 from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
 from offsite.model.journal import warned
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.commit_json import damaged_commit
@@ -28,7 +28,7 @@ from offsite.repository.let_go_memory import NO_RULE, LetGoMemory
 from offsite.repository.replaced import dropped_segments
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.state import BackupState
-from offsite.stores.looking_store import uses_own_clock
+from offsite.stores.wrapped_store import uses_own_clock
 from offsite.upkeep.retention.apply import describe_points, describe_range
 from offsite.upkeep.retention.kept_points import ChosenPoints, merge_chosen, pin_holds, points_between, unbroken_runs
 from offsite.upkeep.retention.needs import Branches, needs_of_run, states_to_read

@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass
 
+from offsite.model.bounds import whole_number
 from offsite.model.clock import Clock
 from offsite.model.errors import Damaged
 from offsite.model.journal import noted
-from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.seal import CatalogSeal, decode_seal
 from offsite.repository.commit import StoredCommit

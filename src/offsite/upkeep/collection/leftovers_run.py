@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import CommitsGone, StoreDenied
+from offsite.model.errors import CommitsGone, StoreDenied, check
 from offsite.model.journal import decided
 from offsite.repository.backup import Backup
 from offsite.repository.heads import head_of, why_missing

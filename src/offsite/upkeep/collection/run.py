@@ -15,14 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import Done, OnProgress, Runner
-from offsite.model.check import check
+from offsite.engine.runner import Done, OnProgress, Runner, job_named
 from offsite.model.clock import Clock
-from offsite.model.errors import CommitsGone, DamagedObject, StoreDenied
+from offsite.model.errors import CommitsGone, DamagedObject, StoreDenied, check
 from offsite.model.journal import decided
-from offsite.model.named import amount
-from offsite.model.size import MIB
+from offsite.model.names import amount
+from offsite.model.units import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.heads import head_of, why_missing
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
 from offsite.repository.leftovers import living_since_ms

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import overload
 
 from offsite.log.range import Span
+from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.journal import warned
-from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
 from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape

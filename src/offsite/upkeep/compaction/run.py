@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import Done, Failed, OnProgress, Runner, Shuffle
+from offsite.engine.runner import Done, Failed, OnProgress, Runner, Shuffle, job_named
 from offsite.log.range import LogRange
 from offsite.model.errors import CommitLost
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
-from offsite.model.named import amount
-from offsite.model.size import GIB
+from offsite.model.names import amount
 from offsite.model.uninterrupted import uninterrupted
+from offsite.model.units import GIB
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CompactedRange
 from offsite.repository.leftovers import living_since_ms

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from offsite.model.errors import BadOption, CommitLost, NoSuchRestorePoint
 from offsite.model.ids import random_id
-from offsite.model.time import parse_duration_s, parse_time
 from offsite.model.uninterrupted import uninterrupted
+from offsite.model.units import parse_duration_s, parse_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, CommitChanges, Pin
 from offsite.repository.let_go_memory import LetGoMemory
 from offsite.repository.removal import check_stays
 from offsite.repository.state import BackupState
-from offsite.stores.looking_store import display_now_ms
+from offsite.stores.wrapped_store import display_now_ms
 from offsite.upkeep.retention.apply import ATTEMPTS
 from offsite.upkeep.retention.kept_points import pin_holds
 

@@ -15,9 +15,8 @@ from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
-from offsite.model.named import named
-from offsite.model.size import format_size
-from offsite.model.time import format_duration
+from offsite.model.names import named
+from offsite.model.units import format_duration, format_size
 from offsite.points.point_cut import default_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, ExpiredRange
@@ -25,7 +24,7 @@ from offsite.repository.commit_json import damaged_commit
 from offsite.repository.leftovers import living_restores
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.stores.looking_store import uses_own_clock
+from offsite.stores.wrapped_store import uses_own_clock
 from offsite.upkeep.clocks import check_clocks
 from offsite.upkeep.retention.gone import MayGo, NeededBytes, UnneededSegments, allow_any
 from offsite.upkeep.retention.kept_points import (

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated, TypedDict, Unpack
 
 from offsite.model.errors import BadOption
-from offsite.model.option import Option, with_defaults
-from offsite.model.size import format_size, parse_size
-from offsite.model.time import format_duration, parse_duration_s
+from offsite.model.options import Option, with_defaults
+from offsite.model.units import format_duration, format_size, parse_duration_s, parse_size
 
 MIRROR = "mirror"
 OFF = "off"

@@ -19,8 +19,8 @@ from itertools import pairwise
 from operator import attrgetter
 
 from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
-from offsite.model.named import amount
-from offsite.model.time import format_duration, format_time
+from offsite.model.names import amount
+from offsite.model.units import format_duration, format_time
 from offsite.repository.commit import Commit
 from offsite.repository.history import CommitHistory, CommitSummary
 from offsite.repository.state import FIRST_SEQ, BackupState

@@ -21,11 +21,11 @@ from offsite.backup.bundle import SMALL_BYTES
 from offsite.backup.copy import BackupEnds, paced_destination
 from offsite.engine import meter
 from offsite.log.range import LogRange, Span
-from offsite.model.choices import CompressionChoice
 from offsite.model.errors import Damaged, DamagedObject
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
-from offsite.model.size import KIB, MIB
+from offsite.model.options import CompressionChoice
+from offsite.model.units import KIB, MIB
 from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.reader import SegmentReader

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from offsite.backup.copy import BackupEnds
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import Done, Runner
+from offsite.engine.runner import Done, Runner, job_named
 from offsite.log.range import Span
 from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
-from offsite.model.named import amount
-from offsite.model.size import MIB
+from offsite.model.names import amount
 from offsite.model.uninterrupted import uninterrupted
+from offsite.model.units import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId
 from offsite.repository.layout import parse_pack_key

@@ -32,7 +32,7 @@ from offsite.repository.snapshots.verify_record import (
     put_verify_record,
     verify_fields,
 )
-from offsite.stores.looking_store import display_now_ms
+from offsite.stores.wrapped_store import display_now_ms
 
 if TYPE_CHECKING:
     from offsite.upkeep.verification.run import VerifyResult

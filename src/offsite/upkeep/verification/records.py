@@ -14,8 +14,7 @@ from functools import partial
 
 from offsite.log.offset_map import OffsetMap
 from offsite.model.errors import DamagedObject, OffsiteError
-from offsite.model.untrusted.bounded_json import BadJson, decode_json
-from offsite.model.untrusted.digest import DigestState, check_digest
+from offsite.model.untrusted.bounded_json import BadJson, DigestState, check_digest, decode_json
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import parse_json_object
 from offsite.repository.layout import PROBE_KEY, ROOT_KEY, own_objects

@@ -13,11 +13,10 @@ from enum import StrEnum
 from functools import partial
 from itertools import chain, islice
 
-from offsite.engine.job_name import job_named
-from offsite.engine.runner import OnProgress, Runner
+from offsite.engine.runner import OnProgress, Runner, job_named
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
-from offsite.model.named import amount
+from offsite.model.names import amount
 from offsite.repository.backup import Backup
 from offsite.repository.repository import strangers_around, strangers_in
 from offsite.repository.segment_origins import find_origins

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from offsite.engine.meter import count_items
 from offsite.model.errors import Damaged
-from offsite.model.named import named
-from offsite.model.size import MIB
+from offsite.model.names import named
+from offsite.model.units import MIB
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store

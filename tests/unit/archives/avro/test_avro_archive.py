@@ -12,7 +12,7 @@ from offsite.archives.archive import Damage
 from offsite.archives.avro import CODECS, PLAIN_SCHEMA, SCHEMA, AvroReader, AvroWriter
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, DamagedArchive, NotRepresentable
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.archive_records import (
     TIME_MS,
     binary_header,

@@ -10,7 +10,7 @@ from offsite.archives.archive import Damage, collect_damage
 from offsite.archives.jsonl import COMPRESSIONS, JsonlReader, JsonlWriter
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, DamagedArchive, UnfitArchive
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.archive_records import TIME_MS, binary_header, export, odd_records, plain_records, read_all, write_range
 
 FILE = "topics/orders/partition=0/orders+0-00000000000000000000.jsonl"

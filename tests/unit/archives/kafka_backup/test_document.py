@@ -7,7 +7,7 @@ import struct
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.kafka_backup import KafkaBackupWriter
 from offsite.archives.kafka_backup.groups import decode_group_file, encode_group_file
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.records.record import Record
 from tests.unit.archives.kafka_backup.made_archives import INDEX, RECORDS, TOPIC, encoded, made, one_segment, record
 from tests.unit.archives.kafka_backup.memory_files import MemoryFiles

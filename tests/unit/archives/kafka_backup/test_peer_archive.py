@@ -10,10 +10,10 @@ import pytest
 
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.kafka_backup import IndexState, KafkaBackupReader, KafkaBackupWriter, inspect, reindex
-from offsite.log.groups.offsets import CommittedOffset
+from offsite.log.group_offsets import CommittedOffset
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.peer_truth import PEERS, truth
 
 TOPIC = "mixed-it"

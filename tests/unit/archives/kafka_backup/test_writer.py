@@ -10,12 +10,11 @@ from offsite.archives.formats import open_writer
 from offsite.archives.kafka_backup import KafkaBackupReader, KafkaBackupWriter
 from offsite.archives.kafka_backup.groups import decode_group_file
 from offsite.archives.kafka_backup.partition_index import decode_partition_index
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, Bug, DamagedArchive, NotRepresentable
-from offsite.stores.archive_bucket import ArchiveBucket
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveBucket, ArchiveFolder
 from offsite.stores.object_store import CloudStore
 from tests.unit.archives.kafka_backup.made_archives import (
     INDEX,

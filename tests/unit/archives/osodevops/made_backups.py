@@ -9,7 +9,7 @@ from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDa
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record, RecordHeaders
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 
 TOPIC = "orders"
 

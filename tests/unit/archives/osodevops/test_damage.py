@@ -26,7 +26,7 @@ from offsite.archives.osodevops.segment import (
 )
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, DamagedArchive
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.unit.archives.osodevops.made_backups import backup, offsets, read_all, read_what_is_whole, record
 
 RECORDS = [record(offset, b"value %d" % offset, headers=(("h", b"%d" % offset),)) for offset in range(10, 22)]

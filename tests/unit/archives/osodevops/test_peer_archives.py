@@ -12,7 +12,7 @@ from offsite.archives.archive import ArchiveContents, ArchiveTopic
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
 from offsite.log.range import LogRange
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.peer_truth import PEERS, truth
 
 ARCHIVES = ["mixed-default", "mixed-none-nohdr"]

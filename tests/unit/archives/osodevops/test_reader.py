@@ -14,7 +14,7 @@ from offsite.archives.osodevops import OsodevopsReader, stored_file
 from offsite.archives.osodevops.added_headers import make_added_headers, strip_added_headers
 from offsite.log.records.record import Record, RecordHeaders
 from offsite.model.errors import ArchiveNotFound
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.unit.archives.osodevops.made_backups import backup, log_range, offsets, read_all, record
 
 

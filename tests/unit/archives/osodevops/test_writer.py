@@ -10,12 +10,11 @@ import pytest
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
 from offsite.archives.osodevops.added_headers import make_added_headers
-from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.model.errors import ArchiveNotFound, BadOption, NotRepresentable
-from offsite.stores.archive_bucket import ArchiveBucket
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveBucket, ArchiveFolder
 from offsite.stores.object_store import CloudStore
 from tests.unit.archives.osodevops.made_backups import TOPIC, backup, log_range, offsets, read_all, record, write
 

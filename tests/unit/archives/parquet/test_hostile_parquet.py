@@ -14,7 +14,7 @@ from offsite.archives.parquet.pages import Page, check_footer, check_levels, win
 from offsite.archives.parquet.thrift import I32, I64, LIST, STRUCT
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive, UnfitArchive
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 
 MIB = 1 << 20
 

@@ -13,7 +13,7 @@ from offsite.archives.parquet import ParquetReader, ParquetWriter
 from offsite.archives.parquet.table import table_schema
 from offsite.log.records.record import Record
 from offsite.model.errors import NotRepresentable, UnfitArchive
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 from tests.archive_records import (
     TIME_MS,
     binary_header,

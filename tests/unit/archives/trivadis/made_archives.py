@@ -12,7 +12,7 @@ import fastavro
 from offsite.archives.archive import OnDamage, refuse_damage
 from offsite.archives.trivadis import TrivadisReader
 from offsite.log.records.record import Record
-from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.archive_files import ArchiveFolder
 
 TOPIC = "orders"
 JAVA_BYTES = bytes.fromhex("aced0005757200025b42acf317f8060854e0020000 7870".replace(" ", ""))

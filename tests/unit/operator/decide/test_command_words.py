@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from offsite.cli.app import app
 from offsite.model.errors import BadResource
-from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all, split_patterns
-from offsite.model.size import MIB
+from offsite.model.selection import PATTERN_OPTIONS, split_all, split_patterns
+from offsite.model.units import MIB
 from offsite.operator.decide.restore import DesiredRestore, resolve_restore
 from offsite.operator.decide.schedule import build_command
 from offsite.operator.decide.wanted import Account

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.model.errors import BadResource
-from offsite.model.untrusted.names import check_backup_name
+from offsite.model.names import check_backup_name
 from offsite.operator.decide.parameters import parse_parameters
 from offsite.operator.decide.wanted import Account, RepositoryPlace, resolve_backup
 from tests.unit.operator.world.world import new_backup

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offsite.model.errors import KubernetesDenied, KubernetesUnavailable, ResourceConflict
-from offsite.model.time import format_time
+from offsite.model.units import format_time
 from offsite.operator.kubernetes.cluster import Body
 
 NOW = "2026-11-24T12:00:00Z"

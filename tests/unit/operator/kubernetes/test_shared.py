@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.bounds import MAX_OFFSET
 from offsite.operator.folder import backups
 from offsite.operator.kubernetes.home import KubernetesHome
 from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement, decode_entry

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from offsite.model.errors import BadResource
-from offsite.model.time import UNIT_MS
+from offsite.model.units import UNIT_MS
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
 from offsite.operator.resources.model import INT_OR_STRING
 from offsite.operator.resources.parse import KINDS, parse_resource

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from offsite.operator.work.signs import EVERY_S, ProgressLog
-from offsite.stores.timed_store import FAILED, OK
+from offsite.stores.wrapped_store import FAILED, OK
 from tests.unit.operator.folder.home import HandClock
 
 

@@ -25,7 +25,7 @@ from offsite.log.batch import LastBatch, scan
 from offsite.log.range import LogRange
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupGoing, OffsiteError
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selection import parse_selection
 from offsite.operator.decide.seen import ObservedAgents
 from offsite.operator.decide.wanted import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
 from offsite.operator.work.expire import ExpiryRequest, expire

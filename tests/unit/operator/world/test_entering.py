@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject, RestoreTakenOver
-from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.operator.world.entering import ProposedEntry, enter
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory

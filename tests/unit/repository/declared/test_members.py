@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.declared.entry import (
     DeclaredEntry,
     DeclaredEntryKind,

@@ -8,7 +8,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import IncarnationUnclear
-from offsite.model.selections.topic_choices import OLDEST
+from offsite.model.topic_choices import OLDEST
 from offsite.overview.contents import show_backup
 from offsite.points.restore_point import PointRequest, find_point
 from offsite.repository import catalog

@@ -22,7 +22,7 @@ from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, 
 from offsite.archives.kafka_backup.segments.walk import SkippedBytes, Walk, WholeRecords
 from offsite.archives.overlap import clip_to_piece
 from offsite.log.records.record import Record
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
+from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
 _ENTRIES_AT_ONCE = 1 << 14
 _MAX_LOOK_AHEAD = 1 << 12

@@ -19,7 +19,7 @@ from offsite.archives.kafka_backup.segments.record_codec import (
     Torn,
 )
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
-from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
+from offsite.model.bounds import MAX_RECORD_BYTES
 
 __all__ = ["Effort", "Exhausted", "RecordShape", "shape_at"]
 

@@ -16,7 +16,7 @@ from offsite.archives.kafka_backup.segments.record_codec import Malformed, Recor
 from offsite.archives.kafka_backup.segments.record_shape import Effort, Exhausted
 from offsite.archives.kafka_backup.segments.records_file import WINDOW_BYTES, RecordsFile
 from offsite.log.records.record import Record
-from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
+from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
 _CANDIDATE_COST = 20
 _BYTES_OF_COST = 32  # decoded in a microsecond, about

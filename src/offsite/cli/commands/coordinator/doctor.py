@@ -12,7 +12,7 @@ from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalRepo,
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
-from offsite.model.selections.pattern_list import split_all
+from offsite.model.selection import split_all
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +63,7 @@ def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = Output
 
 def _request(options: DoctorOptions, engine: SparkOptions) -> DoctorRequest:
     from offsite.doctor.parts import DoctorRequest
-    from offsite.model.selections.selection import parse_selection
+    from offsite.model.selection import parse_selection
 
     return DoctorRequest(
         repo=options.repo,

@@ -28,7 +28,7 @@ from offsite.cli.wiring import connect, open_repository, spark
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.engine.rates.rate_limits import RateLimits
+    from offsite.engine.rate_limits import RateLimits
     from offsite.engine.runner import Runner
     from offsite.follow.follower import Round
     from offsite.operator.work.expire import ExpiryResult
@@ -62,8 +62,8 @@ def agent(
     from offsite.backup.outages import Outages
     from offsite.cli.commands.backup_follow import leave_in_time
     from offsite.model.clock import SystemClock
-    from offsite.model.time import parse_duration_s
     from offsite.model.uninterrupted import notify_interruption
+    from offsite.model.units import parse_duration_s
     from offsite.operator.work.assembly import AgentTools, expiry_policy, make_agent
 
     clock = SystemClock()
@@ -132,7 +132,7 @@ def expire(
 def _reporting_repository(repository: Repository, signs: ProgressLog) -> Repository:
     from dataclasses import replace
 
-    from offsite.stores.timed_store import TimedStore
+    from offsite.stores.wrapped_store import TimedStore
 
     return replace(repository, store=TimedStore(repository.store, signs.note))
 

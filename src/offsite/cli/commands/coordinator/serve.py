@@ -17,7 +17,7 @@ from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.model.errors import BadOption, OffsiteError
-from offsite.model.untrusted.file_access import can_others_reach, exposure
+from offsite.model.machine import can_others_reach, exposure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,7 @@ from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.wiring import spark
 from offsite.model.errors import BadOption
-from offsite.model.size import format_size
-from offsite.model.time import format_duration
+from offsite.model.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -30,7 +30,7 @@ from offsite.metastore.options import (
     parse_topic,
 )
 from offsite.model.errors import BackupFileDamaged, BadOption, NoSuchTopic
-from offsite.model.time import parse_duration_s
+from offsite.model.units import parse_duration_s
 
 if TYPE_CHECKING:
     from offsite.kafka.net.routing import Router
@@ -254,7 +254,7 @@ def _words(options: TopicOptions) -> MetastoreWords:
 
 
 def _router(options: TopicOptions) -> Router:
-    from offsite.kafka import user_cluster as services
+    from offsite.kafka import cluster as services
     from offsite.kafka.net.routing import shared_router
 
     if options.kafka_config is None and options.properties is not None:  # most of what is in it is ksqlDB's own

@@ -11,7 +11,7 @@ import typer
 from offsite.cli.options.common import Output
 from offsite.cli.output import OutputFormat, emit
 from offsite.model.errors import BadOption
-from offsite.model.size import format_size
+from offsite.model.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.restore.write.preserve.pieces import DataPiece, LogPiece, TransactionEnd
 
 PIECES_MAX = 2_048

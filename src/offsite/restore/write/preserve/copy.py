@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Self
 
-from offsite.kafka.appending.lane import Lanes
-from offsite.kafka.log_start import delete_before
+from offsite.kafka.admin import delete_before
+from offsite.kafka.lane import Lanes
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.offsets import settled_end_offset
-from offsite.kafka.transactions.replay import PartitionTransactions, TransactionSlot
+from offsite.kafka.transaction_replay import PartitionTransactions, TransactionSlot
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld

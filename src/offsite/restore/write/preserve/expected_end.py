@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from offsite.kafka.appending.lane import BYTES_MAX, REQUESTS_MAX
+from offsite.kafka.lane import BYTES_MAX, REQUESTS_MAX
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.difference import record_content
 from offsite.log.markers import parse_control_marker

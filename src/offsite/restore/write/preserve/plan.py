@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offsite.kafka.transactions.replay import TIMEOUTS_MS
-from offsite.model.time import format_duration
+from offsite.kafka.transaction_replay import TIMEOUTS_MS
+from offsite.model.units import format_duration
 from offsite.restore.write.plan import PartitionRestore
 from offsite.restore.write.preserve.pieces import first_offset, log_start
 from offsite.restore.write.replay_way import ReplayWay

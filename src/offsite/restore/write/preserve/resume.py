@@ -13,13 +13,11 @@ from collections.abc import Iterator, Mapping
 
 from offsite.kafka.net.routing import Router
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.transactions.replay import PartitionTransactions, TransactionSlot
+from offsite.kafka.transaction_replay import PartitionTransactions, TransactionSlot
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS
-from offsite.model.check import check
-from offsite.model.errors import TransactionLost
+from offsite.model.errors import TransactionLost, check
 from offsite.restore.write.attempt import WriteAttempt
 from offsite.restore.write.preserve.expected_end import BatchVerdict, ExpectedEnd, LastData
 from offsite.restore.write.preserve.pieces import DataPiece, LogPiece, TransactionEnd

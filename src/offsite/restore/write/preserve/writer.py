@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from offsite.kafka.appending.lane import Lanes
-from offsite.kafka.appending.log_writer import OUTCOMES_MAX, LogWriter
+from offsite.kafka.lane import Lanes
+from offsite.kafka.log_writer import OUTCOMES_MAX, LogWriter
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import await_end_offset
-from offsite.kafka.producer import Producer
-from offsite.kafka.transactions.outcomes import TransactionOutcome
-from offsite.kafka.transactions.replay import PartitionTransactions, TransactionSlot
+from offsite.kafka.producer import Producer, TransactionOutcome
+from offsite.kafka.transaction_replay import PartitionTransactions, TransactionSlot
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
 from offsite.model.errors import OffsiteError, TransactionLost

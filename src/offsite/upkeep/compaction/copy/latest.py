@@ -24,9 +24,9 @@ from offsite.engine.meter import count_items
 from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView
 from offsite.log.range import Span
-from offsite.log.records.batch_keys import KeyedRecords, keyed_records
+from offsite.log.records.record_columns import KeyedRecords, keyed_records
 from offsite.model.errors import OffsiteError
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store

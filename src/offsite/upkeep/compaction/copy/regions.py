@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from offsite.log.range import LogRange, Span
-from offsite.model.size import MIB
+from offsite.model.units import MIB
 from offsite.repository.commit import PartitionId
 from offsite.repository.segments.segment import Segment
 

@@ -21,12 +21,12 @@ from offsite.engine import meter
 from offsite.engine.runner import ShuffledTask
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.buffer import Buffer
-from offsite.log.chunk import Chunk
 from offsite.log.markers import parse_control_marker
-from offsite.log.records.batch_filter import empty_batch, keep_offsets
+from offsite.log.range import Chunk
 from offsite.log.records.batch_records import iterate
-from offsite.model.choices import CompressionChoice
+from offsite.log.rewrite import empty_batch, keep_offsets
 from offsite.model.errors import DamagedObject
+from offsite.model.options import CompressionChoice
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment

@@ -1,1 +1,0 @@
-"""Write logs at known offsets, several partitions at a time."""

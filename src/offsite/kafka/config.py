@@ -1,0 +1,162 @@
+"""The way to a cluster: a frozen value that pickles to workers and prints without secrets.
+
+Certificates are held as PEM text, never as paths, so a worker on another machine needs no file of the driver.
+Exception: a worker with its own file of all settings (`SecretHandling.READ_THERE`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from offsite.model.bounds import whole_number
+from offsite.model.errors import BadKafkaConfig
+from offsite.model.machine import is_loopback
+from offsite.model.secret import Secret, SecretHandling, secret_handling
+
+DEFAULT_PORT = 9092
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MAX_PORT = 65_535
+_MAX_HOST = 253  # RFC 1035
+_LABEL = "[A-Za-z0-9_-]{1,63}"  # DNS has no underscore, and Docker's names have
+_ADDRESS = re.compile(rf"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?))(?::(?P<port>[^:]*))?")
+_LIKE_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
+_SENT_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # SCRAM proves the secret without sending it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class BrokerAddress:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """PEM texts. `ca_pem` empty: the machine's own trust store. `cert_pem` and `key_pem`: for mutual TLS."""
+
+    ca_pem: str = ""
+    cert_pem: str = ""
+    key_pem: Secret | None = None
+    key_password: Secret | None = None
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSource:
+    """The source of an OAUTHBEARER token, asked again for every connection. Exactly one of the three fields is set.
+    Arguments of a command may be secrets (`curl -d client_secret=…`), and are treated as secrets."""
+
+    static: Secret | None = None
+    file: str = ""
+    command: tuple[str, ...] = field(default=(), repr=False)
+
+    def __reduce__(self) -> tuple[Callable[..., TokenSource], tuple[Any, ...]]:
+        return _source, (self.static, self.file, self.command[:1], tuple(map(Secret, self.command[1:])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    mechanism: str
+    username: str = ""
+    password: Secret = field(default_factory=lambda: Secret(""))
+    token: TokenSource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    """Address and login of one cluster. `tls` and `sasl` decide the security protocol. `rack_id` asks for a replica in
+    the same rack (KIP-392). `read_again` reads the same settings in the calling process: picklable, and without
+    secrets."""
+
+    bootstrap: tuple[BrokerAddress, ...]
+    client_id: str = "offsite"
+    rack_id: str = ""
+    request_timeout_ms: int = 30_000
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+    read_again: Callable[[], KafkaConfig] | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Callable[..., KafkaConfig], tuple[Any, ...]]:
+        if self.read_again is not None and secret_handling() is SecretHandling.READ_THERE:
+            return self.read_again, ()
+        return _rebuilt, tuple(getattr(self, attribute.name) for attribute in fields(self))
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether the configuration holds a key or a password."""
+        key = self.tls is not None and self.tls.key_pem is not None
+        return key or (self.sasl is not None and bool(self.sasl.password.reveal()))
+
+    @property
+    def cleartext_hosts(self) -> tuple[str, ...]:
+        """Hosts, except this machine, to which a password or token is sent in clear text."""
+        if self.tls is not None or self.sasl is None or self.sasl.mechanism not in _SENT_IN_CLEAR:
+            return ()
+        return tuple(address.host for address in self.bootstrap if not is_loopback(address.host))
+
+    @property
+    def security_protocol(self) -> str:
+        if self.sasl is None:
+            return "PLAINTEXT" if self.tls is None else "SSL"
+        return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
+
+
+def _source(static: Secret | None, file: str, program: tuple[str, ...], arguments: tuple[Secret, ...]) -> TokenSource:
+    return TokenSource(static=static, file=file, command=(*program, *(argument.reveal() for argument in arguments)))
+
+
+def _rebuilt(*values: Any) -> KafkaConfig:  # noqa: ANN401  # the values of the fields, in order
+    return KafkaConfig(**{attribute.name: value for attribute, value in zip(fields(KafkaConfig), values, strict=True)})
+
+
+def parse_bootstrap(text: str, *, protocol: str = "") -> tuple[BrokerAddress, ...]:
+    """Parse broker addresses such as `host:9092,[::1]:9093`. The port may be left out. A Kafka protocol may precede the
+    host (`SSL://host:9093`); with `protocol` given, only `protocol` may. Looks up nothing. Raises `BadKafkaConfig` for
+    an impossible address, since a name server may take a minute for the same answer."""
+    addresses = tuple(_parse_address(part.strip(), protocol) for part in text.split(",") if part.strip())
+    if not addresses:
+        raise BadKafkaConfig("no bootstrap servers given", hint="name one with --bootstrap host:9092")
+    return addresses
+
+
+def _parse_address(text: str, protocol: str) -> BrokerAddress:
+    scheme, arrow, place = text.rpartition("://")
+    if arrow and scheme.upper() not in ({protocol} if protocol else PROTOCOLS):
+        why = (
+            f"security.protocol is {protocol}"
+            if scheme.upper() in PROTOCOLS
+            else f"Kafka has no protocol {scheme[:20]!r}"
+        )
+        raise BadKafkaConfig(
+            f"{text[:300]!r} is not a broker address: {why}",
+            hint="write it as host:9092; set the protocol with security.protocol in the file of --kafka-config",
+        )
+    if _is_ip(place, version=6):
+        raise BadKafkaConfig(f"{text[:300]!r}: the port is ambiguous", hint=f"write it as [{place}]:{DEFAULT_PORT}")
+    parts = _ADDRESS.fullmatch(place)
+    number = whole_number(parts["port"], most=_MAX_PORT) if parts and parts["port"] is not None else DEFAULT_PORT
+    if parts is None or not number or not _can_be_host(parts["host"] or "", parts["ipv6"] or ""):
+        raise BadKafkaConfig(
+            f"{text[:300]!r} is not a broker address", hint="write it as host:9092, several as host1:9092,host2:9092"
+        )
+    return BrokerAddress(host=parts["ipv6"] or parts["host"], port=number)
+
+
+def _can_be_host(name: str, ipv6: str) -> bool:
+    if ipv6:
+        return _is_ip(ipv6, version=6)
+    return len(name) <= _MAX_HOST and (not _LIKE_IPV4.fullmatch(name) or _is_ip(name, version=4))
+
+
+def _is_ip(text: str, *, version: int) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == version
+    except ValueError:
+        return False

@@ -1,1 +1,0 @@
-"""The way to a cluster: from the settings of Kafka users to one frozen value."""

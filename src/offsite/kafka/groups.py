@@ -1,0 +1,286 @@
+"""Consumer groups of a cluster: list groups, read committed offsets, commit and delete offsets. Joins no group.
+
+Answers are per group: an unreadable group, or a group with unexpected members, never spoils the rest.
+
+The coordinators of many groups are asked at once: find them, send requests in parallel, repeat where a repetition
+helps. A coordinator answers the requests of one connection in sequence, and a commit waits for replicas, so every
+coordinator is asked over several connections. Single-threaded; requests are built when sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
+
+from offsite.kafka.coordinators import find_coordinators
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import broker_error, error_name
+from offsite.kafka.protocol.groups import (
+    FETCH_VERSIONS,
+    LIST_VERSIONS,
+    MANY_GROUPS_VERSION,
+    GroupAnswer,
+    ListedGroup,
+    commit_offsets_request,
+    delete_offsets_request,
+    fetch_offsets_request,
+    list_groups_request,
+)
+from offsite.kafka.protocol.request import Api, Request
+from offsite.log.group_offsets import GroupOffsets, GroupTable
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnavailable, OffsiteError
+from offsite.model.journal import decided
+
+LANES = 16
+"""Connections to one coordinator: a commit waits some 5 ms for the log, so 16 connections make about 3,000 commits a
+second."""
+FIND_GROUPS_MAX = 1000
+"""Groups in one FindCoordinator request: some 50 KB."""
+COORDINATOR_MAX_S = 60.0
+"""A moved coordinator has loaded the groups, and a new cluster has made `__consumer_offsets`, well within this time."""
+_TRY_AGAIN = frozenset({7, 14, 15, 16})  # timed out, loading, not available, moved
+
+GroupsRequest = Callable[[Sequence[str]], Request[Mapping[str, GroupAnswer]]]
+
+
+class GroupCoordinators:
+    """Remembers the coordinator of a group until a coordinator turns out wrong."""
+
+    def __init__(self, router: Router, clock: Clock) -> None:
+        self._router = router
+        self._clock = clock
+        self._nodes: dict[str, int] = {}
+
+    def ask(self, groups: Iterable[str], request: GroupsRequest, *, per_request: int) -> dict[str, GroupAnswer]:
+        """Ask about all `groups`, up to `per_request` at a time. Every group has an answer at the end.
+
+        Coordinators that load, move or do not answer are asked again, until no progress was made for
+        `COORDINATOR_MAX_S`; the groups then keep the last error code. Raises `KafkaUnavailable` when brokers did not
+        answer at all, `Denied`.
+        """
+        answers: dict[str, GroupAnswer] = {}
+        pending, backoff = list(dict.fromkeys(groups)), Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
+        while pending:
+            failure = self._round(pending, request, per_request, answers)
+            unanswered = [group for group in pending if group not in answers or answers[group].error_code in _TRY_AGAIN]
+            if len(unanswered) < len(pending):
+                backoff.reset()
+            pending = unanswered
+            if pending and not self._may_repeat(backoff, failure, pending, answers):
+                break
+        return answers
+
+    def _may_repeat(
+        self,
+        backoff: Backoff,
+        failure: KafkaUnavailable | None,
+        groups: Sequence[str],
+        answers: Mapping[str, GroupAnswer],
+    ) -> bool:
+        """Wait before another attempt. Returns False when the time is used up and every group has at least an error
+        code."""
+        for group in groups:
+            self._nodes.pop(group, None)
+        untold = next((group for group in groups if group not in answers), None)
+        if failure is None and untold is not None:
+            failure = KafkaTimeout(f"the answers leave out group {untold}", hint="check the logs of the brokers")
+        error = failure or broker_error(answers[groups[0]].error_code, f"group {groups[0]}")
+        try:
+            backoff.wait(error)
+        except OffsiteError:
+            if failure is not None:
+                raise
+            return False
+        return True
+
+    def _round(
+        self, groups: Sequence[str], request: GroupsRequest, per_request: int, answers: dict[str, GroupAnswer]
+    ) -> KafkaUnavailable | None:
+        """Ask about every group once, and add the results to `answers`. Returns the error that ended the round early,
+        or None."""
+        try:
+            answers |= self._find([group for group in groups if group not in self._nodes])
+            requested = set(groups)
+            for part_answers in self._ask_coordinators(groups, request, per_request):
+                answers |= {group: answer for group, answer in part_answers.items() if group in requested}
+        except KafkaUnavailable as failure:
+            return failure
+        return None
+
+    def _find(self, groups: Sequence[str]) -> dict[str, GroupAnswer]:
+        """Learn the coordinators of `groups`. Returns the error codes of groups without a coordinator."""
+        refused: dict[str, GroupAnswer] = {}
+        for part in _split(groups, FIND_GROUPS_MAX):
+            coordinators = find_coordinators(self._router, part)
+            for group, coordinator in ((group, coordinators[group]) for group in part if group in coordinators):
+                if coordinator.error_code:
+                    refused[group] = GroupAnswer(error_code=coordinator.error_code)
+                else:
+                    self._nodes[group] = coordinator.node_id
+        return refused
+
+    def _ask_coordinators(
+        self, groups: Sequence[str], request: GroupsRequest, per_request: int
+    ) -> Iterator[Mapping[str, GroupAnswer]]:
+        shares: dict[int, list[str]] = {}
+        for group in groups:
+            if group in self._nodes:
+                shares.setdefault(self._nodes[group], []).append(group)
+        with ExitStack() as stack:
+            lanes = [lane for node, share in shares.items() for lane in self._lanes(stack, node, share, per_request)]
+            for turn in zip_longest(*(parts for _, parts in lanes)):
+                requests = [(lane[0], request(part)) for lane, part in zip(lanes, turn, strict=True) if part]
+                for connection, posted in requests:
+                    connection.post(posted)
+                for connection, posted in requests:
+                    yield connection.collect(posted)
+
+    def _lanes(
+        self, stack: ExitStack, node_id: int, groups: Sequence[str], per_request: int
+    ) -> list[tuple[Connection, list[Sequence[str]]]]:
+        """Connections to one broker, with a share of the requests per connection."""
+        parts = list(_split(groups, per_request))
+        count = min(LANES, len(parts))
+        return [
+            (stack.enter_context(self._router.lease_broker(node_id)), parts[number::count]) for number in range(count)
+        ]
+
+
+def _split(groups: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (groups[first : first + size] for first in range(0, len(groups), size))
+
+
+FETCH_GROUPS_MAX = 100
+"""Groups in one OffsetFetch request: with 1,000 partitions each the answer has some 2 MB."""
+STABLE_ATTEMPTS = 20
+STABLE_WAIT_S = 0.25
+"""Transactions that commit offsets take milliseconds. A transaction of 5 s hangs: the offsets committed before
+count."""
+_UNSTABLE_OFFSET_COMMIT = 88
+_SHARE = "share"
+_CARRIED = {"", "classic", "consumer"}
+"""Kinds of groups that a restore brings back. Brokers before 3.8 tell no kind, and have no further kinds."""
+_HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
+"""Codes by which coordinators of all kinds refuse a group in use, or an offset of a topic in use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFailure:
+    """A group left unchanged. `error`: the broker's name for the error; `message`: the same in words."""
+
+    group: str
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedGroups:
+    """Groups with committed offsets, and groups with unreadable offsets. `not_carried`: groups of kinds that no restore
+    brings back. `ask_again` asks the coordinators for groups by name; None without a cluster to ask."""
+
+    groups: GroupTable
+    failed: tuple[GroupFailure, ...]
+    not_carried: tuple[ListedGroup, ...] = ()
+    ask_again: Callable[[Iterable[ListedGroup]], FetchedGroups] | None = field(default=None, compare=False, repr=False)
+
+
+class GroupClient:
+    """Consumer groups of one cluster. Methods raise `KafkaUnavailable` when the cluster does not answer, `Denied` when
+    a right is missing."""
+
+    def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
+        self._router = router
+        self._clock = clock or SystemClock()
+        self._coordinators = GroupCoordinators(router, self._clock)
+
+    def list(self) -> Sequence[ListedGroup]:
+        """List every visible group, sorted by name. Waits for brokers that still load groups."""
+        backoff = Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
+        while True:
+            try:
+                return self._list()
+            except KafkaProtocolError:
+                raise
+            except KafkaUnavailable as error:
+                backoff.wait(error)
+
+    def offsets(self, groups: Iterable[ListedGroup]) -> FetchedGroups:
+        """Read the committed offsets of `groups`, on all topics. Share groups commit no offsets and are left out
+        (KIP-932).
+
+        An offset committed in a transaction counts from the transaction's marker on, together with the transaction's
+        records (KIP-447). With the previous offset, restored beside the records, the consumer would produce the records
+        again. So the method waits for a commit in progress, and leaves the commit out when the transaction does not
+        end.
+        """
+        chosen = tuple(groups)
+        listed = {group.group: group for group in chosen if group.kind != _SHARE}
+        answers = self._fetch(listed, stable=True)
+        for attempt in range(STABLE_ATTEMPTS):
+            unstable = [name for name, answer in answers.items() if answer.error_code == _UNSTABLE_OFFSET_COMMIT]
+            if not unstable:
+                break
+            why = "an open transaction is committing offsets of these groups"
+            decided("retry", groups=len(unstable), first=unstable[0], wait_s=STABLE_WAIT_S, why=why)
+            self._clock.sleep(STABLE_WAIT_S)
+            answers |= self._fetch(unstable, stable=attempt + 1 < STABLE_ATTEMPTS)
+        group_offsets = {
+            name: GroupOffsets(group=name, kind=group.kind, state=group.state, topics=answers[name].offsets)
+            for name, group in listed.items()
+            if not answers[name].error_code
+        }
+        return FetchedGroups(
+            groups=group_offsets,
+            failed=_failures(answers, "reading its offsets"),
+            not_carried=tuple(group for group in chosen if group.kind not in _CARRIED),
+            ask_again=self.offsets,
+        )
+
+    def commit(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
+        """Commit the given offsets of every group. Returns refused groups. May be repeated.
+
+        The coordinator refuses a group with members. A missing group is created with the offsets.
+        """
+        answers = self._coordinators.ask(groups, lambda names: commit_offsets_request(groups[names[0]]), per_request=1)
+        return _failures(answers, "committing offsets")
+
+    def delete(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
+        """Remove every group's commits on the given partitions. Returns refused groups."""
+        answers = self._coordinators.ask(groups, lambda names: delete_offsets_request(groups[names[0]]), per_request=1)
+        return _failures(answers, "removing offsets")
+
+    def _list(self) -> Sequence[ListedGroup]:
+        groups: dict[str, ListedGroup] = {}
+        for node_id in self._router.metadata([]).brokers:
+            with self._router.lease_broker(node_id) as connection:
+                version = connection.highest_version(Api.LIST_GROUPS, *LIST_VERSIONS)
+                code, listed = connection.call(list_groups_request(version))
+            if code:
+                raise broker_error(code, f"listing the groups of broker {node_id}")
+            groups |= {group.group: group for group in listed}
+        return [groups[name] for name in sorted(groups)]
+
+    def _fetch(self, groups: Iterable[str], *, stable: bool) -> dict[str, GroupAnswer]:
+        with self._router.lease_any() as connection:
+            version = connection.highest_version(Api.OFFSET_FETCH, *FETCH_VERSIONS)
+        request = partial(fetch_offsets_request, stable=stable, version=version)
+        per_request = FETCH_GROUPS_MAX if version >= MANY_GROUPS_VERSION else 1
+        return self._coordinators.ask(groups, request, per_request=per_request)
+
+
+def _failures(answers: Mapping[str, GroupAnswer], doing: str) -> tuple[GroupFailure, ...]:
+    codes = sorted((name, answer.error_code) for name, answer in answers.items())
+    return tuple(_failure(name, code, doing) for name, code in codes if code)
+
+
+def _failure(group: str, code: int, doing: str) -> GroupFailure:
+    if code in _HAS_MEMBERS:
+        return GroupFailure(group=group, error=error_name(code), message="it has active members: stop them first")
+    error: OffsiteError = broker_error(code, doing)
+    return GroupFailure(group=group, error=error_name(code), message=error.message)

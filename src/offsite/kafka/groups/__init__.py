@@ -1,1 +1,0 @@
-"""Consumer groups of a cluster: coordinators and requests."""

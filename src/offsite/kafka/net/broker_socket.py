@@ -1,0 +1,179 @@
+"""A socket connected to a broker, with TLS where configured and tuned for large answers; and the buffers of answers.
+
+TLS leads from PEM texts to an `ssl.SSLSocket`; `ssl` is imported only where TLS is asked for.
+
+The buffer for responses is reused, so that the hot path allocates nothing. The size announced by a broker is believed
+up to `_FIRST_BYTES`, so usual answers are received at once. Beyond, room is made for the bytes received so far, and as
+much again. Answers are small and many, so one system call receives several (`ReadAhead`).
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from offsite.kafka.config import BrokerAddress, KafkaConfig, TlsConfig
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaTimeout, KafkaUnreachable
+from offsite.model.units import KIB, MIB
+
+if TYPE_CHECKING:
+    import ssl
+
+
+CONNECT_TIMEOUT_S = 10.0  # a broker slower to accept is as good as down; the router tries another
+SOCKET_BUFFER_BYTES = 4 * MIB  # the kernel caps the size; a larger buffer lets the broker run ahead
+KEEPALIVE_IDLE_S = 60  # load balancers drop silent connections after minutes
+TIMEOUT_HINT = "check the network, or raise request.timeout.ms"
+
+
+def connected_socket(config: KafkaConfig, address: BrokerAddress) -> socket.socket:
+    """Connect to `address`, with TLS where `config` asks for TLS. Raises `KafkaUnreachable`, `KafkaTimeout`,
+    `BadKafkaConfig`; leaves nothing open after an error."""
+    try:
+        sock = socket.create_connection((address.host, address.port), timeout=CONNECT_TIMEOUT_S)
+    except socket.gaierror as error:
+        raise KafkaUnreachable(f"no such host: {address.host}", hint="check --bootstrap") from error
+    except TimeoutError as error:
+        raise KafkaTimeout(f"{address} did not accept a connection", hint=TIMEOUT_HINT) from error
+    except (ValueError, OverflowError) as error:  # an impossible name or port told by brokers
+        raise KafkaUnreachable(f"no such address: {address}", hint="check advertised.listeners") from error
+    except OSError as error:
+        raise KafkaUnreachable(
+            f"cannot connect to {address}: {error.strerror or error}", hint="is the broker running?"
+        ) from error
+    try:
+        _tune(sock)
+        return _wrapped(sock, config, address)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _wrapped(sock: socket.socket, config: KafkaConfig, address: BrokerAddress) -> socket.socket:
+    if config.tls is None:
+        return sock
+    try:
+        return wrap_tls(sock, config.tls, address)
+    except TimeoutError as error:
+        raise KafkaTimeout(f"{address} did not answer the TLS handshake", hint=TIMEOUT_HINT) from error
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+
+
+def wrap_tls(plain: socket.socket, tls: TlsConfig, address: BrokerAddress) -> ssl.SSLSocket:
+    """Do the TLS handshake over a connected socket. Raises `KafkaAuthenticationFailed` when a certificate is not
+    accepted and `KafkaUnreachable` when the broker does not speak TLS. Timeouts pass as `TimeoutError`."""
+    import ssl
+
+    context = _context(tls)
+    try:
+        return context.wrap_socket(plain, server_hostname=address.host)
+    except ssl.SSLCertVerificationError as error:
+        raise KafkaAuthenticationFailed(
+            f"{address}: the broker's certificate is not accepted: {error.verify_message}",
+            hint="check ssl.truststore.location and that the certificate names this host",
+        ) from error
+    except (ssl.SSLError, ConnectionError) as error:
+        raise KafkaUnreachable(
+            f"{address}: the TLS handshake failed: {error}",
+            hint="if this listener is plaintext, use security.protocol=PLAINTEXT or SASL_PLAINTEXT",
+        ) from error
+
+
+@lru_cache(maxsize=8)  # one per cluster of a process; a new context reads the whole trust store
+def _context(tls: TlsConfig) -> ssl.SSLContext:
+    import ssl
+
+    context = ssl.create_default_context(cadata=tls.ca_pem or None)
+    context.check_hostname = tls.check_hostname
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the platform's own minimum
+    # Trust anchors of Kafka users are often leaf or intermediate certificates, as Java accepts them.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    if tls.cert_pem:
+        _load_identity(context, tls)
+    return context
+
+
+def _load_identity(context: ssl.SSLContext, tls: TlsConfig) -> None:
+    """Load the client certificate. `load_cert_chain` takes paths only, so the texts pass through a private file,
+    deleted right after."""
+    key = tls.key_pem.reveal() if tls.key_pem else ""
+    password = tls.key_password.reveal() if tls.key_password else ""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # mode 0600
+        file.write(f"{tls.cert_pem}\n{key}\n")
+        file.flush()
+        try:
+            context.load_cert_chain(file.name, password=password)
+        except OSError as error:
+            raise BadKafkaConfig(
+                f"the client certificate or its key cannot be used: {error.strerror or error}",
+                hint="check ssl.keystore.* and ssl.key.password",
+            ) from None
+
+
+# The largest response taken: a record is at most 2 GiB by format, but brokers cap records by message.max.bytes, and a
+# larger response would not fit a worker's memory several times over.
+MAX_RESPONSE_BYTES = 512 * MIB
+
+_FIRST_BYTES = 32 * MIB
+
+
+class ReceiveBuffer:
+    """Grows as responses arrive, and never shrinks. Use one buffer per reader."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        self._view = memoryview(bytearray(size_bytes))
+
+    def room(self, arrived_bytes: int, size_bytes: int) -> memoryview:
+        """Return the view for the next bytes of a response of `size_bytes`, of which `arrived_bytes` have arrived. The
+        view is shorter than the rest while the buffer has no room yet. Earlier views are no longer valid."""
+        if len(self._view) < size_bytes and len(self._view) <= arrived_bytes:
+            larger = memoryview(bytearray(min(size_bytes, max(2 * arrived_bytes, _FIRST_BYTES))))
+            larger[:arrived_bytes] = self._view[:arrived_bytes]
+            self._view = larger
+        return self._view[arrived_bytes:size_bytes]
+
+    def taken(self, size_bytes: int) -> memoryview:
+        """A writable view of the response. All `size_bytes` must have arrived."""
+        return self._view[:size_bytes]
+
+
+AHEAD_BYTES = 64 * KIB
+
+
+class ReadAhead:
+    """Received bytes, in order of arrival, until taken."""
+
+    __slots__ = ("_end", "_start", "_view")
+
+    def __init__(self) -> None:
+        self._view = memoryview(bytearray(AHEAD_BYTES))
+        self._start = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def fill(self, receive: Callable[[memoryview], int]) -> int:
+        """Take in the bytes that `receive` writes into memory, after all earlier bytes were taken. Returns the size."""
+        self._start, self._end = 0, receive(self._view)
+        return self._end
+
+    def take_into(self, view: memoryview) -> int:
+        """Move received bytes into `view`, as many as fit. Returns the number of bytes."""
+        count = min(len(view), self._end - self._start)
+        view[:count] = self._view[self._start : self._start + count]
+        self._start += count
+        return count

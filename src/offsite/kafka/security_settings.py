@@ -1,0 +1,269 @@
+"""The settings of Kafka users about security: `ssl.*` → `TlsConfig`, `sasl.*` → `SaslConfig`. Settings are read by
+name, with file and line of every setting, so that errors can point to the place.
+
+TLS is PEM only: Java's binary stores are refused with the command for a conversion. SASL comes from librdkafka's names
+or from a JAAS line: a login module with options, in the form of Kafka's Java clients.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from offsite.kafka.config import MECHANISMS, SaslConfig, TlsConfig, TokenSource
+from offsite.model.bounds import whole_number
+from offsite.model.errors import BadKafkaConfig
+from offsite.model.secret import Secret
+from offsite.model.untrusted.text import Property
+
+_MAX_MS = (1 << 31) - 1  # about 24 days: sockets and locks refuse much more
+T = TypeVar("T")
+
+
+class ClientSettings:
+    """Read-only settings. The later of two settings of a name counts. Errors never hold a value unless asked to."""
+
+    def __init__(self, source: str, properties: Iterable[Property]) -> None:
+        self._source = source
+        self._properties = {setting.name: setting for setting in properties}
+
+    def get(self, *names: str) -> str:
+        """Return the value of the first of `names` that is set, or an empty text."""
+        return next((self._properties[name].value.strip() for name in names if name in self._properties), "")
+
+    def secret(self, *names: str) -> Secret | None:
+        value = self.get(*names)
+        return Secret(value) if value else None
+
+    def has(self, *names: str) -> bool:
+        return any(name in self._properties for name in names)
+
+    def choice(self, name: str, allowed: Collection[str], default: str) -> str:
+        value = self.get(name).upper() or default
+        if value not in allowed:
+            raise self.bad_setting(name, f"{value!r} is not one of {', '.join(allowed)}")
+        return value
+
+    def milliseconds(self, *names: str, default: int) -> int:
+        name = next((candidate for candidate in names if self.has(candidate)), names[0])
+        value = self.get(name) or str(default)
+        if not (number := whole_number(value)):
+            raise self.bad_setting(name, f"{value[:100]!r} is not a positive number of milliseconds")
+        return min(number, _MAX_MS)
+
+    def read_file(self, name: str) -> bytes:
+        """Read the file named by the setting."""
+        try:
+            return Path(self.get(name)).read_bytes()
+        except OSError as error:
+            raise self.bad_setting(name, f"cannot read {self.get(name)}: {error.strerror}") from error
+
+    def parse(self, name: str, parse: Callable[[str], T]) -> T:
+        """Parse the value of a setting by `parse`. Adds file and line to a `BadKafkaConfig` of `parse`."""
+        try:
+            return parse(self.get(name))
+        except BadKafkaConfig as error:
+            raise self.bad_setting(name, error.message, hint=error.hint) from error
+
+    def bad_setting(self, name: str, reason: str, *, hint: str = "") -> BadKafkaConfig:
+        setting = self._properties.get(name)
+        place = f"{self._source}:{setting.line}" if setting else self._source
+        return BadKafkaConfig(f"{place}: {name}: {reason}", hint=hint or f"correct {name} in {self._source}")
+
+    def unknown(self, supported: Collection[str]) -> tuple[str, ...]:
+        """Return one line per setting outside of `supported`."""
+        unused = (setting for setting in self._properties.values() if setting.name not in supported)
+        return tuple(f"{self._source}:{setting.line}: offsite ignores {setting.name}" for setting in unused)
+
+
+TLS_SETTINGS = frozenset(
+    [
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.keystore.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.key.location",
+        "ssl.key.pem",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    ]
+)
+_PEM_MARK = b"-----BEGIN "
+_NO_HOSTNAME_CHECK = frozenset({"", "none"})
+
+
+def read_tls(settings: ClientSettings) -> TlsConfig:
+    """Read the TLS configuration out of the `ssl.*` settings. Raises `BadKafkaConfig` with file and line."""
+    both = _pem_file(settings, "ssl.keystore.location")
+    certificate = settings.get("ssl.keystore.certificate.chain", "ssl.certificate.pem")
+    key = settings.get("ssl.keystore.key", "ssl.key.pem") or _pem_file(settings, "ssl.key.location")
+    return TlsConfig(
+        ca_pem=_trusted(settings),
+        cert_pem=certificate or _pem_file(settings, "ssl.certificate.location") or _blocks(both, "CERTIFICATE"),
+        key_pem=_secret(key or _blocks(both, "PRIVATE KEY")),
+        key_password=settings.secret("ssl.key.password"),
+        check_hostname=_checks_hostname(settings),
+    )
+
+
+def _trusted(settings: ClientSettings) -> str:
+    inline_pem = settings.get("ssl.truststore.certificates", "ssl.ca.pem")
+    return inline_pem or _pem_file(settings, "ssl.truststore.location") or _pem_file(settings, "ssl.ca.location")
+
+
+def _pem_file(settings: ClientSettings, name: str) -> str:
+    if not settings.get(name):
+        return ""
+    content = settings.read_file(name)
+    if _PEM_MARK not in content:
+        raise settings.bad_setting(
+            name, "not a PEM file (a Java keystore or PKCS12 file?)", hint=_convert(settings, name)
+        )
+    return content.decode("utf-8", errors="replace")
+
+
+def _convert(settings: ClientSettings, name: str) -> str:
+    path = settings.get(name)
+    flag = "-nokeys" if name == "ssl.truststore.location" else "-nodes"
+    return (
+        f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12 && "
+        f"openssl pkcs12 -in store.p12 {flag} -out store.pem, then set {name}=store.pem"
+    )
+
+
+def _blocks(pem: str, kind: str) -> str:
+    """The blocks of a PEM text with a label that ends in `kind`: a Java PEM keystore holds the key and the chain."""
+    lines, taking = list[str](), False
+    for line in pem.splitlines():
+        taking = taking or (line.startswith("-----BEGIN ") and line.rstrip("- ").endswith(kind))
+        if taking:
+            lines.append(line)
+        taking = taking and not line.startswith("-----END ")
+    return "\n".join(lines)
+
+
+def _secret(text: str) -> Secret | None:
+    return Secret(text) if text else None
+
+
+def _checks_hostname(settings: ClientSettings) -> bool:
+    name = "ssl.endpoint.identification.algorithm"
+    if not settings.has(name):
+        return True
+    value = settings.get(name).lower()
+    if value not in _NO_HOSTNAME_CHECK | {"https"}:
+        raise settings.bad_setting(name, f"{value!r} is neither https nor empty")
+    return value == "https"
+
+
+_JAAS_OPTION = re.compile(r"""\s*([\w.-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s;"']+))""", re.DOTALL)
+_JAAS_HEAD = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)", re.IGNORECASE)
+_JAAS_END = re.compile(r"\s*;?\s*")
+_JAAS_HINT = 'write it as: …PlainLoginModule required username="me" password="secret";'
+SASL_SETTINGS = frozenset(
+    [
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.jaas.config",
+        "sasl.username",
+        "sasl.password",
+        "sasl.oauthbearer.token.endpoint.url",
+        "offsite.oauth.token",
+        "offsite.oauth.token.file",
+        "offsite.oauth.token.command",
+    ]
+)
+_LOGIN_MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+_FILE_URL = "file://"
+_SOURCE_HINT = "set offsite.oauth.token.file or offsite.oauth.token.command"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginModule:
+    """One login module of a JAAS line. `name`: the class without package. Options hold secrets, so options are never
+    printed."""
+
+    name: str
+    options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"LoginModule({self.name!r}, options {sorted(self.options)})"
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """Parse a JAAS line into a login module. Raises `BadKafkaConfig` without the text, because the text holds a
+    password."""
+    head = _JAAS_HEAD.match(text)
+    if head is None:
+        raise BadKafkaConfig("sasl.jaas.config is not `<login module> required <options>;`", hint=_JAAS_HINT)
+    options, position = dict[str, str](), head.end()
+    while option := _JAAS_OPTION.match(text, position):
+        quoted = option[2] if option[2] is not None else option[3]
+        options[option[1]] = option[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        position = option.end()
+    if not _JAAS_END.fullmatch(text, position):
+        raise BadKafkaConfig(f"sasl.jaas.config cannot be parsed from character {position + 1}", hint=_JAAS_HINT)
+    return LoginModule(name=head[1].rpartition(".")[2], options=options)
+
+
+def read_sasl(settings: ClientSettings) -> SaslConfig:
+    """Read the login out of the `sasl.*` settings. Raises `BadKafkaConfig` with file and line."""
+    name = "sasl.mechanisms" if settings.has("sasl.mechanisms") else "sasl.mechanism"
+    mechanism = settings.choice(name, MECHANISMS, "GSSAPI")
+    if mechanism == "OAUTHBEARER":
+        return SaslConfig(mechanism=mechanism, token=_token_source(settings))
+    username, password = _credentials(settings, mechanism)
+    return SaslConfig(mechanism=mechanism, username=username, password=password)
+
+
+def _credentials(settings: ClientSettings, mechanism: str) -> tuple[str, Secret]:
+    if settings.has("sasl.jaas.config"):
+        module = settings.parse("sasl.jaas.config", parse_jaas)
+        _check_module(settings, module, mechanism)
+        username, password = module.options.get("username", ""), module.options.get("password", "")
+    else:
+        username, password = settings.get("sasl.username"), settings.get("sasl.password")
+    if not username or not password:
+        place = "sasl.jaas.config" if settings.has("sasl.jaas.config") else "sasl.username"
+        raise settings.bad_setting(place, f"{mechanism} needs a username and a password", hint="set sasl.jaas.config")
+    return username, Secret(password)
+
+
+def _check_module(settings: ClientSettings, module: LoginModule, mechanism: str) -> None:
+    if mechanism not in _LOGIN_MODULES.get(module.name, ()):
+        modules = ", ".join(name for name, mechanisms in _LOGIN_MODULES.items() if mechanism in mechanisms)
+        raise settings.bad_setting(
+            "sasl.jaas.config", f"{module.name} does not support {mechanism}", hint=f"use {modules}"
+        )
+
+
+def _token_source(settings: ClientSettings) -> TokenSource:
+    url = settings.get("sasl.oauthbearer.token.endpoint.url")
+    if static := settings.secret("offsite.oauth.token"):
+        return TokenSource(static=static)
+    if command := settings.get("offsite.oauth.token.command"):
+        return TokenSource(command=tuple(shlex.split(command)))
+    if path := settings.get("offsite.oauth.token.file") or url.removeprefix(_FILE_URL) * url.startswith(_FILE_URL):
+        return TokenSource(file=path)
+    if url:
+        raise settings.bad_setting(
+            "sasl.oauthbearer.token.endpoint.url", "only file:// is supported", hint=_SOURCE_HINT
+        )
+    raise settings.bad_setting("sasl.mechanism", "OAUTHBEARER needs a token source", hint=_SOURCE_HINT)

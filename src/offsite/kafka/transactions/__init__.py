@@ -1,1 +1,0 @@
-"""Transactions: replay into one partition, coordinators, requests."""

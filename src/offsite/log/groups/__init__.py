@@ -1,1 +1,0 @@
-"""`__consumer_offsets`: records, the resulting committed offsets, and committed offsets in columns."""

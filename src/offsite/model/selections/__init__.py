@@ -1,1 +1,0 @@
-"""Selections of a person: topics, partitions, incarnations, groups, new names, new numbers of partitions. Pure."""
