@@ -19,8 +19,8 @@ from pathlib import Path
 from bench import kafka_tools
 from bench.cluster import Cluster, running_cluster
 from bench.payload import write_payload
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner

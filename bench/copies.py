@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bench.cluster import Cluster
 from bench.processes import own_cpu_s
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.engine.runner import RunProgress
 from offsite.engine.sessions.master import slots

@@ -18,8 +18,8 @@ from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog, WrittenCatalog
 from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, TopicShape
+from offsite.repository.commit_history import NO_CHECKPOINT, CommitHistory
 from offsite.repository.fold import fold
-from offsite.repository.history import NO_CHECKPOINT, CommitHistory
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState

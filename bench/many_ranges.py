@@ -21,8 +21,8 @@ from confluent_kafka import Producer
 from bench.cluster import Cluster, running_cluster
 from offsite.backup.bundle import bundle_copies
 from offsite.backup.copy_plan import CopyTask
-from offsite.backup.planned import BackupPlan, plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import BackupPlan, plan_backup
 from offsite.backup.run import run_backup
 from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner

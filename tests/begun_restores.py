@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsite.repository.own_writes import note_written
+from offsite.repository.local_memory import note_written
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, encode_record, put_record
 from offsite.repository.restores.topic_settings import SetAsideSettings, encode_aside, next_aside_key, put_aside

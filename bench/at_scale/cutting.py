@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from offsite.backup import bundle as backup_bundle
 from offsite.backup.copy_plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_MAX, TASKS_PER_SLOT
-from offsite.backup.planned import PACKED_FROM
+from offsite.backup.plan import PACKED_FROM
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
 from offsite.restore.compare import bundle as proof_bundle
 from offsite.restore.write import task as restore_bundle

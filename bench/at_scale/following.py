@@ -10,8 +10,8 @@ from bench.at_scale.cutting import backup_tasks
 from bench.at_scale.simulate import Stage, simulate_round
 from bench.at_scale.worlds import Following
 from offsite.follow.follower import PACKED_FROM
-from offsite.repository.segments.open_segment import FRAME_BYTES
 from offsite.repository.segments.segment import Compression, Segment
+from offsite.repository.segments.writer import FRAME_BYTES
 from offsite.upkeep.roll_up.copy import RollUp, find_roll_ups
 
 _OFFSETS = 1_000

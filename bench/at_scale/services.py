@@ -13,8 +13,8 @@ from typing import TypeVar
 from bench.at_scale.counted_store import CountedStore
 from bench.cluster import Cluster
 from bench.processes import own_cpu_s, process_cpu_s
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.engine.spark_runner import SparkRunner
 from offsite.kafka.cluster import Cluster as Connected

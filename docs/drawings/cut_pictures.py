@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from offsite.cut.clean import clean_readings, transactional_ids
 from offsite.cut.cut import Cut
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
+from offsite.cut.readings import clean_readings, transactional_ids
 from offsite.cut.window import GroupCommit, PartitionKey
 from offsite.log.transaction_state import TransactionChange
 

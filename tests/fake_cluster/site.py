@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offsite.backup.planned import BackupPlan, plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import run_backup
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import BackupPlan, plan_backup
+from offsite.backup.run import BackupResult, run_backup
 from offsite.backup.source import MissingTopics
 from offsite.engine.runner import Runner
 from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection

@@ -14,9 +14,8 @@ from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, get_outcome, put_outcome
-from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import (
     RestoreRecord,
     RestoreTargets,

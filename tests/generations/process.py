@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.backup.request import BackupRequest
 from offsite.generations.assembly import Workshop, open_instance
 from offsite.generations.decision import AppendEntry, Effect, GenerationFacts
 from offsite.generations.instance import RunningInstance

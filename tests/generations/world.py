@@ -27,7 +27,7 @@ from offsite.repository.generation_sets.entry import Founding, GenerationEntry, 
 from offsite.repository.generation_sets.generation_set import GenerationEntryNotAllowedError, GenerationSet
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.generation_sets.ledger import Ledger
-from offsite.repository.releases import ReleaseMemory
+from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.removal import Announce
 from offsite.stores.store import ObjectInfo, PutResult
 from tests.source_events.memory_store import MemoryStore

@@ -15,13 +15,12 @@ from offsite.repository.commit import CommitChanges
 from offsite.repository.repository import Repository
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, put_outcome
-from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets, put_record, put_targets
 from offsite.repository.restores.topic_settings import SetAsideSettings, put_aside
+from offsite.repository.snapshots.check_records import put_drill_report
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
-from offsite.repository.snapshots.drill_record import put_drill_report
 from offsite.repository.snapshots.group_change import GroupChange, put_group_change, put_undone
 from offsite.stores.posix_store import open_folder
 from tests.golden.make_format_1 import FIRST, GROUPS, make

@@ -13,8 +13,8 @@ from unittest import mock
 
 from offsite.backup.copy import BackupEnds
 from offsite.backup.copy_pass import CommitThresholds
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import carry_out, make_backup
 from offsite.model.options import CompressionChoice
 from offsite.model.selection import parse_selection

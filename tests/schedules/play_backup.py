@@ -10,10 +10,9 @@ from dataclasses import replace
 from unittest import mock
 
 from offsite.backup import copy_plan as plan
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import run_backup
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
+from offsite.backup.run import BackupResult, run_backup
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router

@@ -11,10 +11,10 @@ from unittest import mock
 
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository import let_go_memory
+from offsite.repository import local_memory as let_go_memory
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.let_go_memory import RememberedFacts
+from offsite.repository.local_memory import RememberedFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

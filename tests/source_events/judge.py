@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from offsite.backup.committable import PartitionFailure
-from offsite.backup.result import BackupResult
+from offsite.backup.run import BackupResult
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable
 from offsite.points.chain import PartitionChain

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from offsite.backup.result import BackupResult
+from offsite.backup.run import BackupResult
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId

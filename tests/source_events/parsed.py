@@ -13,9 +13,11 @@ from typing import Any
 from unittest import mock
 
 from offsite.repository import catalog, commit_log
-from offsite.repository.catalogs import parquet_form, partition_table, segment_parts
-from offsite.repository.catalogs.segment_parts import CatalogPart
-from offsite.repository.snapshots.parquet_object import ParquetGroups
+from offsite.repository import parquet as parquet_form
+from offsite.repository.catalogs import partition_table
+from offsite.repository.catalogs import segment_table as segment_parts
+from offsite.repository.catalogs.segment_table import CatalogPart
+from offsite.repository.parquet import ParquetGroups
 
 
 @contextmanager

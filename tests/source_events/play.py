@@ -16,12 +16,13 @@ from typing import Any, Self
 from unittest import mock
 from uuid import UUID
 
-from offsite.backup import copy_plan, pass_commits, planned
+from offsite.backup import copy_plan, pass_commits
+from offsite.backup import plan as planned
 from offsite.backup.bundle import CopyBundle
 from offsite.backup.copy import BackupEnds, BackupReceipt, copy_range_with
 from offsite.backup.copy_plan import CopyTask
-from offsite.backup.planned import BackupPlan, plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import BackupPlan, plan_backup
 from offsite.backup.run import run_backup
 from offsite.engine.runner import Done, Failed, OnProgress
 from offsite.kafka.config import BrokerAddress, KafkaConfig

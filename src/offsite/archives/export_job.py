@@ -17,7 +17,7 @@ from offsite.engine.runner import OnProgress, Runner
 from offsite.kafka.cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, OffsiteError
-from offsite.reports.hole_report import HoleReport
+from offsite.reports.log_report import HoleReport
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.heads import check_to_read

@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter
 from offsite.archives.export import ExportTask
 from offsite.archives.same_topic import backup_record_reader, find_other_topics
-from offsite.groups.source import SNAPSHOT, GroupsAsOf, groups_as_of
+from offsite.groups.groups_as_of import SNAPSHOT, GroupsAsOf, groups_as_of
 from offsite.log.group_offsets import GroupOffsets, restrict_to_topics
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import TopicReplaced
@@ -23,10 +23,10 @@ from offsite.points.chain import PartitionChain, SelectedChains, select_chains
 from offsite.points.incarnations import incarnation_notes
 from offsite.points.point_in_time import PointInTime
 from offsite.points.restore_point import FixedPoint, PointRequest, find_point
-from offsite.reports.hole_report import HoleReport, hole_reports
+from offsite.reports.log_report import HoleReport, hole_reports
 from offsite.repository.backup import Backup
-from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.partition_history import Branch
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.restore.point_report import incarnations_of

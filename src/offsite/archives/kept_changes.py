@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from offsite.model.errors import BadOption, RepositoryExists, RepositoryNotFound
 from offsite.repository.backup import Backup
 from offsite.repository.heads import memory_root
-from offsite.repository.own_writes import note_written
+from offsite.repository.local_memory import note_written
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.group_change import (
     GroupChange,

@@ -21,7 +21,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import amount
-from offsite.reports.hole_report import HoleReport
+from offsite.reports.log_report import HoleReport
 
 ROUND_TASKS = 64
 """Ranges of a round, about 6 GiB: repeating a round after a crash takes minutes at most."""

@@ -34,11 +34,11 @@ from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
 from offsite.model.ids import random_id
 from offsite.model.names import amount
 from offsite.model.selection import TopicSelection
-from offsite.reports.hole_report import HoleReport, hole_reports
+from offsite.reports.log_report import HoleReport, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
 from offsite.repository.coverage import UnaccountedRange, find_unaccounted
-from offsite.repository.import_origin import import_origin, origin_options
+from offsite.repository.descriptor import import_origin, origin_options
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState

@@ -25,8 +25,7 @@ from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, FolderSummary, folder_of, store_time_ms
 from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.layout import LeaseLayout, RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import restore_names
 from offsite.restore.lease import RestoreLease
 from offsite.stores.open_store import open_store

@@ -20,10 +20,9 @@ from offsite.model.errors import SourceTruncated, TopicReplaced
 from offsite.model.options import CompressionChoice
 from offsite.model.units import MIB
 from offsite.repository.layout import BackupLayout
-from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.segment import Segment
-from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, ObjectSink, SegmentWriter
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import PacedStore, object_bytes
 
@@ -44,7 +43,7 @@ class BackupReceipt:
     batch with their evidence, and the last batch. Void unless a commit lists the segments.
 
     `tail`: the tail of the range alone, from `CopyTask.window_start` on. None when no tail was requested or the tail is
-    empty. `stamps`: see `copy.stamps`; None when the task looks for no stamps.
+    empty. `stamps`: see `backup.stamps`; None when the task looks for no stamps.
     """
 
     segments: tuple[Segment, ...]
@@ -191,7 +190,7 @@ def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
 def check_border(read: TaskReader, task: ReadTask, border: LastBatch) -> None:
     """Check that the log still holds the batch `border`, the last batch in the backup, before the copy continues.
 
-    Leader epochs reveal a log that a new leader has cut back (see `services.backup.log_truncation`). Leader epochs do
+    Leader epochs reveal a log that a new leader has cut back (see `backup.log_truncation`). Leader epochs do
     not reveal a broker with a disk put back to an older state that leads in the same epoch again. Before topic ids
     (Kafka 2.8), leader epochs do not reveal a topic created again either: its offsets soon reach the old ones, and only
     the records differ.

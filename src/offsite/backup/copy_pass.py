@@ -5,6 +5,7 @@ such a commit says that the pass is incomplete: every partition has its unbroken
 previous commit, because newer group offsets may lie beyond the commit. The last commit completes the pass.
 
 The driver forgets completely committed work. Memory holds only new work and the figures that judge the pass at the end.
+The memory of the driver is estimated from the plan, by figures measured with `bench.many_ranges`.
 
 An interrupted pass commits its work once. A commit that was itself interrupted is not repeated: nobody knows whether
 the commit arrived, and the next run finds out.
@@ -20,21 +21,71 @@ from offsite.backup.committable import (
     NO_PROGRESS,
     BackupOutcome,
     Committable,
+    PartitionFailure,
     PartitionProgress,
     find_committable,
 )
 from offsite.backup.copy import BackupReceipt
 from offsite.backup.copy_plan import CopyPlan, PositionKey
-from offsite.backup.whole_pass import PassSummary
 from offsite.engine.runner import Done, Failed
 from offsite.model.clock import Clock
 from offsite.model.journal import decided
-from offsite.model.units import GIB
+from offsite.model.units import GIB, MIB
 from offsite.repository.backup import without_unchanged
-from offsite.repository.commit import CommitChanges, RecordedHole
-from offsite.repository.segments.figures import SegmentFigures
-from offsite.repository.segments.segment import Segment
+from offsite.repository.commit import CommitChanges, Position, RecordedHole
+from offsite.repository.segments.segment import Segment, SegmentFigures
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
 from offsite.repository.state import BackupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSummary:
+    """Everything that a finished pass brought: the positions of its partitions, new holes, and failures. `receipts`: of
+    all tasks in the order of the plan if every task succeeded, else None; without segments, holes and gaps of earlier
+    commits. `figures`: of all `segments` segments."""
+
+    positions: tuple[Position, ...]
+    holes: tuple[RecordedHole, ...]
+    failed: tuple[PartitionFailure, ...]
+    receipts: tuple[BackupReceipt, ...] | None
+    segments: int
+    figures: SegmentFigures
+
+    def followed_by(self, later: PassSummary) -> PassSummary:
+        """Both passes of a run as one."""
+        return replace(
+            later,
+            holes=(*self.holes, *later.holes),
+            segments=self.segments + later.segments,
+            figures=SegmentFigures.of((self.figures, later.figures)),
+        )
+
+
+_NOTHING = PassSummary(positions=(), holes=(), failed=(), receipts=(), segments=0, figures=SegmentFigures())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTotals:
+    """Totals of `count` passes of a run, summed up in `summary`. `commits_s`: duration of every commit in seconds.
+    `throttled_s`: total seconds for which limits held back tasks."""
+
+    summary: PassSummary = _NOTHING
+    count: int = 0
+    commits: int = 0
+    commits_s: tuple[float, ...] = ()
+    throttled_s: float = 0.0
+    worker_peak_rss_bytes: int = 0
+
+    def with_one(self, other: PassTotals) -> PassTotals:
+        return PassTotals(
+            summary=self.summary.followed_by(other.summary),
+            count=self.count + other.count,
+            commits=self.commits + other.commits,
+            commits_s=(*self.commits_s, *other.commits_s),
+            throttled_s=self.throttled_s + other.throttled_s,
+            worker_peak_rss_bytes=max(self.worker_peak_rss_bytes, other.worker_peak_rss_bytes),
+        )
+
 
 MakeCommit = Callable[[Committable, BackupState, PassSummary | None], BackupState | None]
 """Commits new work on top of a state. The last argument is the summary of the pass if this commit completes the pass,
@@ -196,3 +247,24 @@ def is_news(changes: CommitChanges, base: BackupState) -> bool:
     of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False, progress=None)
     differs = (changes.left_behind, changes.incomplete) != (base.left_behind, base.incomplete)
     return differs or without_unchanged(of_the_run, base) != CommitChanges()
+
+
+IDLE_BYTES = 310 * MIB
+"""A driver with little to do: its Python process and the JVM beside it."""
+TASK_BYTES = 900
+SEGMENT_BYTES = 550
+"""Kept until the end of the run for every copied and committed segment: its success, and its place in the catalog."""
+NEW_SEGMENT_BYTES = 5_600
+"""In addition for every segment of the commit under way."""
+LARGEST_COMMIT = 1 / 3
+"""The largest share of all segments in a single commit, when outcomes come faster than the search for new work: see
+`CommitThresholds`."""
+
+
+def driver_bytes(plan: CopyPlan) -> int:
+    """The approximate memory in bytes, whatever the topics hold. Grows with the number of segments, and less with large
+    segments."""
+    segments = sum(max(1, -(-task.estimated_bytes // TARGET_SEGMENT_BYTES)) for task in plan.tasks)
+    at_once = max(min(segments, CommitThresholds().segments), int(segments * LARGEST_COMMIT))
+    bookkeeping_bytes = len(plan.tasks) * TASK_BYTES + segments * SEGMENT_BYTES
+    return IDLE_BYTES + bookkeeping_bytes + at_once * NEW_SEGMENT_BYTES

@@ -1,4 +1,4 @@
-"""The options of `offsite backup`, which are also keywords of the Python API.
+"""The request for a run of a backup, and the options of `offsite backup`, which are also keywords of the Python API.
 
 Declared and read here for the command line and for Python alike. Parsers are imported where they are used.
 """
@@ -6,6 +6,7 @@ Declared and read here for the command line and for Python alike. Parsers are im
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from offsite.model.options import (
@@ -17,9 +18,9 @@ from offsite.model.options import (
     parse_choice,
     with_defaults,
 )
+from offsite.model.selection import ALL_GROUPS, GroupPatterns, TopicSelection, parse_groups, parse_selection
 
 if TYPE_CHECKING:
-    from offsite.backup.request import BackupRequest
     from offsite.engine.rate_limits import RateLimits
 
 
@@ -104,9 +105,6 @@ class BackupWords(TypedDict, total=False):
 
 def parse_backup(backup: str, options: BackupWords) -> BackupRequest:
     """Build the request for backup `backup` from the options. Raises `BadOption` for an unreadable option."""
-    from offsite.backup.request import BackupRequest
-    from offsite.model.selection import parse_groups, parse_selection
-
     words = with_defaults(BackupWords, options)
     topics, exclude = words["topics"], words["exclude"] or ()
     return BackupRequest(
@@ -136,3 +134,23 @@ def parse_limits(options: BackupWords) -> RateLimits:
         executor_read_bytes_per_s=rate(options.get("executor_read_limit"), "--executor-read-limit"),
         executor_write_bytes_per_s=rate(options.get("executor_write_limit"), "--executor-write-limit"),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupRequest:
+    """What to back up. `selection` and `schemas_topic` None: as in the backup's first run (`_schemas` in a new backup);
+    an empty `schemas_topic` takes none along. `group_history`: back up the log of groups as well. `expect_deletes`:
+    topics that applications empty on purpose; None: none. `reselects`: `selection` may differ from the first run;
+    topics that the new selection excludes stay as they are and get no new records. `declared_by`: the uid of the
+    declared resource of the backup; empty: none."""
+
+    backup: str
+    selection: TopicSelection | None
+    missing_topics: MissingTopics = MissingTopics.DEFAULT
+    compression: CompressionChoice = CompressionChoice.DEFAULT
+    schemas_topic: str | None = None
+    groups: GroupPatterns = ALL_GROUPS
+    group_history: bool = False
+    expect_deletes: TopicSelection | None = None
+    reselects: bool = False
+    declared_by: str = ""

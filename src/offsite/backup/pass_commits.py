@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from offsite.backup.committable import Committable
-from offsite.backup.copy_pass import is_news
+from offsite.backup.copy_pass import PassSummary, is_news
 from offsite.backup.cut.deletions import explain_consumed, explain_declared, offsets_of_cut
 from offsite.backup.cut.found_cut import key_of
-from offsite.backup.former import PassMemory
 from offsite.backup.pass_cut import NoCut, PassCut, cut_of_pass
-from offsite.backup.planned import BackupPlan
-from offsite.backup.whole_pass import PassSummary
+from offsite.backup.pass_memory import PassMemory
+from offsite.backup.plan import BackupPlan
 from offsite.groups.snapshots import SavedGroups, save_groups
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, ParticipantFailed
@@ -36,8 +35,7 @@ from offsite.repository.commit import (
 from offsite.repository.heads import RememberedHead, head_of
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
-from offsite.repository.snapshots.commit_cut import CommitCut, put_commit_cut
-from offsite.repository.snapshots.participant import CheckpointParticipant
+from offsite.repository.snapshots.commit_cut import CheckpointParticipant, CommitCut, put_commit_cut
 from offsite.repository.state import BackupState
 
 _HOLES_JUDGED = 10_000

@@ -1,38 +1,156 @@
-"""Runs a backup: read the source, plan, copy, commit. A run makes a commit, and a long run makes earlier commits.
-Uncommitted work of a dead run is only garbage.
+"""Runs a backup: read the source, plan, copy, commit, and say what came of it.
 
-The state of a backup is its repository: a run continues from the committed positions of any earlier run.
+A run makes a commit, and a long run makes earlier commits. Uncommitted work of a dead run is only garbage. The state
+of a backup is its repository: a run continues from the committed positions of any earlier run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from offsite.backup.bundle import CopyBundle, CopyOutcome, copy_bundle
+from offsite.backup.committable import PartitionFailure
 from offsite.backup.copy import BackupEnds, BackupReceipt, RangeReads, copy_range_with
-from offsite.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.backup.copy_pass import CommitThresholds, CopyPass, PassSummary, PassTotals
 from offsite.backup.copy_plan import CopyTask
-from offsite.backup.former import PassMemory
-from offsite.backup.last_progress import LastProgress
 from offsite.backup.pass_commits import PassCommits
-from offsite.backup.planned import BackupPlan, Replan
-from offsite.backup.result import BackupResult, result_of
-from offsite.backup.schemas_topic import schemas_options
-from offsite.backup.whole_pass import PassSummary, PassTotals
-from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
+from offsite.backup.pass_memory import PassMemory
+from offsite.backup.plan import BackupPlan, Replan
+from offsite.backup.source import schemas_options
+from offsite.engine.runner import Done, Failed, OnProgress, Runner, RunProgress, job_named
 from offsite.groups.history import history_options
+from offsite.groups.snapshots import SavedGroups
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.read_task import Item, ReadTask
-from offsite.model.clock import Clock, SystemClock
+from offsite.model.clock import Clock, SystemClock, Wait
 from offsite.model.errors import Bug, OffsiteError
 from offsite.model.journal import decided, safe_trace, warned
-from offsite.model.names import amount
+from offsite.model.names import amount, named
+from offsite.reports.log_report import BranchReport, HoleReport, branch_reports, expected_deletions, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.state import BackupState
+
+NAMED_MAX = 3
+"""At most so many partitions in a line: a broker that leads thousands must not fill the screen."""
+
+
+class LastProgress:
+    """Passes progress on and remembers the last one. `wait` names the partitions whose records have not arrived."""
+
+    def __init__(
+        self, on_progress: OnProgress | None, *, clock: Clock, open_partitions: Callable[[], Sequence[str]]
+    ) -> None:
+        self._on_progress, self._clock, self._open_partitions = on_progress, clock, open_partitions
+        self._last: RunProgress | None = None
+        self.wait = Wait(self._nothing_came, since_s=math.inf)
+        self.worker_peak_rss_bytes = 0
+        self.throttled_s = 0.0
+
+    def __call__(self, now: RunProgress) -> None:
+        # The first report comes before Spark is up: no broker was asked before the second.
+        if self._last is not None and (_moved(now) != _moved(self._last) or self.wait.since_s == math.inf):
+            self.wait.since_s = self._clock.monotonic_s()
+        self._last = now
+        self.worker_peak_rss_bytes = max(self.worker_peak_rss_bytes, now.worker_peak_rss_bytes)
+        self.throttled_s = now.throttled_s + now.limited_s
+        if self._on_progress is not None:
+            self._on_progress(now)
+
+    def _nothing_came(self) -> str:
+        partitions = self._open_partitions()
+        if not partitions:
+            return "all partitions are copied, but the Spark job has not ended"
+        return f"no progress in {named(partitions, most=NAMED_MAX, of='partitions')}"
+
+
+def _moved(progress: RunProgress) -> tuple[float, ...]:
+    """Figures that change while any work is under way. A pause demanded by a rate limit counts as a change."""
+    ended = progress.tasks_done, progress.tasks_failed
+    return (*ended, progress.moved_bytes, progress.throttled_s, progress.limited_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupResult:
+    """Result of a run: what the run added. `bytes`: size in the log; `stored_bytes`: size in the repository. `holes`:
+    new holes that are a loss; `expected_deletions`: new holes that are no loss. Partitions in `failed` stay where they
+    were, or where their first failed range begins: the next run continues. `cut_back`: logs that a new leader cut back,
+    found by the run; the old history is kept. `not_read`: cluster settings that the cluster did not let us read.
+    `not_carried`: settings of the cluster that no backup holds. `unread_topics`: topics with the settings of an earlier
+    run, because the run was not allowed to read them. `groups`: None when no groups were requested. `head_hash`: hash
+    of the commit's bytes. `no_cut`: why restores of the commit go to the ends as copied; empty where the commit has a
+    consistent cut."""
+
+    backup: str
+    commit: int
+    topics: int
+    partitions: int
+    segments: int
+    records: int
+    bytes: int
+    stored_bytes: int
+    holes: tuple[HoleReport, ...]
+    failed: tuple[PartitionFailure, ...]
+    cut_back: tuple[BranchReport, ...]
+    missing_topics: tuple[str, ...]
+    vanished_topics: tuple[str, ...]
+    deleted_topics: tuple[str, ...]
+    denied_topics: tuple[str, ...]
+    not_read: tuple[str, ...]
+    groups: SavedGroups | None
+    committed_at_ms: int
+    head_hash: str
+    worker_peak_rss_bytes: int
+    commits: int
+    unread_topics: tuple[str, ...] = ()
+    no_cut: str = ""
+    not_carried: tuple[str, ...] = ()
+    expected_deletions: tuple[HoleReport, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        of_groups = self.groups.failed if self.groups else ()
+        return not any((self.holes, self.failed, self.cut_back, of_groups, self.unread_topics))
+
+
+def result_of(
+    plan: BackupPlan, passes: PassTotals, state: BackupState, commits: PassCommits, *, since: int
+) -> BackupResult:
+    """Summarize what the run added since commit `since`. `plan` and `commits` belong to the last pass; its last commit
+    left `state`."""
+    whole, figures = passes.summary, passes.summary.figures
+    holes = [commits.explained.get(hole, hole) for hole in whole.holes]
+    return BackupResult(
+        backup=plan.backup,
+        commit=state.seq,
+        topics=len(plan.source.shapes),
+        partitions=len(plan.copy.bounds),
+        segments=whole.segments,
+        records=figures.records,
+        bytes=figures.raw_bytes,
+        stored_bytes=figures.stored_bytes,
+        holes=hole_reports(holes),
+        failed=whole.failed,
+        cut_back=branch_reports(state, since=since + 1),
+        missing_topics=plan.source.missing,
+        vanished_topics=plan.gone.vanished,
+        deleted_topics=tuple(sorted({incarnation.topic for incarnation in plan.gone.deleted})),
+        denied_topics=plan.gone.denied,
+        not_read=plan.settings.not_read,
+        not_carried=plan.settings.settings.not_carried,
+        groups=commits.groups,
+        committed_at_ms=state.committed_at_ms,
+        head_hash=state.head_hash,
+        worker_peak_rss_bytes=passes.worker_peak_rss_bytes,
+        commits=passes.commits,
+        unread_topics=tuple(shape.topic for shape in plan.source.shapes if shape.configs_unread),
+        no_cut=commits.no_cut,
+        expected_deletions=expected_deletions(holes),
+    )
 
 
 def run_backup(  # noqa: PLR0913  # all by keyword but what is done

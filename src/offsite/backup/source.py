@@ -1,25 +1,71 @@
-"""Reads the facts about a source cluster that a backup needs: selected topics, their shapes, their bounds."""
+"""Reads the facts about a source cluster that a backup needs: topics, their shapes, their bounds, and topics that the
+backup holds and the cluster no longer lists.
+
+Records of topics that are gone are kept in any case. A topic counts as deleted only after positive answers
+(`kafka.presence`), or when its name is listed with an id that the backup never saw: a name belongs to a single topic at
+a time. An id that the backup saw before proves nothing, because a lagging broker may list the previous topic. Most
+values are unreadable without the schemas of a schema registry, so a backup takes their topic along unasked; its first
+run decides on that topic.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from offsite.backup.copy_plan import PartitionBounds, SickPartition
-from offsite.backup.schemas_topic import with_schemas
 from offsite.groups.history import with_history
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.log_bounds import ListedBounds
+from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.cleanup_policy import is_compacted
-from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic, OffsiteError
+from offsite.model.errors import BackupExists, KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic, OffsiteError
 from offsite.model.journal import warned
-from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS, check_topic_name
 from offsite.model.options import MissingTopics
-from offsite.model.selection import TopicSelection, drill_copies, no_topics
+from offsite.model.selection import TopicSelection, drill_copies, is_drill_copy, no_topics
 from offsite.repository.commit import TopicIncarnation, TopicShape
+from offsite.repository.descriptor import BackupDescriptor
+from offsite.repository.state import BackupState
+
+DEFAULT_SCHEMAS_TOPIC = "_schemas"
+"""Default schema topic of Confluent's registry and compatible registries."""
+
+_OPTION = "schemas_topic"
+
+
+def decide_schemas_topic(requested: str | None, descriptor: BackupDescriptor | None) -> str:
+    """Decide the topic's name; empty for none. `requested` None: as in the first run. Raises `BadName`,
+    `BackupExists`."""
+    if requested:
+        check_topic_name(requested)
+    if descriptor is None:
+        return DEFAULT_SCHEMAS_TOPIC if requested is None else requested
+    first = dict(descriptor.options).get(_OPTION, DEFAULT_SCHEMAS_TOPIC)
+    if requested not in (None, first):
+        raise BackupExists(
+            f"backup {descriptor.name} exists with schemas topic {first or 'none'}",
+            hint="omit --schemas-topic to continue this backup, or choose another name with --backup",
+        )
+    return first
+
+
+def schemas_options(topic: str) -> tuple[tuple[str, str], ...]:
+    """The options in the backup's descriptor: none for the default, as in backups from before the option existed."""
+    return () if topic == DEFAULT_SCHEMAS_TOPIC else ((_OPTION, topic),)
+
+
+def with_schemas(
+    names: Iterable[str], topic: str, *, existing: Iterable[str], selection: TopicSelection
+) -> tuple[str, ...]:
+    """`names` and the schemas topic, sorted; without the topic if it is absent or the selection excludes it by name."""
+    alone = TopicSelection(include=(topic,), exclude=selection.exclude) if topic else None
+    return tuple(sorted({*names, *(alone.select(existing) if alone else ())}))
+
 
 _GRANT = "grant the principal DESCRIBE_CONFIGS on the topic, or leave the topic out"
 
@@ -187,3 +233,81 @@ def _bounds(admin: ClusterAdmin, log_bounds: ListedBounds, shapes: Iterable[Topi
 
 def _topic_id(topic: TopicMetadata) -> str:
     return "" if topic.topic_id is None else str(topic.topic_id)
+
+
+class TopicPresence(Protocol):
+    """The presence of topics on a cluster, by name."""
+
+    def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneTopics:
+    """Topics by name. `vanished`: all unlisted topics. `denied`: vanished topics that we may no longer describe.
+    `deleted`: incarnations newly known to be deleted."""
+
+    vanished: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    deleted: tuple[TopicIncarnation, ...] = ()
+
+    def sick(self, base: BackupState) -> Iterator[SickPartition]:
+        """The partitions that we may no longer see."""
+        shapes = base.latest_shapes()
+        for topic in self.denied:
+            error = KafkaNotAuthorized(
+                f"topic {topic}: TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic any more, or "
+                "the topic is deleted",
+                hint="grant the principal DESCRIBE, DESCRIBE_CONFIGS and READ on the topic, or leave the topic out",
+            )
+            for number in range(shapes[topic].partitions):
+                yield SickPartition(topic=topic, partition=number, error=error)
+
+
+def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection, source: Source) -> GoneTopics:
+    """Find the topics of `base` that the selection means and `source` lacks. Asks only about topics not yet known to be
+    deleted. Raises `KafkaUnavailable`."""
+    vanished = _vanished(base, selection, source)
+    shapes = base.latest_shapes()
+    presence = admin.presence([name for name in vanished if not shapes[name].is_deleted])
+    vanished = tuple(name for name in vanished if not _is_passed_over(name, presence))
+    deleted = [
+        *_find_recreated(base, source),
+        *(incarnation for incarnation in base.topics if presence.get(incarnation.topic) is PresenceState.DELETED),
+    ]
+    news = tuple(incarnation for incarnation in deleted if not base.topics[incarnation].is_deleted)
+    for incarnation in news:
+        warned(
+            "deleted",
+            why="the brokers report that the topic does not exist",
+            topic=incarnation.topic,
+            topic_id=incarnation.topic_id,
+        )
+    denied = tuple(name for name in vanished if presence.get(name) is PresenceState.DENIED)
+    return GoneTopics(vanished=vanished, denied=denied, deleted=news)
+
+
+def _is_passed_over(name: str, presence: Mapping[str, PresenceState]) -> bool:
+    """Whether the name is a present drill copy, which an earlier version backed up and later runs ignore."""
+    if not is_drill_copy(name) or presence.get(name) is not PresenceState.THERE:
+        return False
+    warned("passed_over", why="a drill created the topic; give its full name to back it up", topic=name)
+    return True
+
+
+def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
+    """The absent topics. Topics that the source already reports as missing by name are left out."""
+    backed_up = {incarnation.topic for incarnation in base.topics}
+    gone = backed_up - set(source.ids) - set(source.missing)
+    meant = selection.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))
+    schemas = {shape.topic for shape in base.topics.values() if shape.holds_schemas}
+    return tuple(sorted({*meant, *(schemas & gone)}))
+
+
+def _find_recreated(base: BackupState, source: Source) -> Iterator[TopicIncarnation]:
+    listed = {
+        topic: TopicIncarnation(topic=topic, topic_id=topic_id) for topic, topic_id in source.ids.items() if topic_id
+    }
+    for incarnation in base.topics:
+        now = listed.get(incarnation.topic, incarnation)
+        if incarnation.topic_id and now not in base.topics:
+            yield incarnation

@@ -16,10 +16,8 @@ from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, CheckpointIdUsed
 from offsite.model.ids import random_id
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.marker import CheckpointNote
-from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
-from offsite.repository.checkpoints.stamping import Stamping
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointNote, CheckpointRecords, Stamping
+from offsite.repository.restores.lease import ProcessIdentity
 
 CHOSEN_MAX = (1 << 53) - 1
 """The highest id that a person may choose: leaves more ids for later requests than any clock or date needs."""

@@ -10,9 +10,9 @@ from offsite.model.errors import CheckpointNeeded, CommitLost
 from offsite.model.ids import random_id
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
+from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointRecords
 from offsite.repository.commit import CommitChanges
-from offsite.repository.let_go_memory import LetGoMemory
+from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.snapshots.audit_record import POINTS, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.upkeep.retention.apply import ATTEMPTS

@@ -9,8 +9,7 @@ from offsite.cut.cut import TopicClass
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.reports.cut_report import LeftOutReport, report_left_out
 from offsite.repository.backup import Backup
-from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
-from offsite.repository.snapshots.participant import CheckpointParticipant
+from offsite.repository.snapshots.commit_cut import CheckpointParticipant, CommitCut, get_commit_cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.backup.copy_plan import PartitionBounds
-from offsite.backup.planned import OpenCheckpoint
+from offsite.backup.plan import OpenCheckpoint
 from offsite.backup.stamps import EpochOffset, StampWindows
 from offsite.checkpoint.control_reader import ControlReader
 from offsite.kafka.cluster import Cluster
@@ -42,7 +42,7 @@ from offsite.model.names import PROTECTED_TOPICS, named
 from offsite.model.selection import TopicSelection
 from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, OpenRecord, Session, format_record
 from offsite.participant.number import MARKER_KEY, MAX_NUMBER, Form, marker_headers
-from offsite.repository.checkpoints.stamping import Stamping
+from offsite.repository.checkpoint_records import Stamping
 
 ACKS_TIMEOUT_S = 60.0
 """Seconds for every session to acknowledge a checkpoint; at least two of the longest lease."""

@@ -9,7 +9,7 @@ from offsite.model.errors import BadOption
 from offsite.model.options import Option, StampForm, parse_choice
 
 if TYPE_CHECKING:
-    from offsite.repository.checkpoints.stamping import Stamping
+    from offsite.repository.checkpoint_records import Stamping
 
 
 class ParticipantWords(TypedDict, total=False):
@@ -43,7 +43,7 @@ def parse_participants(words: ParticipantWords) -> Stamping | None:
     from offsite.model.names import check_topic_name
     from offsite.model.selection import parse_selection
     from offsite.participant.control import CONTROL_TOPIC
-    from offsite.repository.checkpoints.stamping import Stamping
+    from offsite.repository.checkpoint_records import Stamping
 
     form, topics = words.get("participants"), words.get("participant_topics")
     control_topic = words.get("control_topic")

@@ -34,7 +34,7 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError, ParticipantFailed
 from offsite.model.journal import decided, warned
 from offsite.model.names import is_topic_name
-from offsite.repository.snapshots.participant import CheckpointParticipant, DeclaredPosition
+from offsite.repository.snapshots.commit_cut import CheckpointParticipant, DeclaredPosition
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from offsite.backup.planned import BackupPlan, OpenCheckpoint, OpenedBackup, open_existing_backup, plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import BackupPlan, OpenCheckpoint, OpenedBackup, open_existing_backup, plan_backup
 from offsite.backup.run import PassResult, carry_out
 from offsite.checkpoint.opening import Opener, opening_of
 from offsite.checkpoint.participants import Participants
@@ -18,7 +18,7 @@ from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import CheckpointIdUsed, OffsiteError
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.stamping import Stamping
+from offsite.repository.checkpoint_records import Stamping
 from offsite.repository.repository import Repository
 
 POLL_S = 1.0

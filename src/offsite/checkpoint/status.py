@@ -15,12 +15,10 @@ from functools import cached_property
 from offsite.model.errors import DamagedObject, FormatTooNew, NoSuchRestorePoint
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.marker import CheckpointNote, TakenCheckpoint
-from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
+from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointNote, CheckpointRecords, TakenCheckpoint
 from offsite.repository.commit import Checkpoint, PartitionId, StoredCommit
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.snapshots.participant import CheckpointParticipant
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import display_now_ms
 

@@ -11,18 +11,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from offsite.backup.planned import BackupPlan
+from offsite.backup.plan import BackupPlan
 from offsite.checkpoint.ask import highest_id, make_note, next_id
 from offsite.model.errors import DamagedObject, OffsiteError, PutOutcomeUnknown, RestoreRunning, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.marker import SickEnd, TakenCheckpoint, TakenEnd
-from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
-from offsite.repository.checkpoints.stamping import Stamping
-from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.snapshots.participant import CheckpointParticipant
+from offsite.repository.checkpoint_records import (
+    CheckpointEvent,
+    CheckpointRecords,
+    SickEnd,
+    Stamping,
+    TakenCheckpoint,
+    TakenEnd,
+)
+from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms, ProcessIdentity
+from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 from offsite.repository.state import BackupState
 
 _TERMS_SWEPT = 10

@@ -1,6 +1,6 @@
 """Episodes: observed transactions as spans to be kept or left out by a cut.
 
-At a clean reading a transaction of a producer has all markers below the ends, or none (`cut.clean`). Transactions with
+At a clean reading a transaction of a producer has all markers below the ends, or none (`readings`). Transactions with
 markers between two clean readings of their producer are therefore complete together, and form a span. The assignment of
 markers to single transactions is never guessed. The spans of a producer are
 
@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from offsite.cut.clean import clean_readings, transactional_ids
-from offsite.cut.readings import CutEvidence, LoggedCommit
+from offsite.cut.readings import CutEvidence, LoggedCommit, clean_readings, transactional_ids
 from offsite.cut.window import GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window, WrittenRange
 from offsite.log.transactions import PartitionTail
 from offsite.model.errors import check

@@ -1,12 +1,14 @@
-"""Finds the greatest consistent cut at or below given ends.
+"""Finds the greatest consistent cut at or below given ends, and reasons to refuse it.
 
 If two cuts are consistent, their union, with the larger end in every partition, is consistent too: an effect in the
 union is in one of the two cuts, with all causes. Hence a single greatest cut exists. Giving up only the effects
-demanded by a rule finds the cut, in any order.
+demanded by a rule finds the cut, in any order. An effect is given up at most once, because lines only fall. A line
+keeps waiting effects sorted by needed level: a falling line meets only the effects broken by the fall. The search takes
+O(n log n) for n starts and needs of all effects, however long the chains are.
 
-An effect is given up at most once, because lines only fall: an effect short of a cause stays short. A line keeps
-waiting effects sorted by needed level: a falling line meets only the effects broken by the fall. The search takes O(n
-log n) for n starts and needs of all effects, however long the chains are.
+Refused for gaps in the backup and transactions of unknown beginning (C6), positions of external participants (C5), and
+exactly-once commits older than the window (C2). No refusal moves an end or leaves anything out: the caller has to
+choose an earlier cut. The class of a topic says how far a cut can be trusted for it, and no more than was observed.
 """
 
 from __future__ import annotations
@@ -16,12 +18,88 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
-from offsite.cut.coverage import refusals
-from offsite.cut.cut import Cut, Hold, LeftOutSpan
+from offsite.cut.cut import Cut, CutRefusal, Hold, LeftOutSpan, TopicClass
 from offsite.cut.effect import UNSEEN, Effect, EffectLine, Source, effects
-from offsite.cut.group_offsets import group_offsets
-from offsite.cut.topic_class import topic_classes
-from offsite.cut.window import Ends, PartitionKey, TransactionSpan, Window
+from offsite.cut.group_offsets import NEVER, first_left_out, group_offsets, is_below
+from offsite.cut.window import Ends, PartitionKey, TransactionSpan, Window, WriterKind
+
+
+def refusals(cut: Cut, window: Window) -> Iterator[CutRefusal]:
+    """The refusals of C6, followed by C5 and C2."""
+    readable = {**cut.ends, **cut.floors()}
+    yield from _uncovered(cut.ends, window)
+    yield from _not_whole(cut)
+    yield from _contradicted(cut.ends, readable, window)
+    yield from _ahead(cut, readable, window)
+
+
+def _uncovered(ends: Ends, window: Window) -> Iterator[CutRefusal]:
+    for partition, end in ends.items():
+        base = window.bases.get(partition, 0)
+        if end < base:
+            # Before the window's beginning nobody knows the transactions.
+            yield CutRefusal(rule="C6", partition=partition, offset=base, end=end)
+        for low, high in window.gaps.get(partition, ()):
+            if max(base, low) < min(end, high):
+                yield CutRefusal(rule="C6", partition=partition, offset=low, end=end)
+
+
+def _not_whole(cut: Cut) -> Iterator[CutRefusal]:
+    """Transactions that have to be left out, and may have begun before the window."""
+    for span in (left_out.span for left_out in cut.left_out if not left_out.span.is_whole):
+        for partition, written in span.written.items():
+            yield CutRefusal(
+                rule="C6",
+                partition=partition,
+                offset=written.first,
+                end=cut.ends.get(partition),
+                participant=str(span.producer),
+            )
+
+
+def _contradicted(ends: Ends, readable: Ends, window: Window) -> Iterator[CutRefusal]:
+    for external in window.externals:
+        for partition, position in external.positions.items():
+            end = ends.get(partition)
+            is_there = end is not None and position <= readable[partition]
+            if not is_there or not (external.can_replay or position == end):
+                end = readable.get(partition)
+                yield CutRefusal(rule="C5", partition=partition, offset=position, end=end, participant=external.name)
+
+
+def _ahead(cut: Cut, readable: Ends, window: Window) -> Iterator[CutRefusal]:
+    """Exactly-once groups that have read records outside of the cut, or committed behind a commit that is left out.
+    Their transaction is older than the window and cannot be left out too."""
+    limits = first_left_out(left_out.span for left_out in cut.left_out)
+    for commit in window.commits:
+        if not commit.exactly_once or not is_below(commit, cut.ends):
+            continue
+        end = readable.get(commit.partition)
+        is_behind = commit.position > limits.get((commit.group, commit.partition), NEVER)
+        if is_behind or (end is not None and commit.offset > end):
+            yield CutRefusal(
+                rule="C2", partition=commit.partition, offset=commit.offset, end=end, participant=commit.group
+            )
+
+
+_EXACT = {
+    frozenset({WriterKind.TRANSACTION}): TopicClass.TRANSACTIONAL,
+    frozenset({WriterKind.PARTICIPANT}): TopicClass.PARTICIPANT,
+}
+
+
+def topic_classes(ends: Ends, window: Window) -> dict[str, TopicClass]:
+    """The class of every topic in `ends`. A plain writer makes a topic uncoordinated, unless time fences the topic.
+    Transactions beside participants do too, because participants may have read a committed transaction that the cut
+    leaves out. A topic without an observed writer is uncoordinated as well: silence proves nothing."""
+    return {topic: _class(topic, window) for topic in sorted({partition.topic for partition in ends})}
+
+
+def _class(topic: str, window: Window) -> TopicClass:
+    weak = TopicClass.TIME_FENCED if topic in window.time_fenced else TopicClass.UNCOORDINATED
+    if topic in window.unpaired:
+        return weak
+    return _EXACT.get(window.writers.get(topic, frozenset()), weak)
 
 
 def greatest_cut(ends: Ends, window: Window) -> Cut:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from offsite.backup.planned import make_replan, plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import run_backup
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import make_replan, plan_backup
+from offsite.backup.run import BackupResult, run_backup
 from offsite.demo.data import ORDERS, TOPICS, write_demo_data
 from offsite.demo.truth import TopicRecords, commit_half_way, committed_offsets, compare_readings, read_topic
 from offsite.engine.runner import Runner

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offsite.backup.copy_plan import PartitionBounds
-from offsite.backup.planned import BackupPlan
+from offsite.backup.plan import BackupPlan
 from offsite.backup.run import PassResult
 from offsite.backup.stamps import StampWindows
 from offsite.checkpoint.opening import Opener
@@ -21,8 +21,8 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.stamping import Stamping
-from offsite.repository.snapshots.participant import CheckpointParticipant
+from offsite.repository.checkpoint_records import Stamping
+from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 
 CLAIM_EVERY_S = 30.0
 """Seconds between attempts to get the lease from another process."""

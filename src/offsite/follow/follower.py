@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.backup.former import PassMemory
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.backup.planned import BackupPlan, OpenedBackup, make_replan, open_existing_backup, plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import carry_out, ends_of, make_backup
+from offsite.backup.pass_memory import PassMemory
+from offsite.backup.plan import BackupPlan, OpenedBackup, make_replan, open_existing_backup, plan_backup
+from offsite.backup.run import BackupResult, carry_out, ends_of, make_backup
 from offsite.checkpoint.opening import Opener
 from offsite.checkpoint.participants import Participants
 from offsite.engine.runner import OnProgress, Runner
@@ -30,7 +29,7 @@ from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.stamping import Stamping
+from offsite.repository.checkpoint_records import Stamping
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState

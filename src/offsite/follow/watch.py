@@ -17,7 +17,7 @@ from offsite.monitor.repository_view import read_repository_view
 from offsite.monitor.store_requests import StoreRequests
 from offsite.monitor.view import FollowView
 from offsite.repository.backup import Backup
-from offsite.repository.let_go_memory import LastLook
+from offsite.repository.local_memory import LastLook
 from offsite.repository.state import BackupState
 from offsite.upkeep.retention.let_go import let_go_since
 

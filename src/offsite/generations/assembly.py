@@ -25,7 +25,7 @@ from offsite.repository.generation_sets.entry import Founding
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.generation_sets.ledger import Ledger
 from offsite.repository.repository import Repository
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 
 
 def _unheard(_: ExportResult) -> None:

@@ -1,7 +1,7 @@
 """Generations as backups: every generation a backup of its own, `<set>.gen-<n>`, made and followed as any other.
 
 The commit log itself fences: a commit counts under a number that nobody else has, and after the entry of the switch a
-seal takes the next number (`services.seal`). A process about to commit has read the log before it asked the ledger for
+seal takes the next number (`seal_backup`). A process about to commit has read the log before it asked the ledger for
 permission (`FollowSettings.guard`).
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.backup.request import BackupRequest
 from offsite.engine.runner import OnProgress, Runner
 from offsite.follow.follower import Follower, FollowSettings, Round
 from offsite.generations.compacted_topics import uncompacted
@@ -21,14 +21,13 @@ from offsite.generations.target import GenerationEnds, Guard, RoundResult
 from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import BackupNotFound, DamagedObject
-from offsite.repository.backup import Backup
+from offsite.repository.backup import Backup, seal_backup
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.heads import RememberedHead
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.removal import Announce, remove_backup, sweep, unopened_backup
 from offsite.repository.repository import Repository
-from offsite.repository.seal import seal_backup
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import NOTHING_IN_FORCE
 from offsite.upkeep.collection.disputed import DisputedCommit, find_disputed

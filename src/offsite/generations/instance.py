@@ -51,8 +51,7 @@ from offsite.repository.generation_sets.generation_set import (
     GenerationPhase,
     GenerationSet,
 )
-from offsite.repository.generation_sets.kept import KeptGeneration, put_kept
-from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.generation_sets.ledger import KeptGeneration, Ledger, put_kept
 from offsite.repository.removal import KEPT_MS
 
 _EFFECTS_MAX = 50

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from offsite.repository.generation_sets.generation_set import GenerationSet
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.generation_sets.ledger import Ledger
-from offsite.repository.releases import ReleaseMemory
+from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.snapshots.audit_record import (
     GENERATION,
     AuditLine,

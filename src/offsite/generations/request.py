@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
 from offsite.model.errors import BadOption
 from offsite.model.selection import TopicSelection
 from offsite.repository.generation_sets.entry import Founding, Instance

@@ -18,10 +18,9 @@ from offsite.repository.generation_sets.generation_set import (
     GenerationPhase,
     GenerationSet,
 )
-from offsite.repository.generation_sets.kept import KeptGeneration, get_kept
 from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import Ledger, set_names
-from offsite.repository.releases import ReleaseMemory
+from offsite.repository.generation_sets.ledger import KeptGeneration, Ledger, get_kept, set_names
+from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.repository import Repository
 from offsite.repository.restores.record import try_unfinished_restores
 from offsite.stores.numbered_log import LedgerEntryInfo

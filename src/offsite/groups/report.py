@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from offsite.groups.groups_as_of import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.groups.plan import GroupCounts, GroupMove
 from offsite.groups.run import PlannedGroups
-from offsite.groups.source import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets
 from offsite.model.selection import GroupPatterns

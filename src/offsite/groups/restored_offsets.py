@@ -16,7 +16,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, Damaged, DamagedObject, FormatTooNew, NoSuchRestore
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, TopicIncarnation
-from offsite.repository.own_writes import is_written_here
+from offsite.repository.local_memory import is_written_here
 from offsite.repository.records_place import GIVEN_AGAIN, record_places
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import (

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from offsite.groups.groups_as_of import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.groups.missing_records import RefusedOffset, read_commit_cut
 from offsite.groups.plan import GroupPlan, plan_groups
 from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, load_restored_offsets
-from offsite.groups.source import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import GroupFailure
@@ -32,7 +32,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.heads import check_to_read
 from offsite.repository.layout import own_objects
-from offsite.repository.own_writes import is_written_here, note_written
+from offsite.repository.local_memory import is_written_here, note_written
 from offsite.repository.records_place import GIVEN_AGAIN, prepare_records, record_places, writing_records
 from offsite.repository.snapshots.group_change import (
     GroupChange,

@@ -14,16 +14,17 @@ from dataclasses import dataclass, field
 from offsite.model.errors import OffsiteError, RequestRepeated
 from offsite.model.ids import dated_id, random_id
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.repository.jobs.layout import JobLayout, repeat_key
-from offsite.repository.jobs.record import (
+from offsite.repository.job import (
     JobCancellation,
     JobEnd,
+    JobLayout,
     StoredJobRequest,
     decode_repeat,
     encode_repeat,
+    repeat_key,
     seal_of,
 )
-from offsite.repository.jobs.records import JobRecords
+from offsite.repository.job_records import JobRecords
 from offsite.stores.store import Store
 
 SEARCH = "search"

@@ -12,9 +12,8 @@ from offsite.jobs.status import read_job
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
-from offsite.repository.jobs.layout import KEYS_PREFIX, JobLayout
-from offsite.repository.jobs.record import decode_repeat
-from offsite.repository.jobs.records import JobRecords, is_of_the_future, list_jobs
+from offsite.repository.job import KEYS_PREFIX, JobLayout, decode_repeat
+from offsite.repository.job_records import JobRecords, is_of_the_future, list_jobs
 from offsite.repository.layout import own_objects
 from offsite.stores.store import Store
 

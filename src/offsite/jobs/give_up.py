@@ -15,11 +15,9 @@ from offsite.jobs.status import GIVEN_UP
 from offsite.model.errors import OffsiteError
 from offsite.model.ids import dated_id, random_id
 from offsite.model.journal import decided
-from offsite.repository.jobs.layout import JobLayout, repeat_key
-from offsite.repository.jobs.record import JobEnd, StoredJobRequest, decode_repeat, encode_repeat
-from offsite.repository.jobs.records import JobRecords
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.job import JobEnd, JobLayout, StoredJobRequest, decode_repeat, encode_repeat, repeat_key
+from offsite.repository.job_records import JobRecords
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.stores.store import Store
 
 

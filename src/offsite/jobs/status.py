@@ -8,11 +8,9 @@ from enum import StrEnum
 from offsite.jobs.ask import SEARCH
 from offsite.model.errors import Damaged, FormatTooNew, JobNotFound, OffsiteError
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
-from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import JobCancellation, JobEnd, JobProgress, StoredJobRequest
-from offsite.repository.jobs.records import JobRecords, list_jobs
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.job import JobCancellation, JobEnd, JobLayout, JobProgress, StoredJobRequest
+from offsite.repository.job_records import JobRecords, list_jobs
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import display_now_ms
 

@@ -13,11 +13,9 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
-from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import JobEnd, JobProgress
-from offsite.repository.jobs.records import JobRecords
-from offsite.repository.restores.lease import BEAT_S, TTL_S, LeaseClaim, LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.job import JobEnd, JobLayout, JobProgress
+from offsite.repository.job_records import JobRecords
+from offsite.repository.restores.lease import BEAT_S, TTL_S, LeaseClaim, LeaseTerms, ProcessIdentity
 from offsite.stores.store import Store
 
 LOOK_S = 1.0

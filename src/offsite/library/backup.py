@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from offsite.library.engine import Engine
     from offsite.overview.contents import BackupDetail
     from offsite.repository import backup as stored
-    from offsite.repository.history import CommitSummary
+    from offsite.repository.commit_history import CommitSummary
     from offsite.restore.options import PointWords, RestoreWords
     from offsite.restore.plan_report import RestorePlanReport
     from offsite.restore.planned import PlannedRestore

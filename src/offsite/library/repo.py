@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from offsite.archives.run_import import ImportResult
     from offsite.backup.options import BackupWords
-    from offsite.backup.result import BackupResult
+    from offsite.backup.run import BackupResult
     from offsite.engine.runner import OnProgress
     from offsite.overview.contents import BackupSummary
     from offsite.overview.status import Status
@@ -96,7 +96,7 @@ class Repo:
         Raises the errors of `services.backup`: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
         from offsite.backup.options import parse_backup, parse_limits
-        from offsite.backup.planned import make_replan, plan_backup
+        from offsite.backup.plan import make_replan, plan_backup
         from offsite.backup.run import run_backup
         from offsite.kafka.cluster import connect
 

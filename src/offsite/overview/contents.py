@@ -11,16 +11,15 @@ from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, ObjectArchived, OffsiteError, StoreDenied, UnlistableName
 from offsite.model.selection import join_patterns
 from offsite.points.point_cut import DefaultPoint, default_point
-from offsite.reports.branch_report import BranchReport, branch_reports
 from offsite.reports.cut_report import ConsistencyReport, consistency_of
-from offsite.reports.hole_report import HoleReport, expected_deletions, hole_reports
+from offsite.reports.log_report import BranchReport, HoleReport, branch_reports, expected_deletions, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import NOT_DELETED, PartitionId, Pin, TopicIncarnation, TopicShape
+from offsite.repository.commit_history import CommitSummary
 from offsite.repository.coverage import REMOVED
-from offsite.repository.history import CommitSummary
-from offsite.repository.import_origin import import_origin
+from offsite.repository.descriptor import import_origin
 from offsite.repository.repository import Repository
-from offsite.repository.segments.figures import SegmentFigures
+from offsite.repository.segments.segment import SegmentFigures
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from offsite.checkpoint.status import Checkpoints
 from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.units import format_duration, format_time
-from offsite.reports.html.plot import POINTS_MAX, PlotLine, lines_of
+from offsite.reports.html_page import POINTS_MAX, PlotLine, lines_of
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import display_now_ms

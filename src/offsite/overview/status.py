@@ -13,9 +13,9 @@ from offsite.model.units import format_time
 from offsite.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.points.point_cut import DefaultPoint, default_point
 from offsite.repository.backup import Backup
+from offsite.repository.descriptor import import_origin
 from offsite.repository.generation_sets.layout import SetLayout, set_of_backup
 from offsite.repository.heads import RememberedHead, find_vanished
-from offsite.repository.import_origin import import_origin
 from offsite.repository.removal import KEPT_MS, RemovedBackup
 from offsite.repository.repository import Repository, describe_strangers, strangers_around, strangers_in
 from offsite.repository.state import BackupState
@@ -169,7 +169,7 @@ def _lacks(backup: Backup) -> Iterable[str]:
     """What a generation lacks of the previous one: a person has to look at the source."""
     if (named := set_of_backup(backup.descriptor.name)) is None:
         return
-    from offsite.repository.generation_sets.kept import why_kept  # reads a ledger, of generations alone
+    from offsite.repository.generation_sets.ledger import why_kept  # reads a ledger, of generations alone
 
     try:
         why = why_kept(backup.store, SetLayout(name=named[0]), successor=named[1])

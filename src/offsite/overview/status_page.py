@@ -9,10 +9,9 @@ from offsite.model.errors import OffsiteError
 from offsite.model.units import format_duration, format_time
 from offsite.overview.glance import Glance, glance
 from offsite.overview.status import BackupStatus, Status
-from offsite.reports.html.look import VerdictStyle, document, facts, items, plot, tag, text, verdict
+from offsite.reports.html_page import VerdictStyle, document, facts, items, plot, tag, text, verdict
 from offsite.repository.backup import Backup
-from offsite.repository.snapshots.drill_record import DrillRecord
-from offsite.repository.snapshots.verify_record import VerifyRecord
+from offsite.repository.snapshots.check_records import DrillRecord, VerifyRecord
 from offsite.upkeep.verification.last_checks import LastChecks
 
 

@@ -1,7 +1,7 @@
 """The parts of a backup to read: the selected topics, and one chain of segments per partition.
 
 Restore, export, comparison, `cat`, `search` and the Spark table all use this description: all see the same records of a
-restore point. Destinations of the records are decided elsewhere: see `copy.restore.plan`. Pure.
+restore point. Destinations of the records are decided elsewhere: see `restore.write.plan`. Pure.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """The incarnation of a topic that a restore point means, when the backup holds several.
 
 Without a time, the newest incarnation known to the commit. A time selects the incarnation that lived at the time, by
-the evidence in `_verdict` (decision 0016); without evidence nothing is selected, and both incarnations are named.
-Offsets and group offsets belong to an incarnation: incarnations not selected are no part of the point.
+the evidence in `_verdict` (decision 0016): the entries of commits say when a backup saw an incarnation, their omissions
+say nothing. Without evidence nothing is selected, and both incarnations are named. Offsets and group offsets belong to
+an incarnation: incarnations not selected are no part of the point.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -17,12 +18,66 @@ from offsite.model.errors import BadOption, IncarnationUnclear
 from offsite.model.journal import decided
 from offsite.model.topic_choices import NEWEST, OLDEST, is_number
 from offsite.model.units import format_time
-from offsite.points.sightings import UNKNOWN_MS, Sighting, read_sightings
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.commit import Commit, PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit_log import CommitLog
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
+
+UNKNOWN_MS = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """The first and the last commit that listed the incarnation's shape or moved a position of the incarnation, with
+    times.
+
+    `alive_ms`: the incarnation surely lived then, because a later run read new records; -1: no evidence.
+    """
+
+    first_commit: int
+    first_ms: int
+    last_commit: int
+    last_ms: int
+    alive_ms: int = UNKNOWN_MS
+
+
+def read_sightings(log: CommitLog, topics: Container[str], *, upto: int) -> Mapping[TopicIncarnation, Sighting]:
+    """The sightings of every incarnation of `topics`. Reads all commits to `upto`: call only for topics with several
+    incarnations. Raises `DamagedCommit`."""
+    sightings: dict[TopicIncarnation, Sighting] = {}
+    ends: dict[PartitionId, int] = {}
+    before_ms = UNKNOWN_MS
+    for stored in log.read(after=0, upto=upto):
+        commit = stored.commit
+        grown = {p.partition_id.incarnation for p in commit.changes.positions if p.end > ends.get(p.partition_id, 0)}
+        ends |= {p.partition_id: p.end for p in commit.changes.positions}
+        for incarnation in sorted(_seen_incarnations(commit)):
+            if incarnation.topic in topics:
+                sightings[incarnation] = _extend_sighting(
+                    sightings.get(incarnation), commit, before_ms if incarnation in grown else UNKNOWN_MS
+                )
+        before_ms = commit.committed_at_ms
+    return sightings
+
+
+def _seen_incarnations(commit: Commit) -> set[TopicIncarnation]:
+    """Segments are no evidence: roll-ups may rewrite segments long after their topic is gone. A deletion is no evidence
+    either."""
+    changes = commit.changes
+    listed = {shape.incarnation for shape in changes.topics if not shape.is_deleted}
+    return {p.partition_id.incarnation for p in changes.positions} | listed
+
+
+def _extend_sighting(sighting: Sighting | None, commit: Commit, alive_ms: int) -> Sighting:
+    now_ms = commit.committed_at_ms
+    if sighting is None:
+        return Sighting(
+            first_commit=commit.seq, first_ms=now_ms, last_commit=commit.seq, last_ms=now_ms, alive_ms=alive_ms
+        )
+    return replace(sighting, last_commit=commit.seq, last_ms=now_ms, alive_ms=max(sighting.alive_ms, alive_ms))
+
 
 _ID_SHOWN = 8
 

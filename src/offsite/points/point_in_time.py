@@ -1,15 +1,20 @@
 """A restore point between commits: a commit's state with earlier ends in some partitions, by offset or by date. Pure.
 
 By offset, a partition ends at the offset: transactions not decided before are undecided. By date no such end exists,
-because dates need not rise: records are selected one by one, and transactions stay as known to the commit.
+because dates need not rise: records are selected one by one, and transactions stay as known to the commit. A compaction
+leaves the ends of commits exact, but no point inside of a compacted range: a record removed there may be the latest of
+its key at that point. Such a point is refused, never restored approximately. The same holds for a region that was left
+whole because it would hardly shrink: the state does not tell such regions from the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from offsite.log.range import Span
 from offsite.log.records.record import LOG_APPEND_TIME
+from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.topic_choices import PartitionSelection
 from offsite.points.incarnations import IncarnationSummary, drop_other_incarnations
 from offsite.points.point_cut import AS_COPIED, PointCut
@@ -127,3 +132,36 @@ def _is_later(segment: Segment, until_ms: int) -> bool:
     an earlier transaction."""
     by_broker = segment.timestamp_types == (LOG_APPEND_TIME,) and not segment.has_transactions
     return by_broker and segment.base_timestamp_min_ms > until_ms
+
+
+_HINT = "choose a commit that offsite show lists (all of them are exact), or leave the topic out"
+_CUT_HINT = "restore what was copied (--cut as-copied), or leave the topic out"
+
+
+def check_exact(point: PointInTime, head: BackupState, topics: Collection[str]) -> None:
+    """Raise `NoSuchRestorePoint` when `point` ends, by offset or by date, inside a compacted range of one of `topics`,
+    as known to `head`, the newest state; or when the cut of `point` leaves out records inside such a range."""
+    for partition in head.compacted:
+        if partition.topic in topics and (span := next(_inside(point, partition, head), None)) is not None:
+            raise NoSuchRestorePoint(
+                f"{partition} was compacted over offsets {span[0]} to {span[1] - 1}: its exact contents at a moment "
+                "inside this range are no longer known",
+                hint=_CUT_HINT if point.cut.used else _HINT,
+            )
+
+
+def _inside(point: PointInTime, partition: PartitionId, head: BackupState) -> Iterator[Span]:
+    if partition not in point.state.positions or not point.partitions.includes(partition.topic, partition.partition):
+        return
+    end, whole = point.state.positions[partition].end, point.commit.positions[partition].end
+    unsettled = point.cut.unsettled(partition)
+    # a removed tombstone may have been the latest record: no remaining record tells its time
+    is_before = point.until_ms is not None and point.until_ms < head.compacted_until.get(partition, -1)
+    # all segments of the commit: a later segment is not in the point, and may have replaced earlier records
+    segments = [segment for segment in point.commit.segments.get(partition, ()) if segment.start < end]
+    for low, high in head.compacted[partition]:
+        by_offset = end < whole and low < end < high
+        by_date = any(s.start < high and low < s.end and is_open(s, point.until_ms) for s in segments)
+        by_cut = unsettled is not None and low < unsettled[1] and unsettled[0] < high
+        if by_offset or by_date or by_cut or (is_before and low < end):
+            yield low, high

@@ -20,7 +20,6 @@ from offsite.model.options import CutChoice, Isolation
 from offsite.model.selection import TopicSelection
 from offsite.model.topic_choices import PartitionSelection
 from offsite.model.units import parse_time
-from offsite.points.exactness import check_exact
 from offsite.points.incarnations import (
     IncarnationCriteria,
     IncarnationSummary,
@@ -29,7 +28,7 @@ from offsite.points.incarnations import (
     find_incarnations,
 )
 from offsite.points.point_cut import choose_cut, default_point
-from offsite.points.point_in_time import PointInTime, point_in_time
+from offsite.points.point_in_time import PointInTime, check_exact, point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Checkpoint, PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.coverage import find_needed_but_expired

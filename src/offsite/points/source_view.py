@@ -1,7 +1,9 @@
 """The records of one partition of a backup that belong to a restore: the one reading for both the copy and the proof.
 
 Reads the segments in order. Leaves out control batches, aborted data, data undecided at the restore point or left out
-by a consistent cut, records outside of the bounds, and batches that an overlapping segment brought already.
+by a consistent cut, records outside of the bounds, and batches that an overlapping segment brought already. Bounds are
+offsets, and times of records. Nearly every batch lies wholly on one side, and its header decides. Times need not rise
+with offsets, nor inside a batch, and a header holds only the latest time: the rest is decided record by record.
 """
 
 from __future__ import annotations
@@ -16,15 +18,44 @@ from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView, abort_left_out, sees_uncommitted
 from offsite.log.markers import Marker, with_hole_starts
 from offsite.log.records.batch_records import decode, iterate
-from offsite.log.records.record import Record
+from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.log.records.record_columns import RecordColumns, read_columns
 from offsite.model.errors import ObjectArchived, OffsiteError, StoreDenied
 from offsite.model.units import KIB
 from offsite.points.chain import PartitionChain
-from offsite.points.record_bounds import RecordBounds
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
+
+
+class RecordBounds(NamedTuple):
+    """Bounds of the records to take: offsets in `[start, end)`, and a time of `until_ms` (epoch ms) or before; None:
+    any time.
+
+    A record without a time (-1) is before every time. A tuple, because every batch gets one.
+    """
+
+    start: int
+    end: int
+    until_ms: int | None = None
+
+    def takes_all(self, header: BatchHeader) -> bool:
+        """Whether the header shows that every record of the batch is taken."""
+        in_range = self.start <= header.base_offset and header.last_offset < self.end
+        return in_range and (self.until_ms is None or header.max_timestamp_ms <= self.until_ms)
+
+    def takes_none(self, header: BatchHeader) -> bool:
+        """Whether the header shows that no record of the batch is taken. False leaves the question open."""
+        if header.record_count == 0 or header.last_offset < self.start or header.base_offset >= self.end:
+            return True
+        if self.until_ms is None or header.max_timestamp_ms <= self.until_ms:
+            return False
+        return header.timestamp_type == LOG_APPEND_TIME
+
+    def takes(self, record: Record) -> bool:
+        in_range = self.start <= record.offset < self.end
+        return in_range and (self.until_ms is None or record.timestamp_ms <= self.until_ms)
+
 
 _READERS = 8
 """Partitions looked up at the same time: a store answers in some milliseconds."""

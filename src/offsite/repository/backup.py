@@ -1,4 +1,10 @@
-"""One backup of a repository: reads its state and commits to it."""
+"""One backup of a repository: reads its state and commits to it; a seal ends its log.
+
+A seal is a commit without changes that takes the next number. A process about to commit has read the log before it
+asked for permission. Either the permission was denied; or the log had no seal yet, and the number behind its reading is
+taken by the seal or by a commit before the seal. A process stopped anywhere, for any time, therefore adds nothing
+behind a seal. The seal of a backup without a commit completes no pass: an empty backup would become restorable.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from offsite.model.errors import (
     Bug,
+    CommitLost,
     CommitsGone,
     DamagedCommit,
     DamagedObject,
@@ -16,14 +23,16 @@ from offsite.model.errors import (
     OffsiteError,
     check,
 )
+from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
+from offsite.model.uninterrupted import uninterrupted
 from offsite.model.units import format_time
 from offsite.repository.catalog import Catalog, WrittenCatalog
 from offsite.repository.commit import UNACCOUNTED, Commit, CommitChanges, RecordedHole
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import find_needed_but_expired, find_removed
-from offsite.repository.descriptor import BackupDescriptor
+from offsite.repository.descriptor import BackupDescriptor, check_records_of
 from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
@@ -88,8 +97,6 @@ class Backup:
     def with_records_at(self, place: Store) -> Backup:
         """This backup with its restore records in `place`, a store for records alone. Raises `RestoreRefused`,
         `DamagedObject`, and errors of the store."""
-        from offsite.repository.restores.elsewhere import check_records_of  # rarely needed
-
         check_records_of(place, self.descriptor)
         return replace(
             self, records_at=ClockFallbackStore(place) if isinstance(self.store, ClockFallbackStore) else place
@@ -298,3 +305,22 @@ def without_unchanged(changes: CommitChanges, base: BackupState) -> CommitChange
         topics=tuple(shape for shape in changes.topics if base.topics.get(shape.incarnation) != shape),
         positions=tuple(p for p in changes.positions if base.positions.get(p.partition_id) != p),
     )
+
+
+_SEALS_MAX = 100
+"""Attempts at a seal: a process ahead commits once or twice more."""
+
+
+def seal_backup(backup: Backup) -> None:
+    """Take the next number. Raises `CommitLost` if other writers commit again and again, and as `Backup.commit`."""
+    for attempts_left in reversed(range(_SEALS_MAX)):
+        state = backup.state()
+        changes = replace(state.carry_over(CommitChanges(seal=True)), incomplete=state.incomplete or not state.seq)
+        try:
+            with uninterrupted():
+                backup.commit(changes, base=state, writer=random_id(16))
+        except CommitLost:
+            if not attempts_left:
+                raise
+        else:
+            return

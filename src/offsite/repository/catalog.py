@@ -8,7 +8,8 @@ hash named in the catalog, and if the next commit, by the same writer, names the
 versions name no seal.) Without a catalog the whole log is folded. `verify` always folds the whole log and compares.
 
 Segments and old restore points of a catalog lie in parts. Later catalogs name the parts again, so writing a catalog
-costs only the new entries. Parts are read on demand; in place of a damaged part the commits are folded.
+costs only the new entries. Parts are read on demand; in place of a damaged part the commits are folded. Catalogs of
+versions before parts hold all segments and the JSON of the state in one Parquet object: they are only read.
 """
 
 from __future__ import annotations
@@ -18,26 +19,71 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, takewhile
 from operator import ge
+from typing import TYPE_CHECKING
 
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.journal import warned
-from offsite.repository.catalogs.first_form import decode_state
-from offsite.repository.catalogs.history_lines import decode_lines
-from offsite.repository.catalogs.keeping import CatalogObjects
-from offsite.repository.catalogs.parquet_form import damaged_catalog
-from offsite.repository.catalogs.partition_table import decode_partitions
-from offsite.repository.catalogs.parts_reader import PartsReader, SharedParts
-from offsite.repository.catalogs.seal import CatalogSeal, FirstFormSeal, decode_seal
-from offsite.repository.commit import StoredCommit
-from offsite.repository.commit_json import commit_hash, damaged_commit
+from offsite.model.untrusted.json_object import JsonObject
+from offsite.repository.catalogs.new_catalog import CatalogObjects
+from offsite.repository.catalogs.partition_table import decode_partitions, state_from_json
+from offsite.repository.catalogs.seal import (
+    CatalogSeal,
+    FirstFormSeal,
+    PartsReader,
+    SharedParts,
+    decode_lines,
+    decode_seal,
+)
+from offsite.repository.catalogs.segment_table import CatalogPart, RowRange, StoredRows, whole_rows
+from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.commit_history import CommitHistory
+from offsite.repository.commit_json import commit_hash, damaged_commit, position_from_json
 from offsite.repository.commit_log import UNREADABLE_COMMIT, CommitLog
 from offsite.repository.fold import fold
-from offsite.repository.history import CommitHistory
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import FORMAT, NEWEST_FORMAT, encode_object, parse_json_object, parse_part
 from offsite.repository.layout import own_objects, parse_catalog_key
+from offsite.repository.parquet import damaged_catalog, from_parquet
 from offsite.repository.segments.segment import SegmentList
-from offsite.repository.state import FIRST_SEQ, BackupState
+from offsite.repository.state import FIRST_SEQ, BackupState, LayeredMap
 from offsite.stores.store import PutResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+
+_STATE = b"offsite.state"
+
+
+def decode_state(data: bytes, *, key: str) -> BackupState:
+    """Read the catalog object `key`, except for the history. Segments stay in columns until first use; an invalid row
+    raises an error on use. Raises `DamagedObject`."""
+    read = from_parquet(data, key)
+    described = (read.schema.metadata or {}).get(_STATE, b"")
+    table = whole_rows(read.replace_schema_metadata(None), key)
+    document = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
+    positions = map(position_from_json, document.children("positions"))
+    return replace(
+        state_from_json(document),
+        positions=LayeredMap({position.partition_id: position for position in positions}),
+        segments=LayeredMap(_segment_lists(document, table)),
+    )
+
+
+def _segment_lists(document: JsonObject, table: pa.Table) -> dict[PartitionId, SegmentList]:
+    lists: dict[PartitionId, SegmentList] = {}
+    whole = CatalogPart.of(table)
+    low = 0
+    for part in document.children("partitions"):
+        partition = PartitionId(
+            topic=part.text("topic"), topic_id=part.text("topic_id"), partition=part.integer("partition")
+        )
+        high = low + part.count("rows")
+        lists[partition] = SegmentList(stored=StoredRows([RowRange(whole, low, high)], end=part.integer("end")))
+        low = high
+    if low != table.num_rows:
+        raise document.damaged(f"{table.num_rows} rows for {low} segments")
+    return {partition: segments for partition, segments in lists.items() if segments}
+
 
 COMMITS_PER_CATALOG = 100
 ENTRIES_PER_CATALOG = 10_000

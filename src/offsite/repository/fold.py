@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedCommit
-from offsite.repository.branches import Branch, borders, cut_holes, cut_segments
 from offsite.repository.commit import (
     LIVE,
     UNACCOUNTED,
@@ -25,14 +24,24 @@ from offsite.repository.commit import (
     StoredCommit,
     TopicShape,
 )
+from offsite.repository.commit_history import HistoryBuilder
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.coverage import find_unaccounted
-from offsite.repository.expiry import Spans, drop_expired_holes, expire, impossible_expiry, join_spans, split_spans
-from offsite.repository.history import HistoryBuilder
-from offsite.repository.layered_map import LayeredMapBuilder
 from offsite.repository.layout import parse_segment_key
+from offsite.repository.partition_history import (
+    Branch,
+    Spans,
+    borders,
+    cut_holes,
+    cut_segments,
+    drop_expired_holes,
+    expire,
+    impossible_expiry,
+    join_spans,
+    split_spans,
+)
 from offsite.repository.segments.segment import Segment, SegmentList
-from offsite.repository.state import CUTS_MAX, BackupState, CutSpan, accounted_end, segment_partition
+from offsite.repository.state import CUTS_MAX, BackupState, CutSpan, LayeredMapBuilder, accounted_end, segment_partition
 
 HeldT = TypeVar("HeldT", SegmentList, Spans)
 

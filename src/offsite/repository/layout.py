@@ -34,9 +34,9 @@
     backups/<backup>/drills/<drill>/report.json, report.html    the result of a drill
     backups/<backup>/verifies/<depth>/<verify>.json             the result of a check
     backups/<backup>/group-changes/<change>/...                 committed offsets of groups before a change
-    jobs/<job>/... job-keys/<hash>.json                         long work of coordinators, see `repository.jobs`
+    jobs/<job>/... job-keys/<hash>.json                         long work of coordinators, see `repository.job`
     declared/<uid>/... declared-names/<backup>...               backups of resources, see `repository.declared`
-    generations/<set>/...                                       sets of generations, see `repository.generations`
+    generations/<set>/...                                       sets of generations, see `repository.generation_sets`
     operator/...                                                records of operators
 
 An object with another name is foreign (`is_own_key`): written by a file manager, a console, or a person who made a

@@ -4,9 +4,11 @@ An object needed by a living run must never count as a leftover. A backup or an 
 are in no commit before, however long the run takes. So an object counts only if older than `LEFTOVER_AFTER_MS` by the
 store's clock, and under one of two conditions: the object is older than the newest commit (an older run can no longer
 commit), or no younger object of the same kind exists (a living run writes objects every day). All other work of a run
-takes moments, or has a record of its own until the end.
+takes moments, or has a record of its own until the end. The reading order matters: first the objects, then the commits.
 
-The reading order matters: first the objects, then the commits. An object committed in between counts as committed.
+Readers are restores that began and did not end, however long they are silent: the same command continues them. A later
+restore of the same request replaces one only after a day without a sign of life: anyone who may create objects could
+forge the later restore.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from offsite.model.errors import StoreDenied
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.layout import (
+    BackupLayout,
     own_objects,
     parse_catalog_key,
     parse_part_key,
@@ -28,7 +31,15 @@ from offsite.repository.layout import (
     parse_snapshot_key,
 )
 from offsite.repository.repository import Repository, backup_folders
-from offsite.repository.restores.record import RestoreRecord, UnreadableRestore, try_unfinished_restores
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.restores.record import (
+    RestoreRecord,
+    UnreadableRestore,
+    find_successor,
+    try_unfinished_restores,
+    unfinished_restores,
+)
 from offsite.repository.state import BackupState
 from offsite.stores.store import ObjectInfo, Store
 
@@ -236,3 +247,35 @@ def _folders_without_backup(store: Store) -> Iterator[str]:
     for layout in backup_folders(store):
         if store.head(layout.descriptor_key) is None and store.head(layout.removed_key) is None:
             yield layout.prefix
+
+
+_QUIET_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingRestore:
+    """A restore that reads a backup. `is_live`: a process holds its lease now."""
+
+    restore: str
+    is_live: bool
+
+    def __str__(self) -> str:
+        return f"restore {self.restore} {'reads it' if self.is_live else 'did not end, and can be continued'}"
+
+
+def readers_of(store: Store, backup: BackupLayout) -> Iterator[ReadingRestore]:
+    """The restores that read the backup. Raises `DamagedObject`, and errors of the store: the answer is unknown in that
+    case."""
+    mine = ProcessIdentity.current()
+    for record in unfinished_restores(store, backup):
+        terms = LeaseTerms(store=store, lease=RestoreLayout(backup=backup, restore=record.restore).lease)
+        is_live = terms.holder(asking=mine) is not None
+        if is_live or not (
+            _is_quiet(store, backup.restores_prefix(record.restore)) and find_successor(store, backup, record)
+        ):
+            yield ReadingRestore(restore=record.restore, is_live=is_live)
+
+
+def _is_quiet(store: Store, prefix: str) -> bool:
+    """Whether no object below `prefix` was written for a day."""
+    return max((info.modified_ms for info in own_objects(store.list(prefix))), default=0) < store.now_ms() - _QUIET_MS

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from offsite.model.errors import StoreDenied
 from offsite.repository.backup import Backup
+from offsite.repository.descriptor import begin_records
 from offsite.repository.repository import check_create_only
-from offsite.repository.restores.elsewhere import begin_records
 from offsite.stores.wrapped_store import ClockFallbackStore
 
 NEEDS_PLACE = (

@@ -5,7 +5,7 @@ Only a positive statement counts: a commit removes segments and adds, in the sam
 with equal figures; or the commit declares their range compacted; or the commit declares a range expired. An object that
 is merely in no list, or removed without a successor, is not superfluous. The object of a packed segment is known from
 the state before; all former content of a pack is known from the commits of the run that wrote the pack. Whether an
-object is still needed is decided elsewhere: see `services.collect`. See decisions 0022 to 0024.
+object is still needed is decided elsewhere: see `upkeep.collection`. See decisions 0022 to 0024.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
 from offsite.model.journal import noted
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.backup import Backup
-from offsite.repository.branches import Branch
 from offsite.repository.commit import LIVE, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import segment_span
-from offsite.repository.expiry import Spans, impossible_expiry
 from offsite.repository.fold import fold
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.partition_history import Branch, Spans, impossible_expiry
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
 
@@ -208,7 +207,7 @@ class CollectedHint:
     expired is deleted, except for the commits `pending`, rising.
 
     A number too low costs a search without result; a number too high leaves objects behind. Commits up to `upto` are no
-    longer judged (see `services.collect.agreement`). Therefore the hint is written before the backup exists: a stranger
+    longer judged (see `collection.agreement`). Therefore the hint is written before the backup exists: a stranger
     with only the right to create objects comes too late.
     """
 

@@ -30,6 +30,7 @@ from offsite.repository.descriptor import (
     decode_repository,
     encode_backup,
     encode_repository,
+    repositories_above,
 )
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import (
@@ -44,7 +45,6 @@ from offsite.repository.layout import (
 )
 from offsite.repository.removal import is_name_free
 from offsite.repository.replaced import NOTHING_COLLECTED
-from offsite.repository.restores.elsewhere import repositories_above
 from offsite.stores.store import PutResult, Store
 
 _AROUND_MAX = 10_000

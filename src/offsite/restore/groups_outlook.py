@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offsite.groups.groups_as_of import EarlierCommit, GoneSince, groups_as_of
 from offsite.groups.missing_records import (
     AvailableRecords,
     RefusedOffset,
     find_available_records,
     read_commit_cut,
 )
-from offsite.groups.source import EarlierCommit, GoneSince, groups_as_of
 from offsite.log.group_offsets import GroupOffsets
 from offsite.model.selection import GroupPatterns
 from offsite.points.restore_point import FixedPoint, PointRequest

@@ -17,13 +17,12 @@ from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreDenied, St
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.own_writes import adopt, note_written
+from offsite.repository.local_memory import adopt, note_written
 from offsite.repository.records_place import record_places, writing_records
 from offsite.repository.removal import check_stays
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
+from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms, ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
-from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import (
     RestoreRecord,
     UnreadableRestore,

@@ -9,7 +9,7 @@ from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.options import OffsetsMode
 from offsite.points.incarnations import IncarnationSummary
 from offsite.reports.cut_report import ConsistencyReport, report_consistency
-from offsite.reports.hole_report import HoleReport, expected_deletions, hole_reports
+from offsite.reports.log_report import HoleReport, expected_deletions, hole_reports
 from offsite.repository.records_place import NEEDS_PLACE
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.cluster_settings import MetadataPlan

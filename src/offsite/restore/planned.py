@@ -20,8 +20,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.heads import check_to_read
 from offsite.repository.records_place import GIVEN_AGAIN, record_places, writing_records
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import (
     RestoreRecord,
     UnreadableRestore,

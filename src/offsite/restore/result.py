@@ -14,7 +14,7 @@ from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
 from offsite.points.point_in_time import PointInTime
 from offsite.reports.cut_report import ConsistencyReport
-from offsite.reports.hole_report import HoleReport
+from offsite.reports.log_report import HoleReport
 from offsite.repository.restores.record import RestoreRecord
 from offsite.restore.cluster_settings import AppliedMetadata
 from offsite.restore.compare.result import ProofFinding, UncomparedPartition

@@ -17,7 +17,7 @@ from offsite.model.errors import StoreDenied, StoreUnavailable
 from offsite.model.names import named
 from offsite.model.options import Isolation
 from offsite.reports.cut_report import report_consistency
-from offsite.reports.hole_report import expected_deletions, hole_reports
+from offsite.reports.log_report import expected_deletions, hole_reports
 from offsite.repository.records_place import prepare_records
 from offsite.repository.restores.outcome import put_outcome
 from offsite.repository.restores.record import RestoreRecord

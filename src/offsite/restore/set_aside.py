@@ -21,7 +21,7 @@ from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.journal import decided, warned
 from offsite.model.names import named
 from offsite.repository.backup import Backup
-from offsite.repository.own_writes import check_own, note_written
+from offsite.repository.local_memory import check_own, note_written
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.restores.topic_settings import (

@@ -9,7 +9,7 @@ from offsite.kafka.cluster import TopicOffsetSource
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetMismatch, TargetNotEmpty
-from offsite.repository.own_writes import check_own, note_written
+from offsite.repository.local_memory import check_own, note_written
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import (
     RestoreTargets,

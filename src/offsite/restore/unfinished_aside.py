@@ -11,7 +11,7 @@ from offsite.model.journal import warned
 from offsite.model.names import named
 from offsite.model.units import format_time
 from offsite.repository.backup import Backup
-from offsite.repository.own_writes import is_begun_here, is_written_here
+from offsite.repository.local_memory import is_begun_here, is_written_here
 from offsite.repository.records_place import record_places
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import (

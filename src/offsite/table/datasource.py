@@ -22,8 +22,8 @@ from offsite.points.chain import select_chains
 from offsite.points.restore_point import FixedPoint, find_point, fix_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit_json import damaged_commit
+from offsite.repository.coverage import find_origins
 from offsite.repository.repository import Repository
-from offsite.repository.segment_origins import find_origins
 from offsite.repository.state import BackupState
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store

@@ -17,10 +17,9 @@ from offsite.log.batch import BatchHeader
 from offsite.log.markers import Marker
 from offsite.log.range import Span
 from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_times
-from offsite.points.record_bounds import RecordBounds
-from offsite.points.source_view import VisibleBatch
+from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.segment_origins import Origins, find_range_origins
+from offsite.repository.coverage import Origins, find_range_origins
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.table.scan_plan import scans_of

@@ -19,8 +19,7 @@ from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_tim
 from offsite.log.records.record_columns import rare_collections
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
-from offsite.points.record_bounds import RecordBounds
-from offsite.points.source_view import VisibleBatch
+from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.repository.segments.index import SegmentIndex
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.stores.store import Store

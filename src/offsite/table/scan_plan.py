@@ -14,7 +14,7 @@ from offsite.model.journal import warned
 from offsite.model.units import MIB
 from offsite.points.chain import SelectedChains
 from offsite.repository.commit import PartitionId, RecordedHole
-from offsite.repository.segment_origins import Origins
+from offsite.repository.coverage import Origins
 from offsite.repository.segments.segment import Segment
 from offsite.table.row_filter import RowFilter
 

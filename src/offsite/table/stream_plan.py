@@ -20,9 +20,8 @@ from offsite.model.selection import TopicSelection
 from offsite.model.topic_choices import PartitionSelection
 from offsite.points.chain import hole_starts
 from offsite.repository.commit import PartitionId, StoredCommit
-from offsite.repository.coverage import is_covered
+from offsite.repository.coverage import Origins, is_covered
 from offsite.repository.fold import fold, with_cuts
-from offsite.repository.segment_origins import Origins
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
 from offsite.table.row_filter import RowFilter

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
+from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointRecords
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store

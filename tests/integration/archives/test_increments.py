@@ -11,7 +11,7 @@ import pytest
 
 from offsite.archives.archive import Damage
 from offsite.archives.formats import WriteOptions
-from offsite.backup.planned import check_cluster
+from offsite.backup.plan import check_cluster
 from offsite.engine.runner import OnProgress
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record

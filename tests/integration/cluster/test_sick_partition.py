@@ -8,10 +8,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import run_backup
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
+from offsite.backup.run import BackupResult, run_backup
 from offsite.kafka import log_bounds
 from offsite.kafka.evidence import GIVEN_UP_MAX_S
 from offsite.model.errors import LeaderUnavailable

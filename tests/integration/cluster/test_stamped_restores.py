@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.checkpoint.ask import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
@@ -24,7 +24,7 @@ from offsite.model.options import OffsetsMode, StampForm
 from offsite.model.selection import ALL_GROUPS, parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
-from offsite.repository.checkpoints.stamping import Stamping
+from offsite.repository.checkpoint_records import Stamping
 from offsite.repository.snapshots.commit_cut import get_commit_cut
 from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest

@@ -20,10 +20,9 @@ from confluent_kafka import Producer
 from offsite.archives.export_job import export_of_cluster, open_target
 from offsite.archives.export_plan import ExportRequest
 from offsite.archives.formats import WriteOptions
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import run_backup
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
+from offsite.backup.run import BackupResult, run_backup
 from offsite.demo.data import BASE_MS
 from offsite.demo.truth import read_topic
 from offsite.engine.runner import Runner

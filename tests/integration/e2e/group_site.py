@@ -7,11 +7,10 @@ import itertools
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.backup.planned import BackupPlan, make_replan, plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import run_backup
+from offsite.backup.plan import BackupPlan, make_replan, plan_backup
+from offsite.backup.run import BackupResult, run_backup
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.runner import Runner
 from offsite.follow.follower import Follower, FollowSettings

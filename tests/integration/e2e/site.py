@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from confluent_kafka import Producer
 
-from offsite.backup.planned import BackupPlan, plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import run_backup
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import BackupPlan, plan_backup
+from offsite.backup.run import BackupResult, run_backup
 from offsite.demo.data import DemoMessage, produce
 from offsite.demo.truth import TopicRecords, compare_readings, read_topic
 from offsite.engine.runner import Runner

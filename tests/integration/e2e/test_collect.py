@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.backup.request import BackupRequest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.follow.follower import Follower, FollowSettings, Round
 from offsite.model.clock import SystemClock

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-from offsite.backup import planned
+from offsite.backup import plan as planned
 from offsite.backup.cut.readings import ROW
 from offsite.backup.run import carry_out, run_backup
 from offsite.demo.truth import read_topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.backup.cut.group_tail import read_group_tail
+from offsite.backup.cut.observed_ends import read_group_tail
 from offsite.backup.cut.readings import begin_readings, take_readings
 from offsite.log.transaction_state import TransactionStatus
 from offsite.sandbox import SandboxInfo

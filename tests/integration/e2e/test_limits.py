@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from offsite.backup.options import parse_limits
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
-from offsite.backup.result import BackupResult
-from offsite.backup.run import run_backup
+from offsite.backup.options import BackupRequest, parse_limits
+from offsite.backup.plan import plan_backup
+from offsite.backup.run import BackupResult, run_backup
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.rate_server import BURST_S
 from offsite.engine.runner import RunProgress

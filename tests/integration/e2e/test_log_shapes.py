@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.kafka.protocol.metadata import NewTopic

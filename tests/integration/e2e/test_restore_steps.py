@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex, TypeVar
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.demo.truth import compare_readings
 from offsite.engine.runner import Done, Failed, OnProgress, Runner

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from offsite.backup.planned import make_replan
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import make_replan
 from offsite.backup.run import run_backup
 from offsite.demo.truth import read_topic
 from offsite.model.options import CutChoice, OffsetsMode

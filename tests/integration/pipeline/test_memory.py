@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.engine.runner import RunProgress
 from offsite.engine.settings import SparkChoice

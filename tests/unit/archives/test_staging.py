@@ -32,11 +32,11 @@ from offsite.model.errors import (
 from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.layout import BackupLayout
-from offsite.repository.own_writes import is_written_here
+from offsite.repository.local_memory import is_written_here
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
-from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.group_change import (
     GroupChange,
     GroupChangeLayout,

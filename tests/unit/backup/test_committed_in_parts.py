@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from offsite.backup.bundle import bundle_copies
 from offsite.backup.committable import BackupOutcome, Committable, find_committable
 from offsite.backup.copy import BackupReceipt
-from offsite.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.backup.copy_pass import CommitThresholds, CopyPass, PassSummary
 from offsite.backup.copy_plan import CopyPlan, CopyTask
-from offsite.backup.whole_pass import PassSummary
 from offsite.engine.runner import Done, Failed
 from offsite.log.batch import LastBatch
 from offsite.log.range import Gap, GapEvidence, Hole, LogRange

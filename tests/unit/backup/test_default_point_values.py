@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.backup.cut.former_cut import PreviousCut
+from offsite.backup.pass_memory import PreviousCut
 from offsite.points.point_cut import default_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Pin

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from offsite.backup.copy_pass import IDLE_BYTES, driver_bytes
 from offsite.backup.copy_plan import CopyPlan, PartitionBounds, plan_copy
-from offsite.backup.driver_memory import IDLE_BYTES, driver_bytes
 from offsite.model.units import GIB, MIB
 
 TIB = 1024 * GIB

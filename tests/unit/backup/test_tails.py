@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from offsite.backup import copy as backup_copy
 from offsite.backup.copy import BackupEnds, BackupReceipt, copy_range_with
 from offsite.backup.copy_plan import NO_WINDOW, CopyPlan, CopyTask, PartitionBounds, plan_copy
-from offsite.backup.tails import join_tails
+from offsite.backup.pass_cut import join_tails
 from offsite.kafka.read_task import ReadTask
 from offsite.log.markers import Marker, Markers
 from offsite.log.range import Chunk, Hole, LogRange, Span

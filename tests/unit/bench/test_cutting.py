@@ -13,7 +13,7 @@ from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tas
 from bench.at_scale.worlds import GB, TB, World
 from offsite.backup.bundle import bundle_copies, is_small
 from offsite.backup.copy_plan import PartitionBounds, plan_copy
-from offsite.backup.planned import PACKED_FROM
+from offsite.backup.plan import PACKED_FROM
 from offsite.model.units import MIB
 from offsite.restore.compare.bundle import bundle_proofs as proof_bundled
 from offsite.restore.write.task import bundle_restores as restore_bundled

@@ -28,8 +28,13 @@ from offsite.model.errors import (
     NoSuchRestorePoint,
     PutOutcomeUnknown,
 )
-from offsite.repository.checkpoints.marker import CheckpointNote, decode_taken, encode_taken
-from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
+from offsite.repository.checkpoint_records import (
+    CheckpointEvent,
+    CheckpointNote,
+    CheckpointRecords,
+    decode_taken,
+    encode_taken,
+)
 from offsite.repository.leftovers import find_orphans
 from offsite.upkeep.retention.pins import pin_point
 from tests.fake_cluster.cluster import DENIED

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.backup.request import BackupRequest
 from offsite.checkpoint import taker
 from offsite.checkpoint.ask import CHOSEN_MAX, request_checkpoint
 from offsite.checkpoint.participants import Participants
@@ -23,10 +23,8 @@ from offsite.model.errors import BadOption, KafkaUnreachable
 from offsite.model.options import StampForm
 from offsite.participant.control import OpenRecord, format_record
 from offsite.participant.number import Form
-from offsite.repository.checkpoints.records import CheckpointRecords
-from offsite.repository.checkpoints.stamping import Stamping
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.checkpoint_records import CheckpointRecords, Stamping
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from tests.fake_cluster.site import BACKUP, Site
 from tests.file_participant import FileParticipant
 from tests.script_clock import Script

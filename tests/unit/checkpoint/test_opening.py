@@ -26,9 +26,7 @@ from offsite.model.options import StampForm
 from offsite.participant.control import AckRecord, ControlRecord, OpenRecord, Session, Sign, SignRecord, format_record
 from offsite.participant.control import parse_record as parse_said
 from offsite.participant.number import MAX_NUMBER, Form, Stamp, marker_of, stamped
-from offsite.repository.checkpoints.marker import decode_note
-from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
-from offsite.repository.checkpoints.stamping import Stamping
+from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointRecords, Stamping, decode_note
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from tests.fake_cluster.partition_log import PartitionLog
 from tests.fake_cluster.site import Site

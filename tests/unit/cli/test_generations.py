@@ -15,9 +15,8 @@ from offsite.generations.report import line_of
 from offsite.model.errors import BackupNotFound, GenerationRefused
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generation_sets.generation_set import GenerationSet
-from offsite.repository.generation_sets.kept import KeptGeneration, put_kept
 from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.generation_sets.ledger import KeptGeneration, Ledger, put_kept
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.stores.posix_store import open_folder

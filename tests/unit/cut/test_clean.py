@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cut.clean import clean_readings, find_unclean, transactional_ids
-from offsite.cut.readings import EndsReading
+from offsite.cut.readings import EndsReading, clean_readings, find_unclean, transactional_ids
 from offsite.cut.window import PartitionKey
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 

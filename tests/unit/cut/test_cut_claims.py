@@ -6,7 +6,7 @@ from offsite.backup.copy import BackupReceipt
 from offsite.backup.copy_plan import PartitionBounds, plan_copy
 from offsite.backup.cut.found_cut import SnapshotGroups, find_cut
 from offsite.backup.cut.readings import ReadingSeries
-from offsite.backup.tails import join_tails
+from offsite.backup.pass_cut import join_tails
 from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
 from offsite.cut.window import GroupCommit, PartitionKey
 from offsite.log.markers import Marker, Markers

@@ -10,7 +10,8 @@ from functools import cache
 
 import pytest
 
-from offsite.cut import clean, episodes
+from offsite.cut import episodes
+from offsite.cut import readings as clean
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import CutEvidence, EndsReading

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outage, Outages
-from offsite.backup.planned import plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.follow import follower
 from offsite.follow.compacting import Compacting

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outage, Outages
-from offsite.backup.request import BackupRequest
 from offsite.engine.runner import RunProgress
 from offsite.follow.follower import Follower, FollowSettings
 from offsite.follow.watch import FollowWatch

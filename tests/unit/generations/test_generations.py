@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import pytest
 
 from offsite.archives.formats import open_reader
+from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.backup.request import BackupRequest
 from offsite.generations import instance
 from offsite.generations.archive_target import place_of
 from offsite.generations.assembly import Workshop, open_instance
@@ -46,7 +46,7 @@ from offsite.model.errors import (
 )
 from offsite.model.selection import parse_selection
 from offsite.overview.status import read_status
-from offsite.repository import releases
+from offsite.repository import local_memory as releases
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
 from offsite.repository.generation_sets.entry import GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generation_sets.generation_set import GenerationPhase, GenerationSet

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from offsite.groups.cut_offsets import apply_cut_offsets
+from offsite.groups.groups_of_commits import apply_cut_offsets
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CutGroup

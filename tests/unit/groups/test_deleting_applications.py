@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from offsite.backup.planned import make_replan, plan_backup
-from offsite.backup.request import BackupRequest
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import make_replan, plan_backup
 from offsite.backup.run import run_backup
 from offsite.model.errors import KafkaUnreachable, StoreDenied
 from offsite.model.selection import ALL_GROUPS, parse_groups, parse_selection
@@ -311,7 +311,7 @@ def test_the_hint_after_a_refusal_sends_nobody_else_back(site: Site) -> None:
 
 def test_a_declared_topic_is_caught_as_well(site: Site) -> None:
     """With --groups of a pattern no hole is called consumed: then each run needs two passes, and no checkpoint ends."""
-    from offsite.backup.planned import _emptied_lately, open_existing_backup
+    from offsite.backup.plan import _emptied_lately, open_existing_backup
 
     site.source.make_topic("work", retention_ms="-1")
     site.source.write("work", VALUES)

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsite.groups.groups_as_of import GroupsAsOf, groups_as_of
 from offsite.groups.snapshots import save_groups
-from offsite.groups.source import GroupsAsOf, groups_as_of
 from offsite.kafka.groups import FetchedGroups
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.selection import ALL_GROUPS, GroupPatterns

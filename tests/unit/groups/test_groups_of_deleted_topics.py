@@ -16,10 +16,10 @@ from offsite.archives.export_plan import ExportRequest, plan_export
 from offsite.archives.formats import WriteOptions
 from offsite.cli.views.restore_view import render_outlook
 from offsite.groups import snapshots
+from offsite.groups.groups_as_of import GoneSince
 from offsite.groups.report import report_groups, show_groups
 from offsite.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
 from offsite.groups.snapshots import read_groups, save_groups
-from offsite.groups.source import GoneSince
 from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.group_fold import GroupPartition

@@ -12,9 +12,8 @@ from offsite.jobs.status import JobState, read_job, read_jobs
 from offsite.jobs.work import work_on
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, JobNotFound
-from offsite.repository.jobs.layout import KEYS_PREFIX, JobLayout
-from offsite.repository.jobs.record import JobEnd
-from offsite.repository.jobs.records import JobRecords
+from offsite.repository.job import KEYS_PREFIX, JobEnd, JobLayout
+from offsite.repository.job_records import JobRecords
 from offsite.stores.posix_store import PosixStore, open_folder
 
 REQUEST = JobRequest(kind="verify", arguments=("verify",), backup="nightly", by="ann")

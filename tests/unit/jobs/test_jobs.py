@@ -34,21 +34,21 @@ from offsite.model.errors import (
 )
 from offsite.model.ids import dated_id
 from offsite.model.units import MIB
-from offsite.repository.jobs.layout import JobLayout, repeat_key
-from offsite.repository.jobs.record import (
+from offsite.repository.job import (
     SAID_MAX,
     JobCancellation,
     JobEnd,
+    JobLayout,
     StoredJobRequest,
     decode_end,
     encode_cancellation,
     encode_end,
     encode_wish,
+    repeat_key,
 )
-from offsite.repository.jobs.records import RESULT_MAX_BYTES, JobRecords
+from offsite.repository.job_records import RESULT_MAX_BYTES, JobRecords
 from offsite.repository.restores import lease
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
 from tests.processes import wait_until

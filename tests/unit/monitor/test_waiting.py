@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from offsite.backup.last_progress import LastProgress
-from offsite.backup.run import carry_out, make_backup
+from offsite.backup.run import LastProgress, carry_out, make_backup
 from offsite.engine.runner import RunProgress
 from offsite.kafka.net.backoff import Backoff
 from offsite.model.clock import SystemClock, Wait, longest_wait

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from offsite.log.batch import LOG_APPEND_TIME_BIT, BatchHeader, scan
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
-from offsite.points.record_bounds import RecordBounds
-from offsite.points.source_view import VisibleBatch
+from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.restore.write.translate import dense_batch
 
 TIMES_MS = st.lists(st.integers(-1, 20), min_size=1, max_size=12)

@@ -14,18 +14,18 @@ from offsite.model.errors import DamagedObject
 from offsite.overview.contents import list_backups, show_backup
 from offsite.overview.status import read_status
 from offsite.repository import backup as backup_module
-from offsite.repository import catalog, commit_log, history
+from offsite.repository import catalog, commit_log
+from offsite.repository import commit_history as history
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs import segment_merge, segment_parts
-from offsite.repository.catalogs.parquet_form import from_parquet
-from offsite.repository.catalogs.segment_parts import CatalogPart, RowRange, StoredRows
-from offsite.repository.catalogs.segment_rows import table_of
+from offsite.repository.catalogs import new_catalog as segment_merge
+from offsite.repository.catalogs import segment_table as segment_parts
+from offsite.repository.catalogs.segment_table import CatalogPart, RowRange, StoredRows, table_of
 from offsite.repository.commit import Commit, CommitChanges, PartitionId, StoredCommit
 from offsite.repository.fold import fold
 from offsite.repository.layout import parse_part_key
+from offsite.repository.parquet import from_parquet
 from offsite.repository.repository import Repository
-from offsite.repository.segments.figures import SegmentFigures
-from offsite.repository.segments.segment import Segment, SegmentList
+from offsite.repository.segments.segment import Segment, SegmentFigures, SegmentList
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import ObjectInfo

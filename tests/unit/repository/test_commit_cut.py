@@ -11,9 +11,11 @@ from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position
 from offsite.repository.snapshots.commit_cut import (
+    CheckpointParticipant,
     CommitCut,
     CutGroup,
     CutPartition,
+    DeclaredPosition,
     LeftOutTransactions,
     OpenAtEnd,
     decode_cut,
@@ -21,7 +23,6 @@ from offsite.repository.snapshots.commit_cut import (
     get_commit_cut,
     put_commit_cut,
 )
-from offsite.repository.snapshots.participant import CheckpointParticipant, DeclaredPosition
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import PARTITIONS, new_backup, run_once

@@ -10,8 +10,8 @@ from offsite.model.errors import DamagedCommit, NoSuchRestorePoint
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CompactedRange, CutBack, ExpiredRange, Pin, Position, RecordedHole
-from offsite.repository.expiry import join_spans, split_spans
 from offsite.repository.fold import fold
+from offsite.repository.partition_history import join_spans, split_spans
 from offsite.repository.state import BackupState
 from tests.backups import PARTITIONS, SHAPES, STEP, content, new_backup, write_segment
 from tests.source_events.memory_store import MemoryStore

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.repository import history
+from offsite.repository import commit_history as history
 from offsite.repository.commit import Commit, CommitChanges
-from offsite.repository.history import CommitHistory, CommitSummary, HistoryBuilder
+from offsite.repository.commit_history import CommitHistory, CommitSummary, HistoryBuilder
 
 EMPTY = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1)
 

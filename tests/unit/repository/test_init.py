@@ -97,7 +97,7 @@ def test_a_repository_is_made_beside_another_one_and_where_nobody_may_look_above
 
         yield Denied(store)
 
-    monkeypatch.setattr("offsite.repository.restores.elsewhere.places_above", denied)
+    monkeypatch.setattr("offsite.repository.descriptor.places_above", denied)
     Repository.init(below(store, "three"))
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 import random
 
-from offsite.repository.layered_map import LayeredMap, LayeredMapBuilder
+from offsite.repository.state import LayeredMap, LayeredMapBuilder
 
 
 def test_it_says_what_a_dict_would_say_and_earlier_ones_never_change() -> None:

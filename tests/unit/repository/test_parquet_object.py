@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from offsite.repository.snapshots.parquet_object import read_parquet
+from offsite.repository.parquet import read_parquet
 
 READ_AND_COUNT = """
 import io, os
 import pyarrow as pa
 from pyarrow import parquet
-from offsite.repository.snapshots.parquet_object import read_parquet
+from offsite.repository.parquet import read_parquet
 sink = io.BytesIO()
 parquet.write_table(pa.table({"group": ["a", "b"] * 5000, "offset": range(10000)}), sink)
 before = os.listdir("/proc/self/task")

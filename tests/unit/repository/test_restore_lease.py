@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedObject, RestoreRunning, RestoreTakenOver
-from offsite.repository.jobs.layout import JobLayout
+from offsite.repository.job import JobLayout
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import TTL_S, LeaseTerms, _fields
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import TTL_S, LeaseTerms, ProcessIdentity, _fields
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from tests.backups import new_backup

@@ -11,10 +11,9 @@ from offsite.model.errors import DamagedCommit, DamagedObject
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.points.incarnations import IncarnationCriteria, find_incarnations
 from offsite.repository.catalogs.seal import CatalogSeal, HistoryRef, decode_seal, encode_seal
+from offsite.repository.commit_history import LINES_PER_CHUNK, PartRef
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.history import LINES_PER_CHUNK
 from offsite.repository.layout import BackupLayout
-from offsite.repository.part_ref import PartRef
 from offsite.repository.segments.part import SegmentPart, part_from_json, part_to_json
 from tests.fake_cluster.site import Site, open_site
 

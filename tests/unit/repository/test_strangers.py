@@ -18,23 +18,21 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.model.errors import DamagedCommit, DamagedObject, StoreDenied, StoreUnreachable, UnlistableName
-from offsite.repository.checkpoints.records import CheckpointRecords
+from offsite.repository.checkpoint_records import CheckpointRecords
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_uids, owner_of
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.generation_sets.ledger import set_names
-from offsite.repository.jobs.records import list_jobs
+from offsite.repository.job_records import list_jobs
 from offsite.repository.layout import BackupLayout, is_own_key
 from offsite.repository.leftovers import find_orphans, find_quiet_restores, find_unnamed_folders
 from offsite.repository.removal import remove_backup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.snapshots.audit_record import read_audit
-from offsite.repository.snapshots.drill_record import drill_keys
+from offsite.repository.snapshots.check_records import drill_keys, last_verify_record
 from offsite.repository.snapshots.group_change import try_open_changes
-from offsite.repository.snapshots.verify_record import last_verify_record
 from offsite.stores.numbered_log import NumberedLog
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store

@@ -6,7 +6,7 @@ from offsite.log.batch import scan
 from offsite.log.codec import ZSTD
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import CREATE_TIME, Record
-from offsite.points.record_bounds import RecordBounds
+from offsite.points.source_view import RecordBounds
 from offsite.restore.write.translate import DenseBatch, dense_batch
 
 

@@ -16,10 +16,9 @@ from offsite.model.selection import parse_selection
 from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import put_record
-from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
+from offsite.repository.snapshots.check_records import decode_drill_record, put_drill_report
 from offsite.restore.drill.report import DrillReport, drill_page
 from offsite.restore.drill.run import PREFIX, Drill, DrillRequest
 from offsite.upkeep.verification.last_checks import CheckMemory, read_last_checks

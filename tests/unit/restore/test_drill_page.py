@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from offsite.reports.hole_report import HoleReport
+from offsite.reports.log_report import HoleReport
 from offsite.restore.drill.report import DrilledTopic, DrillReport, drill_page
 
 TOPIC = DrilledTopic(

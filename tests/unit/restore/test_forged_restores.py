@@ -15,8 +15,7 @@ from offsite.overview.status import read_status
 from offsite.repository.json_form import encode_object
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets, get_targets, put_record, put_targets
 from offsite.repository.restores.topic_settings import SetAsideSettings, TargetTopicSettings, put_aside
 from offsite.upkeep.retention.plan import points_in_use

@@ -15,8 +15,7 @@ from offsite.log.batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader, scan
 from offsite.log.codec import LZ4, NONE, ZSTD
 from offsite.log.records.batch_records import encode, renumber
 from offsite.log.records.record import Record
-from offsite.points.record_bounds import RecordBounds
-from offsite.points.source_view import VisibleBatch
+from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.restore.compare import records as comparator
 from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison
 from offsite.restore.compare.superseded import SupersededKeys

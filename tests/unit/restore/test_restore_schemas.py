@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.backup.schemas_topic import decide_schemas_topic, schemas_options, with_schemas
+from offsite.backup.source import decide_schemas_topic, schemas_options, with_schemas
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists
 from offsite.model.selection import parse_selection

@@ -9,8 +9,7 @@ from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.range import LogRange
 from offsite.model.selection import TopicSelection
 from offsite.repository.commit import PartitionId, Position, RecordedHole
-from offsite.repository.descriptor import BackupDescriptor
-from offsite.repository.import_origin import origin_options
+from offsite.repository.descriptor import BackupDescriptor, origin_options
 from offsite.repository.state import BackupState
 from offsite.restore.compare.expected import NO_EXTENT, BackupExtent
 from offsite.restore.compare.same_topics import SameTopics, log_extents, same_topics

@@ -16,8 +16,7 @@ from offsite.model.options import CutChoice
 from offsite.repository.json_form import encode_canonical
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, find_record, put_record
 from offsite.repository.restores.topic_settings import SetAsideSettings, TargetTopicSettings, get_aside, put_aside
 from offsite.restore import set_aside

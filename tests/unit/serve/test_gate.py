@@ -13,9 +13,8 @@ from starlette.testclient import TestClient
 
 from offsite.groups.report import ShownGroup, ShownGroups, ShownTopic
 from offsite.model.errors import BadOption
-from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import JobEnd
-from offsite.repository.jobs.records import JobRecords
+from offsite.repository.job import JobEnd, JobLayout
+from offsite.repository.job_records import JobRecords
 from offsite.serve.guard import gate
 from offsite.serve.guard.roles import AccessRole, find_requirement
 from offsite.serve.guard.sessions import COOKIE, Sessions

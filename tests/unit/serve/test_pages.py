@@ -14,11 +14,11 @@ from starlette.testclient import TestClient
 from offsite.checkpoint.ask import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.overview.contents import PartitionDetail, TopicDetail
-from offsite.reports.hole_report import HoleReport
-from offsite.reports.html.plot import MARGIN, lines_of, places
+from offsite.reports.html_page import MARGIN, lines_of, places
+from offsite.reports.log_report import HoleReport
+from offsite.repository.commit_history import CommitSummary
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.told import DeclaredNote, put_note
-from offsite.repository.history import CommitSummary
+from offsite.repository.declared.notes import DeclaredNote, put_note
 from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
 from offsite.serve.guard.gate import GateRules

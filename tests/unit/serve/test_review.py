@@ -21,7 +21,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import TooManyJobs
 from offsite.repository.heads import RememberedHead
 from offsite.repository.repository import Repository
-from offsite.repository.snapshots.drill_record import put_drill_report
+from offsite.repository.snapshots.check_records import put_drill_report
 from offsite.serve.guard.tokens import TokenFile, new_token
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.serve.site import Site as CoordinatorSite

@@ -10,7 +10,7 @@ from offsite.overview.status import BackupStatus, read_status
 from offsite.repository import catalog
 from offsite.repository.commit import LIVE, CommitChanges, CompactedRange, ExpiredRange
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.repository.let_go_memory import LastLook
+from offsite.repository.local_memory import LastLook
 from offsite.repository.replaced import collected_hint
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions

@@ -10,7 +10,7 @@ import pytest
 from offsite.model.errors import DamagedObject
 from offsite.repository import catalog
 from offsite.repository.commit import CommitChanges, Pin
-from offsite.repository.history import CommitHistory
+from offsite.repository.commit_history import CommitHistory
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.upkeep.collection.agreement import RetentionInForce
 from offsite.upkeep.collection.run import CollectionResult, collect, plan_collection

@@ -19,8 +19,13 @@ from offsite.overview.status import BackupStatus, read_status
 from offsite.overview.status_page import describe_checks
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
-from offsite.repository.snapshots.verify_record import VerifyRecord, last_verify_record, put_verify_record
+from offsite.repository.snapshots.check_records import (
+    VerifyRecord,
+    decode_drill_record,
+    last_verify_record,
+    put_drill_report,
+    put_verify_record,
+)
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.upkeep.verification.last_checks import CheckMemory, LastChecks, read_last_checks, remember_check
 from offsite.upkeep.verification.run import verify_quick

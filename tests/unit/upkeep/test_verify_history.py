@@ -13,19 +13,20 @@ import pytest
 from pyarrow import parquet
 
 from offsite.model.errors import DamagedCommit, DamagedObject, NoSuchRestorePoint
-from offsite.repository import catalog, history
+from offsite.repository import catalog
+from offsite.repository import commit_history as history
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs.keeping import CatalogObjects
-from offsite.repository.catalogs.parts_reader import PartsReader
+from offsite.repository.catalogs.new_catalog import CatalogObjects
+from offsite.repository.catalogs.seal import PartsReader
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.fold import fold
 from offsite.repository.json_form import encode_canonical, encode_object
 from offsite.repository.layout import parse_part_key
+from offsite.repository.parquet import read_parquet
 from offsite.repository.repository import Repository
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.segment import SegmentList
-from offsite.repository.snapshots.parquet_object import read_parquet
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.upkeep.verification.history import check_history

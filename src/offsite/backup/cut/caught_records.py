@@ -122,7 +122,7 @@ class CaughtRecords:
 
 
 def _reading(caught: _Caught, end: int) -> ReadTask:
-    """Make the task as `copy.backup` would read the range."""
+    """Make the task as `backup.copy` would read the range."""
     bounds, is_first = caught.bounds, caught.end == caught.start
     return ReadTask(
         range=LogRange(topic=bounds.topic, partition=bounds.partition, start=caught.end, end=end),

@@ -28,8 +28,14 @@ from offsite.log.group_offsets import GroupTable
 from offsite.log.transactions import PartitionTail
 from offsite.model.names import PROTECTED_TOPICS, named
 from offsite.repository.commit import PartitionId
-from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, CutPartition, LeftOutTransactions, OpenAtEnd
-from offsite.repository.snapshots.participant import CheckpointParticipant
+from offsite.repository.snapshots.commit_cut import (
+    CheckpointParticipant,
+    CommitCut,
+    CutGroup,
+    CutPartition,
+    LeftOutTransactions,
+    OpenAtEnd,
+)
 
 NAMED_MAX = 100
 """A stored cut names so many of the transactions that it leaves out."""

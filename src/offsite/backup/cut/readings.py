@@ -1,6 +1,6 @@
 """Takes readings: all ends, again and again, always between two looks at the ends of `__transaction_state`.
 
-A producer is clean in a reading if none of its transactions was ending at the time (`offsite.cut.clean`). A reading
+A producer is clean in a reading if none of its transactions was ending at the time (`offsite.cut.readings`). A reading
 must therefore be short, and several are needed: a producer with a transaction ending in a reading has none in another.
 Three readings are made in a row, where every look at the coordinators ends a reading and begins the next, and nothing
 is decoded meanwhile. After a row the unclean producers are determined, and three more readings follow if needed.
@@ -13,7 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from offsite.backup.cut.state_log import STATE_TOPIC, StateLog, by_number, open_state_log, read_changes, trouble_of
+from offsite.backup.cut.coordinator_log import (
+    STATE_TOPIC,
+    StateLog,
+    by_number,
+    open_state_log,
+    read_changes,
+    trouble_of,
+)
 from offsite.cut.readings import EndsReading
 from offsite.cut.window import Ends, PartitionKey
 from offsite.kafka.admin import ClusterAdmin

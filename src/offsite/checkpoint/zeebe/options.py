@@ -64,7 +64,7 @@ def zeebe_participants(clusters: Sequence[ZeebeCluster], opened: Callable[[], Ba
     from offsite.checkpoint.zeebe.client import ZeebeClient
     from offsite.checkpoint.zeebe.management import Management
     from offsite.checkpoint.zeebe.participant import ZeebeParticipant
-    from offsite.repository.checkpoints.records import CheckpointEvent, CheckpointRecords
+    from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointRecords
 
     def asked_at_ms(checkpoint: int) -> int | None:
         try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.backup.planned import BackupPlan
+    from offsite.backup.plan import BackupPlan
     from offsite.repository.repository import Repository
 
 
@@ -119,7 +119,7 @@ def run(
         )
     if retain != "off":
         raise BadOption("--retain works only with --follow", hint="add --follow, or use: offsite retention apply")
-    from offsite.backup.planned import make_replan, plan_backup
+    from offsite.backup.plan import make_replan, plan_backup
     from offsite.backup.run import run_backup
     from offsite.cli.progress import progress
 
@@ -165,7 +165,7 @@ def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]
 @takes(BackupOptions)
 def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what the next run would copy. Changes nothing, starts no JVM."""
-    from offsite.backup.planned import plan_backup
+    from offsite.backup.plan import plan_backup
     from offsite.engine.sessions.master import slots
 
     request = parse_backup(options.backup, options.words)
@@ -219,7 +219,7 @@ class PlanReport:
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:
-    from offsite.backup.driver_memory import driver_bytes
+    from offsite.backup.copy_pass import driver_bytes
 
     starts = {(t.range.topic, t.range.partition): t.range.start for t in reversed(planned.copy.tasks)}
     partitions = tuple(

@@ -135,7 +135,7 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Store the report beside the backup, and in `folder` if given."""
-    from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
+    from offsite.repository.snapshots.check_records import decode_drill_record, put_drill_report
     from offsite.restore.drill.report import drill_page
     from offsite.stores.plain_files import file_mode
     from offsite.upkeep.verification.last_checks import CheckMemory

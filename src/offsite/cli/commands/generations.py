@@ -149,7 +149,7 @@ def release(
     """
     from offsite.generations.status import read_set, refuse_release
     from offsite.generations.status import release as release_generation
-    from offsite.repository.restores.process_identity import ProcessIdentity
+    from offsite.repository.restores.lease import ProcessIdentity
 
     repository = open_repository(repo)
     read_set(repository, name)

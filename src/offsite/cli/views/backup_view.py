@@ -12,7 +12,7 @@ from offsite.model.units import format_size, format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.backup.result import BackupResult
+    from offsite.backup.run import BackupResult
     from offsite.groups.snapshots import SavedGroups
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from offsite.checkpoint.explain import Explanation
     from offsite.checkpoint.status import CheckpointList, CheckpointReport
-    from offsite.repository.snapshots.participant import CheckpointParticipant
+    from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 
 _LINES_MAX = 20
 """Partitions, and left-out transactions, shown: the first ones. -o json has all."""

@@ -11,7 +11,7 @@ from offsite.model.selection import join_patterns
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.groups.source import GoneSince
+    from offsite.groups.groups_as_of import GoneSince
 
 _NAMED_MAX = 12
 """Groups named; the JSON output has all."""

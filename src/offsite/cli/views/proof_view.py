@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.reports.hole_report import HoleReport
+    from offsite.reports.log_report import HoleReport
     from offsite.restore.compare.result import ProofFinding, UncomparedPartition
 
 _SHOWN = 24

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from offsite.overview.status import BackupStatus, Status
     from offsite.repository.removal import RemovedBackup
-    from offsite.repository.snapshots.drill_record import DrillRecord
-    from offsite.repository.snapshots.verify_record import VerifyRecord
+    from offsite.repository.snapshots.check_records import DrillRecord, VerifyRecord
     from offsite.upkeep.retention.outlook import RetentionOutlook
     from offsite.upkeep.verification.last_checks import LastChecks
 

@@ -23,7 +23,7 @@ from offsite.operator.decide.command import option_words
 from offsite.operator.decide.wanted import Account, RepositoryPlace, account_of, foreign_query, place_of
 from offsite.operator.resources.restore import Restore, RestoreSpec, RestoreState
 from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, Failure, RestoreHistory
-from offsite.repository.jobs.record import JobProgress
+from offsite.repository.job import JobProgress
 from offsite.restore.options import parse_batch_bytes
 
 AHEAD_S = 300.0

@@ -24,7 +24,7 @@ from offsite.model.names import named
 from offsite.model.units import format_duration
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.coverage import segment_span
-from offsite.repository.expiry import Spans, join_spans
+from offsite.repository.partition_history import Spans, join_spans
 from offsite.repository.state import BackupState
 
 _NAMED_MAX = 3

@@ -25,7 +25,7 @@ from offsite.operator.folder.launches import AgentLaunch, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.world.processes import begin, bound_log, is_alive, is_here, kill, last_words, terminate
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.plain_files import make_private_root, wrap_errors
 
 READY_MS = 3_000

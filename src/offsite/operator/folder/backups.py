@@ -39,9 +39,9 @@ from offsite.operator.world.processes import ProcessLaunch
 from offsite.operator.world.reconcile import reconcile
 from offsite.operator.world.telling import NoteWriter
 from offsite.repository.declared.history import DeclaredHistory
-from offsite.repository.declared.kept import get_kept_backups
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.members import find_member, member_id, member_in_force
+from offsite.repository.declared.notes import get_kept_backups
 from offsite.repository.removal import KEPT_MS
 
 EXPIRY_FAILING = "ExpiryFailing"

@@ -16,7 +16,7 @@ from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueRules, QueueS
 from offsite.operator.folder.files import locked, read_json, read_whole, write_json
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.world.processes import ProcessLaunch, begin, bound_log, is_alive, kill, last_words
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 
 UNKNOWN = -1
 """The exit code of a killed job."""

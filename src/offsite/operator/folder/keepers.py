@@ -32,7 +32,7 @@ from offsite.operator.world.slots import Slots
 from offsite.operator.world.tags import Tags
 from offsite.operator.world.telling import NoteWriter
 from offsite.repository.declared.entry import DeclaredEntryKind
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.store import Store
 
 _BEGINS = frozenset({DeclaredEntryKind.STARTED, DeclaredEntryKind.JOINED, DeclaredEntryKind.DECLARED})

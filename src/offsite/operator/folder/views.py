@@ -19,8 +19,7 @@ from offsite.operator.folder.records import ResourceRecord, ResourceRecords
 from offsite.operator.folder.status import Fields, Statuses, last_look_ms
 from offsite.operator.resources.parse import KINDS
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 
 SILENT_S = 120
 """An operator records a look every half minute; a round over slow repositories takes longer."""

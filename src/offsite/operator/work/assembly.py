@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from offsite.backup.options import BackupWords, parse_backup, parse_limits
 from offsite.backup.outages import Outages
-from offsite.backup.planned import check_cluster
+from offsite.backup.plan import check_cluster
 from offsite.engine.rate_limits import RateLimits
 from offsite.engine.runner import Runner
 from offsite.follow.follower import Follower, FollowSettings, Round
@@ -26,7 +26,7 @@ from offsite.operator.work.heard_runner import ProgressRunner
 from offsite.operator.work.voice import Heartbeat
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.repository import Repository
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy
 
 OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]

@@ -14,12 +14,12 @@ from offsite.operator.decide.succession import Successor, may_be_rewritten, must
 from offsite.operator.work.reading import has_batch
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, PartitionId
+from offsite.repository.commit_history import CommitSummary
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.declared.agent_word import get_agent_report
 from offsite.repository.declared.entry import LastCommit
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.history import CommitSummary
+from offsite.repository.declared.notes import get_agent_report
 from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment

@@ -26,16 +26,24 @@ from offsite.operator.work.release import is_released, release_doubt
 from offsite.operator.work.returned import sweep_removed
 from offsite.operator.world.entering import ProposedEntry, enter
 from offsite.operator.world.membership import list_present
-from offsite.repository.backup import Backup
+from offsite.repository.backup import Backup, seal_backup
 from offsite.repository.declared.entry import DeclaredEntryKind, Predecessor
-from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
-from offsite.repository.declared.kept import KeptBackup, put_kept_backups
+from offsite.repository.declared.history import (
+    BackupPhase,
+    DeclaredHistory,
+    Located,
+    LowLevelBackup,
+    find_last,
+    is_older,
+    rank,
+)
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, is_begun_by, owner_of
 from offsite.repository.declared.members import differing, find_member, member_id
-from offsite.repository.declared.order import Located, find_last, is_older, rank
+from offsite.repository.declared.notes import KeptBackup, put_kept_backups
 from offsite.repository.heads import RememberedHead
 from offsite.repository.layout import BackupLayout, own_objects
+from offsite.repository.leftovers import readers_of
 from offsite.repository.removal import (
     begin_removal,
     remove_backup,
@@ -45,10 +53,7 @@ from offsite.repository.removal import (
 )
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import LeaseLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.restores.readers import readers_of
-from offsite.repository.seal import seal_backup
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store

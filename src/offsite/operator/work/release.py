@@ -2,7 +2,7 @@
 counts.
 
 A release is valid for the backup as shown to the person: after one more commit, or for another copy at the place, the
-release is void. A release given on another machine counts some days later (see `services.releases`): any process that
+release is void. A release given on another machine counts some days later (see `ReleaseMemory`): any process that
 can create objects can write a release.
 """
 
@@ -14,17 +14,17 @@ from offsite.model.errors import BackupNotFound, BadOption, Damaged, PlanChanged
 from offsite.model.journal import decided, warned
 from offsite.model.names import named
 from offsite.operator.world.entering import ProposedEntry, enter
+from offsite.repository.backup import seal_backup
 from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, LastCommit, Release
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
-from offsite.repository.declared.kept import get_kept_backups
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, owner_of
+from offsite.repository.declared.notes import get_kept_backups
 from offsite.repository.layout import BackupLayout
-from offsite.repository.releases import ReleaseMemory
+from offsite.repository.leftovers import readers_of
+from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.repository import Repository
-from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.restores.readers import readers_of
-from offsite.repository.seal import seal_backup
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 from offsite.upkeep.retention.pins import pinned_points

@@ -18,8 +18,7 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids, owner_of
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.removal import KEPT_MS, find_returned, is_removed, sweep, unopened_backup
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import FIRST_SEQ
 from offsite.stores.store import Store

@@ -11,8 +11,8 @@ from offsite.model.clock import MOST_APART_MS, Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import named
-from offsite.repository.declared.agent_word import WHY_MAX, AgentReport, get_agent_report, put_agent_report
 from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report
 from offsite.stores.store import Store
 
 WELL_EVERY_S = 60.0

@@ -33,6 +33,7 @@ from offsite.operator.world.entering import check_fence
 from offsite.operator.world.look import Observer, read_history
 from offsite.operator.world.places import prove_writable
 from offsite.operator.world.slots import Slots
+from offsite.repository.backup import seal_backup
 from offsite.repository.declared.entry import (
     BackupStart,
     DeclaredEntry,
@@ -49,7 +50,6 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import is_name_free
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.seal import seal_backup
 from offsite.stores.store import Store
 
 _TURNS = {

@@ -17,8 +17,7 @@ from offsite.repository.declared.entry import (
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseClaim, LeaseTerms, ProcessIdentity
 from offsite.stores.store import Store
 
 _TRIES = 20

@@ -10,7 +10,7 @@ from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.ports import BackupFacts
 from offsite.points.point_cut import default_point
 from offsite.repository.commit import PassProgress
-from offsite.repository.history import CommitSummary
+from offsite.repository.commit_history import CommitSummary
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState

@@ -11,13 +11,11 @@ from offsite.model.units import format_time
 from offsite.operator.decide.seen import ObservedBackup, ObservedLowLevel
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.ports import AgentRuntime, BackupFacts, FactsReader, OpenStore
-from offsite.repository.declared.agent_word import AgentReport, get_agent_report
-from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
+from offsite.repository.declared.history import BackupPhase, DeclaredHistory, Located, LowLevelBackup, rank
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.declared.order import Located, rank
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.declared.notes import AgentReport, get_agent_report
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.stores.store import Store
 
 

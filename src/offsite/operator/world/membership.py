@@ -16,8 +16,8 @@ from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, Mem
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.members import BackupMember, find_member, member_id, member_in_force
-from offsite.repository.releases import ReleaseMemory
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.local_memory import ReleaseMemory
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.store import Store
 
 
@@ -88,7 +88,7 @@ def leave(observer: Observer, ledger: str, uid: str, place: RepositoryPlace) -> 
 
 def list_present(store: Store, history: DeclaredHistory) -> list[BackupMember]:
     """Return the members that have not left: neither proven nor reported by a person who is believed on the local
-    machine (see `releases`). Raises the errors of the store."""
+    machine (see `local_memory`). Raises the errors of the store."""
     memory = _memory(store, history.uid)
     return [
         member

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from offsite.model.errors import JobNotBegun
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 
 LOG_MAX_BYTES = 1024 * 1024
 """Size limit of the log of a process. A full log is copied to `.1`, and the log continues empty."""

@@ -12,7 +12,7 @@ from offsite.model.errors import OffsiteError
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.look import Observer
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.told import DeclaredNote, put_note
+from offsite.repository.declared.notes import DeclaredNote, put_note
 
 NOTE_EVERY_MS = 60_000
 """Time between two equal notes."""

@@ -11,10 +11,9 @@ from offsite.model.units import format_time
 from offsite.repository.declared.history import DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
-from offsite.repository.declared.told import DeclaredNote, get_note
+from offsite.repository.declared.notes import DeclaredNote, get_note
 from offsite.repository.restores.layout import LeaseLayout
-from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import display_now_ms
 

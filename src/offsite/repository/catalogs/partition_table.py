@@ -18,9 +18,7 @@ from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.errors import OffsiteError, check
 from offsite.model.names import is_topic_name
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.branches import Branch
-from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet, integers_of
-from offsite.repository.catalogs.segment_parts import CatalogPart, RecoverSegments, RowRange, StoredRows
+from offsite.repository.catalogs.segment_table import CatalogPart, RecoverSegments, RowRange, StoredRows
 from offsite.repository.commit import CompactedRange, ExpiredRange, PartitionId, Position, SnapshotRef, TopicShape
 from offsite.repository.commit_json import (
     checkpoint_from_json,
@@ -44,7 +42,6 @@ from offsite.repository.commit_json import (
     topic_from_json,
     topic_to_json,
 )
-from offsite.repository.expiry import Spans, join_spans
 from offsite.repository.json_form import (
     FORMAT,
     FORMAT_PACKS,
@@ -53,10 +50,11 @@ from offsite.repository.json_form import (
     encode_canonical,
     parse_part,
 )
-from offsite.repository.layered_map import LayeredMap
+from offsite.repository.parquet import damaged_catalog, from_parquet, integers_of
+from offsite.repository.partition_history import Branch, Spans, join_spans
 from offsite.repository.segments.part import part_from_json, part_of, part_to_json
 from offsite.repository.segments.segment import Segment, SegmentList, segment_from_json, segment_to_json
-from offsite.repository.state import FIRST_SEQ, BackupState, CutSpan
+from offsite.repository.state import FIRST_SEQ, BackupState, CutSpan, LayeredMap
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

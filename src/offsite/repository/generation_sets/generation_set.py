@@ -55,7 +55,7 @@ class Generation:
 
     @property
     def is_released(self) -> bool:
-        """Whether the ledger has a release. A release in the ledger may be forged (see `services.releases`)."""
+        """Whether the ledger has a release. A release in the ledger may be forged (see `local_memory`)."""
         return self.released is not None
 
     @property

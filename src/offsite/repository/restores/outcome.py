@@ -22,7 +22,7 @@ from offsite.stores.store import Store
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPartition:
     """The records of `source` below `source_end` went to `target`, from `target_start` on: at their own offsets, or
-    without gaps. `digest`: the digest of the proof (see `copy.compare.records`), empty without a proof."""
+    without gaps. `digest`: the digest of the proof (see `restore.compare.records`), empty without a proof."""
 
     source: PartitionId
     source_end: int

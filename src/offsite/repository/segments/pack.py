@@ -16,8 +16,8 @@ from typing import Self
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import ObjectTaken, check
-from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import ObjectSink
 from offsite.stores.store import ObjectWriter, PutResult
 
 

@@ -21,8 +21,8 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
 from offsite.repository.layout import BackupLayout
+from offsite.repository.parquet import read_parquet
 from offsite.repository.segments.body import HASH_NAME, content_hash
-from offsite.repository.snapshots.parquet_object import read_parquet
 from offsite.stores.store import PutResult, Store
 
 if TYPE_CHECKING:

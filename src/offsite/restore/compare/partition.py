@@ -22,7 +22,7 @@ from offsite.log.records.filler import is_filler
 from offsite.model.journal import decided
 from offsite.points.chain import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch, committed_view, stored_log
-from offsite.repository.segments.figures import NO_TIMESTAMP_MS
+from offsite.repository.segments.segment import NO_TIMESTAMP_MS
 from offsite.restore.compare.maps import MapProof, RestoredMaps
 from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison
 from offsite.restore.compare.target_view import RangeReader, TargetView

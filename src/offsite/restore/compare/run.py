@@ -22,8 +22,7 @@ from offsite.model.selection import TopicSelection
 from offsite.points.chain import PartitionChain, SelectedChains, hole_starts, select_chains
 from offsite.points.point_cut import PointCut, choose_cut
 from offsite.points.point_in_time import PointInTime
-from offsite.reports.branch_report import BranchReport, branch_reports
-from offsite.reports.hole_report import HoleReport, hole_reports
+from offsite.reports.log_report import BranchReport, HoleReport, branch_reports, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.records_place import GIVEN_AGAIN

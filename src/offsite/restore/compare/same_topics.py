@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import LogRange
 from offsite.repository.commit import PartitionId, TopicShape
-from offsite.repository.descriptor import BackupDescriptor
-from offsite.repository.import_origin import import_origin
+from offsite.repository.descriptor import BackupDescriptor, import_origin
 from offsite.repository.state import BackupState
 from offsite.restore.compare.expected import NO_EXTENT, BackupExtent
 

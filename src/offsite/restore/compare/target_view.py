@@ -12,8 +12,7 @@ from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.range import Chunk, Gap, Hole, LogRange
 from offsite.log.transactions import log_markers
-from offsite.points.record_bounds import RecordBounds
-from offsite.points.source_view import VisibleBatch
+from offsite.points.source_view import RecordBounds, VisibleBatch
 
 RangeReader = Callable[[LogRange], Iterator[Chunk | Hole | Gap]]
 """`PartitionReader.read`, with a new reader for every call. A `Gap` stands for offsets proven to hold no record."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from offsite.model.units import format_duration, format_size
 from offsite.reports.cut_report import ConsistencyReport
-from offsite.reports.hole_report import HoleReport
-from offsite.reports.html.look import VerdictStyle, document, facts, items, table, text, verdict
+from offsite.reports.html_page import VerdictStyle, document, facts, items, table, text, verdict
+from offsite.reports.log_report import HoleReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

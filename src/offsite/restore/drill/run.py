@@ -20,13 +20,12 @@ from offsite.model.selection import SCRATCH_PREFIX, TopicSelection
 from offsite.model.topic_choices import Rename, Renames
 from offsite.model.units import format_time
 from offsite.reports.cut_report import report_consistency
-from offsite.reports.hole_report import hole_reports
+from offsite.reports.log_report import hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.records_place import writing_records
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, get_outcome, put_outcome
-from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, try_unfinished_restores
 from offsite.restore.drill.report import DrilledTopic, DrillReport
 from offsite.restore.planned import PlannedRestore, prepare_restore

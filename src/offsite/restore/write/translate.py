@@ -22,8 +22,7 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record
 from offsite.log.rewrite import filter_records, needs_reencode, reencode_dense
-from offsite.points.record_bounds import RecordBounds
-from offsite.points.source_view import SourceView
+from offsite.points.source_view import RecordBounds, SourceView
 from offsite.repository.commit import PartitionId
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.restore.write.attempt import WriteAttempt

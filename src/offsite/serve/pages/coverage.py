@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from offsite.overview.contents import TopicDetail
-from offsite.reports.hole_report import HoleReport
+from offsite.reports.log_report import HoleReport
 
 WIDTH = 240
 _HOLES_MAX = 40

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
 
 from offsite.model.journal import noted
-from offsite.reports.html.look import STYLE_FILE
+from offsite.reports.html_page import STYLE_FILE
 from offsite.serve.guard.gate import GateRules
 from offsite.serve.guard.sessions import COOKIE, LASTS_S
 from offsite.serve.guard.tokens import OWNER, Caller, Tokens

@@ -17,7 +17,7 @@ from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import show_backup
 from offsite.overview.declared.status import read_declared_status
 from offsite.overview.status_page import describe_checks, read_glances
-from offsite.reports.html.plot import places
+from offsite.reports.html_page import places
 from offsite.repository.backup import Backup
 from offsite.serve.pages.coverage import make_bars
 from offsite.serve.pages.forms import parse_number

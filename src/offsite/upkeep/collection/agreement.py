@@ -24,7 +24,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.fold import fold
-from offsite.repository.let_go_memory import NO_RULE, LetGoMemory
+from offsite.repository.local_memory import NO_RULE, LetGoMemory
 from offsite.repository.replaced import dropped_segments
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.state import BackupState

@@ -15,7 +15,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Pin
 from offsite.repository.fold import fold
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS
-from offsite.repository.let_go_memory import LetGoMemory
+from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.replaced import CollectedHint, collected_hint
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import (

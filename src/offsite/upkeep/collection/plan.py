@@ -20,7 +20,7 @@ from offsite.log.range import Span, uncovered
 from offsite.model.clock import Clock
 from offsite.model.errors import Damaged, DamagedObject
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs.parts_reader import SharedParts
+from offsite.repository.catalogs.seal import SharedParts
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.coverage import is_covered, segment_span
 from offsite.repository.layout import parse_pack_key

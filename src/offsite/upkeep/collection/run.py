@@ -24,7 +24,7 @@ from offsite.model.units import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.heads import head_of, why_missing
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS
-from offsite.repository.let_go_memory import LetGoMemory
+from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.replaced import CollectedHint, collected_hint, note_collected
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.audit_record import OBJECT, Deletion, note_deletions

@@ -17,10 +17,10 @@ from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.commit_history import CommitHistory
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.history import CommitHistory
+from offsite.repository.partition_history import Branch
 from offsite.repository.snapshots.commit_cut import get_commit_cut
 from offsite.repository.state import FIRST_SEQ, BackupState
 

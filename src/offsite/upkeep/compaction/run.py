@@ -21,7 +21,7 @@ from offsite.model.units import GIB
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CompactedRange
 from offsite.repository.leftovers import living_since_ms
-from offsite.repository.let_go_memory import LetGoMemory
+from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.repository.state import BackupState

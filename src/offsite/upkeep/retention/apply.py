@@ -23,7 +23,7 @@ from offsite.model.journal import decided
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
-from offsite.repository.let_go_memory import LetGoMemory
+from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.upkeep.retention.carried import carry_to

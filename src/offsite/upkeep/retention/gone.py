@@ -14,9 +14,8 @@ from itertools import pairwise
 from operator import attrgetter
 
 from offsite.log.range import Span
-from offsite.repository.branches import Branch
 from offsite.repository.commit import LIVE, ExpiredRange, PartitionId
-from offsite.repository.expiry import join_spans
+from offsite.repository.partition_history import Branch, join_spans
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.upkeep.retention.needs import Branches, LivePartitions, Needs, PartitionHistory, history_segments

@@ -20,7 +20,7 @@ from operator import attrgetter
 
 from offsite.log.range import Span, uncovered
 from offsite.repository.commit import FOR_EVER, Pin
-from offsite.repository.history import CommitHistory, CommitSummary
+from offsite.repository.commit_history import CommitHistory, CommitSummary
 from offsite.upkeep.retention.policy import RetentionPolicy
 
 

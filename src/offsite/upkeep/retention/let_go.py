@@ -10,8 +10,8 @@ from operator import itemgetter
 
 from offsite.log.range import Span, uncovered
 from offsite.repository.backup import Backup
-from offsite.repository.expiry import join_spans
-from offsite.repository.let_go_memory import LastLook, LetGoMemory
+from offsite.repository.local_memory import LastLook, LetGoMemory
+from offsite.repository.partition_history import join_spans
 from offsite.repository.snapshots.audit_record import POINTS, AuditLine, read_audit
 from offsite.repository.state import BackupState
 from offsite.upkeep.retention.kept_points import choose_all, merge_chosen, unbroken_runs

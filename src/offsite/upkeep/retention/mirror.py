@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from offsite.log.range import Span
 from offsite.model.cleanup_policy import NO_LIMITS, UNLIMITED, KeepLimits, Retention
 from offsite.repository.commit import PartitionId
-from offsite.repository.expiry import join_spans
-from offsite.repository.history import CommitHistory
+from offsite.repository.commit_history import CommitHistory
+from offsite.repository.partition_history import join_spans
 from offsite.repository.state import BackupState
 from offsite.upkeep.retention.needs import Branches, LivePartitions, PartitionHistory, history_segments
 from offsite.upkeep.retention.topic_retention import StoredPartition, limits_now, limits_then

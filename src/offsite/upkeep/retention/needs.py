@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.log.range import Span
-from offsite.repository.branches import Branch, segments_before
 from offsite.repository.commit import PartitionId
+from offsite.repository.partition_history import Branch, segments_before
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
 

@@ -11,7 +11,7 @@ from offsite.model.uninterrupted import uninterrupted
 from offsite.model.units import parse_duration_s, parse_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, CommitChanges, Pin
-from offsite.repository.let_go_memory import LetGoMemory
+from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.removal import check_stays
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import display_now_ms

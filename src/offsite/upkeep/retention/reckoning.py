@@ -22,7 +22,7 @@ from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
 from offsite.model.names import amount
 from offsite.model.units import format_duration, format_time
 from offsite.repository.commit import Commit
-from offsite.repository.history import CommitHistory, CommitSummary
+from offsite.repository.commit_history import CommitHistory, CommitSummary
 from offsite.repository.state import FIRST_SEQ, BackupState
 
 LEAST_STEP_MS = 3_600_000

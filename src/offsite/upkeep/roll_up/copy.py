@@ -26,11 +26,10 @@ from offsite.model.ids import random_id
 from offsite.model.journal import warned
 from offsite.model.options import CompressionChoice
 from offsite.model.units import KIB, MIB
-from offsite.repository.segments.open_segment import ObjectSink
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
-from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, ObjectSink, SegmentWriter
 
 FAN_IN = 16
 CROWD = 4

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.model.errors import Damaged, DamagedCommit, FormatTooNew
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs.parts_reader import SharedParts
+from offsite.repository.catalogs.seal import SharedParts
 from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import UnreadableCommit

@@ -19,17 +19,20 @@ from offsite.model.ids import dated_id
 from offsite.model.journal import noted
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
-from offsite.repository.let_go_memory import RememberedFacts, facts_of
-from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.snapshots.drill_record import DrillRecord, drill_keys, get_drill_record, read_proven
-from offsite.repository.snapshots.verify_record import (
+from offsite.repository.local_memory import RememberedFacts, facts_of
+from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.snapshots.check_records import (
     AHEAD_MAX_MS,
     DEEP,
     DEPTHS,
+    DrillRecord,
     VerifyRecord,
+    drill_keys,
+    get_drill_record,
     last_verify_record,
     parse_verify_record,
     put_verify_record,
+    read_proven,
     verify_fields,
 )
 from offsite.stores.wrapped_store import display_now_ms

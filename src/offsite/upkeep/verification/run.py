@@ -18,8 +18,8 @@ from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import amount
 from offsite.repository.backup import Backup
+from offsite.repository.coverage import find_origins
 from offsite.repository.repository import strangers_around, strangers_in
-from offsite.repository.segment_origins import find_origins
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.restore.compare.run import CompareResult

@@ -33,7 +33,7 @@ from offsite.operator.world.reconcile import ReconciledBackup, reconcile
 from offsite.operator.world.slots import Slots
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.repository import Repository
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.store import Store
 from tests.source_events.memory_store import MemoryStore
 

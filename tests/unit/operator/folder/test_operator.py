@@ -17,8 +17,8 @@ from offsite.operator.folder.views import describe
 from offsite.operator.world.act import BackupExecutor
 from offsite.overview.declared.status import read_declared_status
 from offsite.repository.declared.history import BackupPhase
-from offsite.repository.declared.kept import KeptBackup, put_kept_backups
 from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.notes import KeptBackup, put_kept_backups
 from offsite.repository.layout import BackupLayout
 from offsite.sandbox.ports import free_ports
 from tests.backups import SELECTION

@@ -16,7 +16,7 @@ from offsite.operator.world.act import BackupExecutor
 from offsite.operator.world.slots import Slots
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.told import get_note
+from offsite.repository.declared.notes import get_note
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.stores.posix_store import PosixStore
 from tests.processes import wait_until

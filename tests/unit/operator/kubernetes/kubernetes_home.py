@@ -26,12 +26,10 @@ from offsite.operator.world.timeline import Timeline
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import JobEnd
-from offsite.repository.jobs.records import JobRecords
+from offsite.repository.job import JobEnd, JobLayout
+from offsite.repository.job_records import JobRecords
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseClaim, LeaseTerms, ProcessIdentity
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
 from tests.backups import SELECTION, commit_next

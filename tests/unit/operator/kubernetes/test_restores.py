@@ -13,9 +13,9 @@ from offsite.operator.folder import restores
 from offsite.operator.kubernetes.cluster import ResourceReference
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.resources.backup import FINALIZER
-from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.records import JobRecords
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.job import JobLayout
+from offsite.repository.job_records import JobRecords
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
 

@@ -18,7 +18,7 @@ from offsite.operator.kubernetes.record import PLACE
 from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.repository import Repository
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import (
     DEPLOYMENT,

@@ -13,9 +13,9 @@ from offsite.model.clock import MOST_APART_MS
 from offsite.model.errors import KafkaUnreachable, OffsiteError, OtherCluster, StoreUnreachable
 from offsite.operator.work.agent import Agent, AgentContext, Guard
 from offsite.operator.work.voice import Heartbeat
-from offsite.repository.declared.agent_word import WHY_MAX, AgentReport, get_agent_report, put_agent_report
 from offsite.repository.declared.entry import BackupSettings, DeclaredEntryKind
 from offsite.repository.declared.history import LowLevelBackup
+from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report
 from offsite.repository.restores.lease import TTL_S, LeaseTerms
 from tests.retained import StoreClock
 from tests.source_events.memory_store import MemoryStore

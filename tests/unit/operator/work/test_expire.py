@@ -18,6 +18,7 @@ from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.work.assembly import make_expiry_request
 from offsite.operator.work.expire import ExpiryResult, expire
 from offsite.operator.world.facts import RepositoryFacts
+from offsite.repository.backup import seal_backup
 from offsite.repository.commit import CommitChanges
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase
@@ -26,7 +27,6 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import SETTLED_MS, begin_removal
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
-from offsite.repository.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from offsite.upkeep.retention.pins import pin_point
 from tests.backups import SELECTION, run_once

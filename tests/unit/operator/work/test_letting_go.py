@@ -21,21 +21,21 @@ from offsite.operator.world.act import last_commit
 from offsite.operator.world.entering import ProposedEntry, enter
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.operator.world.look import Observer, observe_backup
-from offsite.repository import catalog, releases, removal
-from offsite.repository.backup import Backup
+from offsite.repository import catalog, removal
+from offsite.repository import local_memory as releases
+from offsite.repository.backup import Backup, seal_backup
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange, Position, TopicShape
 from offsite.repository.declared.entry import DeclaredEntryKind, LastCommit, Origin, Predecessor, Release
 from offsite.repository.declared.history import BackupPhase
-from offsite.repository.declared.kept import get_kept_backups
+from offsite.repository.declared.notes import get_kept_backups
 from offsite.repository.layout import BackupLayout
-from offsite.repository.let_go_memory import LetGoMemory
+from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.removal import begin_removal
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
-from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, put_record
-from offsite.repository.seal import seal_backup
 from offsite.restore.lease import hold_restore_lease
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.upkeep.retention.pins import pin_point, unpin_point

@@ -14,7 +14,7 @@ from offsite.operator.work import expire as expiry
 from offsite.operator.work.assembly import make_expiry_request
 from offsite.operator.work.expire import expire
 from offsite.operator.world.membership import dismiss, list_members
-from offsite.repository import releases
+from offsite.repository import local_memory as releases
 from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.members import member_id

@@ -51,8 +51,8 @@ from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
-from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter

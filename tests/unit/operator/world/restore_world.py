@@ -20,9 +20,8 @@ from offsite.operator.world.look import Observer
 from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.restores import RestoreExecutor
 from offsite.operator.world.tags import Tags
-from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import JobEnd
-from offsite.repository.jobs.records import JobRecords
+from offsite.repository.job import JobEnd, JobLayout
+from offsite.repository.job_records import JobRecords
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
 from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash, FaultyStore

@@ -14,13 +14,13 @@ from offsite.operator.decide import succession
 from offsite.operator.decide.succession import SuccessionVerdict, Successor
 from offsite.operator.work import comparison, expire, reading
 from offsite.operator.work.expire import _Low
+from offsite.repository import leftovers as readers
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.declared import order
+from offsite.repository.declared import history as order
 from offsite.repository.declared.entry import LastCommit
-from offsite.repository.declared.order import Located
+from offsite.repository.declared.history import Located
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
-from offsite.repository.restores import readers
 from offsite.restore import lease
 from offsite.stores.store import Store
 from offsite.upkeep.retention import pins

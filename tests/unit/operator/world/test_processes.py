@@ -20,7 +20,7 @@ from offsite.operator.world.processes import (
     last_words,
     terminate,
 )
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 from tests.processes import is_alive as is_pid_alive
 from tests.processes import wait_until
 

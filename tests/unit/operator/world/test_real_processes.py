@@ -21,7 +21,7 @@ from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus
 from offsite.operator.world.tags import Tags
 from offsite.operator.world.timeline import RunTarget, Timeline
 from offsite.repository.repository import Repository
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
 from tests.unit.operator.world.restore_world import UIDS, new_restore

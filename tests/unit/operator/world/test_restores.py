@@ -18,9 +18,8 @@ from offsite.repository.declared.entry import BackupStart, DeclaredEntry, Declar
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, RestoreEntry, RestoreLog
-from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import JobEnd
-from offsite.repository.jobs.records import JobRecords
+from offsite.repository.job import JobEnd, JobLayout
+from offsite.repository.job_records import JobRecords
 from offsite.stores.store import Store
 from tests.unit.operator.world.restore_world import PLACES, UIDS, RestoreWorld, new_restore
 

@@ -17,9 +17,8 @@ from offsite.operator.world.timeline import KEPT_DECISIONS, RecordedDecision, Sk
 from offsite.repository.declared.entry import BackupStart, DeclaredEntry, DeclaredEntryKind, make_settings
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.jobs.layout import JobLayout
-from offsite.repository.jobs.record import JobEnd
-from offsite.repository.jobs.records import JobRecords
+from offsite.repository.job import JobEnd, JobLayout
+from offsite.repository.job_records import JobRecords
 from tests.unit.operator.world.schedule_world import PLACE, TARGET, UID, ScheduleWorld
 
 SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "10000")) // 5

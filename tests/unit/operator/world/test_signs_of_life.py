@@ -11,7 +11,7 @@ from offsite.operator.decide.seen import ObservedAgents, ObservedLowLevel
 from offsite.operator.decide.wanted import RepositoryPlace
 from offsite.operator.world.look import Observer, observe_backup
 from offsite.operator.world.ports import BackupFacts
-from offsite.repository.declared.agent_word import AgentReport, put_agent_report
+from offsite.repository.declared.notes import AgentReport, put_agent_report
 from offsite.repository.restores.lease import LeaseTerms
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared

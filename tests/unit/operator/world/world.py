@@ -29,13 +29,12 @@ from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.reconcile import ReconciledBackup, reconcile
 from offsite.operator.world.slots import Slots
 from offsite.operator.world.telling import NoteWriter
-from offsite.repository.declared.agent_word import AgentReport, put_agent_report
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.notes import AgentReport, put_agent_report
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.lease import LeaseClaim, LeaseTerms, ProcessIdentity
 from offsite.stores.store import Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.source_events.memory_store import MemoryStore

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from offsite.repository.declared.entry import BackupSettings, BackupStart, Origin, Predecessor
-from offsite.repository.declared.history import BackupPhase, LowLevelBackup
-from offsite.repository.declared.order import Located, find_last, is_older, rank
+from offsite.repository.declared.history import BackupPhase, Located, LowLevelBackup, find_last, is_older, rank
 
 BEGINNING = BackupStart(backup="b", path="b", tag="t", cluster="c", topics=("*",))
 

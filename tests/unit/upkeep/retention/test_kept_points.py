@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from offsite.repository import history as stored_history
+from offsite.repository import commit_history as stored_history
 from offsite.repository.commit import Commit, CommitChanges, Pin
-from offsite.repository.history import CommitHistory, HistoryBuilder
+from offsite.repository.commit_history import CommitHistory, HistoryBuilder
 from offsite.upkeep.retention.kept_points import (
     AGE,
     AHEAD,

@@ -1,1 +1,0 @@
-"""Records of checkpoints in a repository beside its commits: small objects, created once."""

@@ -1,0 +1,271 @@
+"""One job of a coordinator: its keys, its records with one object each, and their bytes. Pure.
+
+A request may carry an idempotency key, and one more record maps that key to the job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.errors import BadName, DamagedObject
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.restores.layout import LeaseLayout
+
+JOBS_PREFIX = "jobs/"
+KEYS_PREFIX = "job-keys/"
+_JOB = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLayout:
+    """The keys of one job. Raises `BadName` for an invalid job id."""
+
+    job: str
+
+    def __post_init__(self) -> None:
+        if not _JOB.fullmatch(self.job):
+            raise BadName(f"{self.job[:60]!r} is not a job id", hint="see them with: offsite jobs list")
+
+    @property
+    def prefix(self) -> str:
+        return f"{JOBS_PREFIX}{self.job}/"
+
+    @property
+    def asked_key(self) -> str:
+        return f"{self.prefix}asked.json"
+
+    @property
+    def cancelled_key(self) -> str:
+        return f"{self.prefix}cancelled.json"
+
+    @property
+    def ended_key(self) -> str:
+        return f"{self.prefix}ended.json"
+
+    @property
+    def wish_key(self) -> str:
+        """Whether the job is to continue. Written before the job exists, and overwritten: a process that may only
+        create objects cannot end the job."""
+        return f"{self.prefix}wish.json"
+
+    @property
+    def ends_prefix(self) -> str:
+        return f"{self.prefix}ends/"
+
+    def end_key(self, secret: str) -> str:
+        """The key of the end written by the process of the job: no other process knows the name in advance. Without a
+        secret: the key used by processes of earlier versions, and by processes that give a job up."""
+        return f"{self.ends_prefix}{secret}.json" if secret else self.ended_key
+
+    def secret_of(self, key: str) -> str:
+        """Return the secret in the key of an end."""
+        return key.removeprefix(self.ends_prefix).removesuffix(".json")
+
+    def result_key(self, secret: str) -> str:
+        """The key of the output of the command, if the output is too long for the end."""
+        return f"{self.prefix}result-{secret}.json" if secret else f"{self.prefix}result.json"
+
+    @property
+    def progress_key(self) -> str:
+        """Overwritten, never trusted."""
+        return f"{self.prefix}progress.json"
+
+    @property
+    def lease(self) -> LeaseLayout:
+        """The lease of the process that works on the job."""
+        return LeaseLayout(prefix=f"{self.prefix}worker/", resource=f"job {self.job}")
+
+
+def job_of(key: str) -> str | None:
+    """Return the id of the job that owns the object `key`, if any."""
+    name = key.removeprefix(JOBS_PREFIX).partition("/")[0]
+    return name if key.startswith(JOBS_PREFIX) and _JOB.fullmatch(name) else None
+
+
+def repeat_key(kind: str, word: str) -> str:
+    """The key of the record that maps an idempotency key to its job. `word`: the idempotency key, any text."""
+    digest = hashlib.sha256(f"{kind}\n{word}".encode()).hexdigest()
+    return f"{KEYS_PREFIX}{digest}.json"
+
+
+SAID_MAX = 20_000
+"""Characters of a command's stderr that are kept, from the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJobRequest:
+    """A requested job. `at_ms`: time of the request (store's clock, epoch ms). `by`: the requester, for people.
+    `arguments`: the command line, without repository and cluster; shown, never executed, because a writer of the
+    repository must not be able to start anything. `cluster`: name of the cluster that the job changes, as coordinators
+    name the cluster; empty: none, or a job of an earlier version. `seal`: hash of the secret of the process (see
+    `seal_of`); empty without a secret: a job of an earlier version, or a job that will never start."""
+
+    id: str
+    kind: str
+    arguments: tuple[str, ...]
+    backup: str
+    at_ms: int
+    by: str
+    word: str = ""
+    cluster: str = ""
+    seal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancellation:
+    """A request to end a job."""
+
+    id: str
+    at_ms: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """The end of a job. `exit_code`: exit code of the command. `result`: the JSON output as text (empty: none, or
+    stored separately, see `JobRecords.read_result`). `said`: the end of stderr."""
+
+    id: str
+    at_ms: int
+    exit_code: int
+    result: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """The progress of a job, as last seen by its worker. `label`: the step. `elapsed_s`: seconds since the start of the
+    step."""
+
+    label: str
+    moved_bytes: int
+    records: int
+    tasks_done: int
+    tasks_total: int
+    elapsed_s: float
+
+
+def seal_of(secret: str) -> str:
+    """Return the public hash that identifies the process of a job: the coordinator gave the secret only to the process,
+    and published the hash earlier."""
+    return hashlib.sha256(f"offsite job {secret}".encode()).hexdigest()
+
+
+def encode_request(request: StoredJobRequest) -> bytes:
+    sealed: Mapping[str, JsonValue] = {"seal": request.seal} if request.seal else {}
+    return _encoded(
+        **sealed,
+        id=request.id,
+        kind=request.kind,
+        arguments=list(request.arguments),
+        backup=request.backup,
+        at_ms=request.at_ms,
+        by=request.by,
+        word=request.word,
+        cluster=request.cluster,
+    )
+
+
+def decode_request(data: bytes, *, key: str) -> StoredJobRequest:
+    """Raises `DamagedObject`, `FormatTooNew`, like all decoders here."""
+    document = _parsed(data, key)
+    return StoredJobRequest(
+        id=document.text("id"),
+        kind=document.text("kind"),
+        arguments=document.texts("arguments"),
+        backup=document.text("backup"),
+        at_ms=_time(document),
+        by=document.text("by"),
+        word=document.text("word"),
+        cluster=document.optional_text("cluster") or "",
+        seal=document.optional_text("seal") or "",
+    )
+
+
+def encode_cancellation(cancellation: JobCancellation) -> bytes:
+    return _encoded(id=cancellation.id, at_ms=cancellation.at_ms, by=cancellation.by)
+
+
+def decode_cancellation(data: bytes, *, key: str) -> JobCancellation:
+    document = _parsed(data, key)
+    return JobCancellation(id=document.text("id"), at_ms=_time(document), by=document.text("by"))
+
+
+def encode_wish(job: str, cancellation: JobCancellation | None) -> bytes:
+    """Encode that a job is to continue, or that the job was cancelled."""
+    by: Mapping[str, JsonValue] = {"at_ms": cancellation.at_ms, "by": cancellation.by} if cancellation else {}
+    return _encoded(id=job, cancelled=cancellation is not None, **by)
+
+
+def decode_wish(data: bytes, *, key: str) -> tuple[str, JobCancellation | None]:
+    """Return the job, and its cancellation, if any."""
+    document = _parsed(data, key)
+    job = document.text("id")
+    return job, JobCancellation(id=job, at_ms=_time(document), by=document.text("by")) if document.flag(
+        "cancelled"
+    ) else None
+
+
+def encode_end(end: JobEnd) -> bytes:
+    return _encoded(id=end.id, at_ms=end.at_ms, exit_code=end.exit_code, result=end.result, said=end.said[-SAID_MAX:])
+
+
+def decode_end(data: bytes, *, key: str) -> JobEnd:
+    document = _parsed(data, key)
+    return JobEnd(
+        id=document.text("id"),
+        at_ms=_time(document),
+        exit_code=document.integer("exit_code", least=0, most=255),
+        result=document.text("result"),
+        said=document.text("said"),
+    )
+
+
+def encode_progress(progress: JobProgress) -> bytes:
+    return _encoded(
+        label=progress.label,
+        moved_bytes=progress.moved_bytes,
+        records=progress.records,
+        tasks_done=progress.tasks_done,
+        tasks_total=progress.tasks_total,
+        elapsed_s=round(progress.elapsed_s, 1),
+    )
+
+
+def decode_progress(data: bytes, *, key: str) -> JobProgress:
+    document = _parsed(data, key)
+    return JobProgress(
+        label=document.text("label"),
+        moved_bytes=document.count("moved_bytes"),
+        records=document.count("records"),
+        tasks_done=document.count("tasks_done"),
+        tasks_total=document.count("tasks_total"),
+        elapsed_s=document.number("elapsed_s"),
+    )
+
+
+def encode_repeat(job: str, content: Mapping[str, JsonValue]) -> bytes:
+    """Encode that a request with this content became `job`."""
+    return encode_object({"format": FORMAT, "id": job, "asked": content})
+
+
+def decode_repeat(data: bytes, *, key: str) -> tuple[str, Mapping[str, JsonValue]]:
+    document = _parsed(data, key)
+    return document.text("id"), document.child("asked").fields
+
+
+def _encoded(**fields: JsonValue) -> bytes:
+    return encode_object({"format": FORMAT, **fields})
+
+
+def _parsed(data: bytes, key: str) -> JsonObject:
+    return parse_json_object(data, source=key, damaged=DamagedObject)
+
+
+def _time(document: JsonObject) -> int:
+    return document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS)

@@ -1,1 +1,0 @@
-"""The records of a coordinator's jobs: request, progress, end."""
