@@ -24,8 +24,8 @@ from bench.payload import write_payload
 from bench.processes import own_cpu_s
 from bench.samples import Samples
 from bench.scale import RECORD_BYTES
-from offsite.archives.export_job import export_of_cluster, open_target
-from offsite.archives.export_plan import ExportRequest
+from offsite.archives.export.plan import ExportRequest
+from offsite.archives.export.run import export_of_cluster, open_target
 from offsite.archives.formats import WriteOptions
 from offsite.engine.runner import Runner
 from offsite.engine.spark_runner import SparkRunner

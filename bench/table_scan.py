@@ -24,9 +24,8 @@ from offsite.repository.commit import CommitChanges, PartitionId, Position, Topi
 from offsite.repository.repository import Repository
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.stores.open_store import open_store
-from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow
-from offsite.table.scan_plan import ScanTask, plan_scan
+from offsite.table.scan_plan import RowFilter, ScanTask, plan_scan
 
 RECORDS = 300_000
 _PER_BATCH = 76  # what fits into the producer's default batch.size of 16 KiB

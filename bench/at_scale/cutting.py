@@ -1,6 +1,6 @@
 """How the planners cut a world into tasks, without making a plan of a range for each.
 
-The rules are those of `backup/copy_plan.py`, `backup/bundle.py`, `restore/write/task.py` and
+The rules are those of `backup/copy_plan.py`, `backup/bundle.py`, `restore/write/bundle.py` and
 `restore/compare/bundle.py`, with their
 constants; `tests/unit/bench/test_cutting.py` holds them against the planners themselves.
 """
@@ -15,7 +15,7 @@ from offsite.backup.copy_plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_MAX, 
 from offsite.backup.plan import PACKED_FROM
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
 from offsite.restore.compare import bundle as proof_bundle
-from offsite.restore.write import task as restore_bundle
+from offsite.restore.write import bundle as restore_bundle
 
 Sizes = Sequence[tuple[int, int]]
 """Bytes of partitions, and how many have so many."""

@@ -17,7 +17,7 @@ from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.restore.options import RestoreWords, parse_restore
-from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.run import RestoreResult, run_restore
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.cluster import FakeCluster

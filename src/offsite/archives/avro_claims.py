@@ -14,7 +14,8 @@ from offsite.log.buffer import Buffer
 from offsite.log.records.record_body import PADDING, varint_reader
 from offsite.model.units import MIB
 
-__all__ = ["Claims", "compute_claims"]
+__all__ = ["MAX_EMPTY_BLOCKS", "Claims", "compute_claims"]
+
 
 MAX_ITEMS = 1_000_000
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}

@@ -212,22 +212,22 @@ def _jsonl_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
 
 
 def _avro_retention(files: Files, _: ReadOptions) -> RetentionArchive:
-    from offsite.archives.avro.place import avro_archive
-    from offsite.archives.indexed_retention import IndexedRetention
+    from offsite.archives.avro.archive import avro_archive
+    from offsite.archives.retention_indexed import IndexedRetention
 
     return IndexedRetention(archive=avro_archive(files))
 
 
 def _parquet_retention(files: Files, _: ReadOptions) -> RetentionArchive:
-    from offsite.archives.indexed_retention import IndexedRetention
-    from offsite.archives.parquet.place import parquet_archive
+    from offsite.archives.parquet.table import parquet_archive
+    from offsite.archives.retention_indexed import IndexedRetention
 
     return IndexedRetention(archive=parquet_archive(files))
 
 
 def _jsonl_retention(files: Files, _: ReadOptions) -> RetentionArchive:
-    from offsite.archives.indexed_retention import IndexedRetention
-    from offsite.archives.jsonl.place import jsonl_archive
+    from offsite.archives.jsonl.archive import jsonl_archive
+    from offsite.archives.retention_indexed import IndexedRetention
 
     return IndexedRetention(archive=jsonl_archive(files))
 

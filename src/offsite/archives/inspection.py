@@ -10,7 +10,7 @@ from offsite.archives import kafka_backup
 from offsite.archives.archive import ArchiveReader, Damage, OnDamage, Piece
 from offsite.archives.files import Files
 from offsite.archives.formats import ReadOptions, open_reader
-from offsite.archives.indexed_reading import IndexedReader
+from offsite.archives.indexed.reading import IndexedReader
 from offsite.archives.kafka_backup import InspectedSegment, ReindexResult
 from offsite.log.group_offsets import offset_count
 from offsite.model.errors import BadOption

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from offsite.archives.mirror import MirrorRule, OldestFiles, TopicSettings
+from offsite.archives.retention_source import MirrorRule, OldestFiles, TopicSettings
 from offsite.log.range import TopicPartition
 from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
 from offsite.model.units import format_duration, format_time
@@ -131,7 +131,7 @@ def choose_files(
     mirror: Mapping[TopicPartition, MirrorRule] | None = None,
 ) -> tuple[tuple[ExpiringFile, ...], tuple[KeptFiles, ...]]:
     """Choose the files to delete: by age, which counts back from `from_ms`, or by the retention of the source
-    (`mirror`), and then by size, the oldest first. Returns the files to delete, and the kept part of every
+    (`retention_source`), and then by size, the oldest first. Returns the files to delete, and the kept part of every
     partition."""
     heads = [_Head(files=tuple(files), last_message=last_message) for files in partitions if files]
     if limits.keep_age_ms is not None:

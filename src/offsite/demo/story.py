@@ -21,7 +21,7 @@ from offsite.model.clock import Clock
 from offsite.model.options import OffsetsMode
 from offsite.model.selection import parse_groups, parse_selection
 from offsite.repository.repository import Repository
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

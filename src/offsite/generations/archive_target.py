@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from offsite.archives.archive import ArchiveContents, ArchiveReader
-from offsite.archives.archive_layout import MANIFEST_KEY
-from offsite.archives.export_job import ExportJob, export_of_cluster, open_target
-from offsite.archives.export_plan import ExportPlan, ExportRequest
+from offsite.archives.export.plan import ExportPlan, ExportRequest
+from offsite.archives.export.run import ExportJob, ExportResult, export_of_cluster, open_target
 from offsite.archives.formats import WriteOptions, open_reader
-from offsite.archives.run_export import ExportResult
+from offsite.archives.indexed.layout import MANIFEST_KEY
 from offsite.engine.runner import Runner
 from offsite.generations.compacted_topics import uncompacted
 from offsite.generations.lost_keys import lost_of_archives

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from offsite.archives.run_export import ExportResult
+from offsite.archives.export.run import ExportResult
 from offsite.backup.outages import Outages
 from offsite.engine.runner import Runner
 from offsite.follow.follower import Round

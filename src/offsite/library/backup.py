@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from offsite.archives.run_export import ExportResult
+    from offsite.archives.export.run import ExportResult
     from offsite.engine.runner import OnProgress
     from offsite.kafka.cluster import Cluster
     from offsite.library.engine import Engine
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from offsite.repository import backup as stored
     from offsite.repository.commit_history import CommitSummary
     from offsite.restore.options import PointWords, RestoreWords
+    from offsite.restore.plan import PlannedRestore
     from offsite.restore.plan_report import RestorePlanReport
-    from offsite.restore.planned import PlannedRestore
     from offsite.restore.result import RestoreResult
     from offsite.upkeep.verification.run import VerifyResult
 
@@ -123,8 +123,8 @@ class Backup:
         `format`: `avro`, `kafka-backup`, `osodevops`, `parquet`, `jsonl`. Raises `NotRepresentable` for a record that
         the format cannot hold, unless `lossy`; `NoSuchTopic`, `NoSuchRestorePoint` …
         """
-        from offsite.archives.export_job import export_of_backup, open_target
-        from offsite.archives.export_plan import ExportRequest
+        from offsite.archives.export.plan import ExportRequest
+        from offsite.archives.export.run import export_of_backup, open_target
         from offsite.archives.formats import WriteOptions
         from offsite.model.selection import parse_groups
         from offsite.restore.options import parse_point
@@ -171,6 +171,6 @@ class Backup:
 
 def _prepare(backup: stored.Backup, cluster: Cluster, words: RestoreWords) -> PlannedRestore:
     from offsite.restore.options import parse_restore
-    from offsite.restore.planned import prepare_restore
+    from offsite.restore.plan import prepare_restore
 
     return prepare_restore(backup, cluster.admin, parse_restore(words))

@@ -13,7 +13,7 @@ from offsite.library.engine import Engine, SparkWords
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from offsite.archives.run_import import ImportResult
+    from offsite.archives.import_run import ImportResult
     from offsite.backup.options import BackupWords
     from offsite.backup.run import BackupResult
     from offsite.engine.runner import OnProgress
@@ -129,8 +129,8 @@ class Repo:
         imported then), `BackupExists` for a backup of another source.
         """
         from offsite.archives.formats import ReadOptions
+        from offsite.archives.import_run import ImportRequest, plan_import, run_import
         from offsite.archives.inspection import open_source
-        from offsite.archives.run_import import ImportRequest, plan_import, run_import
         from offsite.model.selection import parse_selection
 
         source = open_source(format, place, ReadOptions())

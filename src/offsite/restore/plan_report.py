@@ -14,16 +14,16 @@ from offsite.repository.records_place import NEEDS_PLACE
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.cluster_settings import MetadataPlan
 from offsite.restore.groups_outlook import GroupOutlook
-from offsite.restore.planned import PlannedRestore, newer_commit
+from offsite.restore.plan import PlannedRestore, newer_commit
 from offsite.restore.point_report import CutReport, holes_within, incarnations_of, point_notes, report_cuts
-from offsite.restore.repartition import repartition_notes
-from offsite.restore.topics import THE_DEFAULT
-from offsite.restore.write.preserve.plan import (
+from offsite.restore.target_topics import THE_DEFAULT
+from offsite.restore.write.preserve.verdict import (
     DIRECT_NEEDS,
     OffsetsVerdict,
     PreservedPartition,
     describe_slow_transaction,
 )
+from offsite.restore.write_jobs import repartition_notes
 from offsite.stores.wrapped_store import uses_own_clock
 
 _TOLD_FROM_S = 10.0

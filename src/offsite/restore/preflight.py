@@ -18,8 +18,8 @@ from offsite.model.errors import KafkaNotAuthorized, OffsiteError, RestoreRefuse
 from offsite.model.options import RetentionMode
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.request import RestoreRequest
-from offsite.restore.topics import new_topic, rights_problems
-from offsite.restore.write.plan import TopicRestore
+from offsite.restore.target_topics import new_topic, rights_problems
+from offsite.restore.write.plan import TargetTopic, TopicRestore, batches_too_large, target_problems
 from offsite.restore.write.target_settings import (
     KAFKA_BATCH_LIMIT_BYTES,
     BrokerDefaults,
@@ -28,7 +28,6 @@ from offsite.restore.write.target_settings import (
     decide_settings,
     without_settings,
 )
-from offsite.restore.write.target_topic import TargetTopic, batches_too_large, target_problems
 
 _SETTING_REFUSED = frozenset({INVALID_CONFIG, POLICY_VIOLATION})
 """A policy may refuse the topic itself: a try without the settings shows such a refusal."""

@@ -21,22 +21,29 @@ from offsite.reports.log_report import expected_deletions, hole_reports
 from offsite.repository.records_place import prepare_records
 from offsite.repository.restores.outcome import put_outcome
 from offsite.repository.restores.record import RestoreRecord
-from offsite.restore.chains import write_chains
 from offsite.restore.cluster_settings import apply_metadata
 from offsite.restore.compare.partition import ProofEnds
 from offsite.restore.compare.result import Proof
 from offsite.restore.lease import RestoreLease, hold_restore_lease
-from offsite.restore.planned import PlannedRestore, newer_commit
+from offsite.restore.plan import PlannedRestore, newer_commit
 from offsite.restore.point_report import holes_within, incarnations_of
-from offsite.restore.proof import WrittenRestore, prove_restore, restore_outcome, with_preserved
-from offsite.restore.repartition import refuse_keyless, repartition_notes, write_repartitions
-from offsite.restore.result import RestoredTopic, RestoreResult, describe_nothing_restored, excluded_records
+from offsite.restore.result import (
+    RestoredTopic,
+    RestoreResult,
+    WrittenRestore,
+    describe_nothing_restored,
+    excluded_records,
+    prove_restore,
+    restore_outcome,
+    with_preserved,
+)
 from offsite.restore.set_aside import set_settings_aside
-from offsite.restore.topics import finish_topics
+from offsite.restore.target_topics import finish_topics
 from offsite.restore.write.plan import TopicRestore
 from offsite.restore.write.repartition import RepartitionReceipt
 from offsite.restore.write.target_settings import AT_ONCE
 from offsite.restore.write.translate import RestoreEnds, RestoreReceipt
+from offsite.restore.write_jobs import refuse_keyless, repartition_notes, write_chains, write_repartitions
 
 AnyReceipt = RestoreReceipt | RepartitionReceipt
 

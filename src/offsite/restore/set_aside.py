@@ -40,7 +40,7 @@ from offsite.restore.unfinished_aside import (
     describe_aside,
     unfinished_asides,
 )
-from offsite.restore.write.target_topic import TargetTopic
+from offsite.restore.write.plan import TargetTopic
 from offsite.stores.store import Store
 
 

@@ -29,11 +29,9 @@ from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import ClockFallbackStore
 from offsite.table.latest import by_partition, latest_arrow
-from offsite.table.on_worker import WithoutSecrets
-from offsite.table.options import STREAM_OPTIONS, TableOptions, read_options
-from offsite.table.row_filter import RowFilter
+from offsite.table.options import STREAM_OPTIONS, TableOptions, WithoutSecrets, read_options
 from offsite.table.scan import scan_arrow
-from offsite.table.scan_plan import ScanTask, plan_scan, with_commits
+from offsite.table.scan_plan import RowFilter, ScanTask, plan_scan, with_commits
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -23,9 +23,8 @@ from offsite.model.errors import DamagedObject
 from offsite.model.units import MIB
 from offsite.points.source_view import VisibleBatch
 from offsite.stores.store import Store
-from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow, scan_batches
-from offsite.table.scan_plan import ScanTask
+from offsite.table.scan_plan import RowFilter, ScanTask
 from offsite.upkeep.compaction.copy.latest import (
     BUCKET_RECORDS,
     LatestCollector,

@@ -1,13 +1,18 @@
-"""Parse the options of `spark.read.format("offsite")`. Names are read in any case, as Spark does."""
+"""The options of `spark.read.format("offsite")`, and stores that travel to the workers of the query. Names are read in
+any case, as Spark does. Stores travel without credentials: nobody asked for credentials to travel.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pickle
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadOption
 from offsite.model.options import Isolation
+from offsite.model.secret import SecretHandling, handle_secrets
 from offsite.model.selection import parse_selection, split_patterns
 from offsite.model.topic_choices import parse_incarnations, parse_partitions
 from offsite.points.restore_point import PointRequest
@@ -129,3 +134,22 @@ def _starting_commit(options: Mapping[str, str]) -> int | str:
     if not (number := whole_number(text)):
         raise BadOption(f"option startingCommit is {text[:100]!r}", hint="write earliest, latest, or a commit's number")
     return number
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutSecrets(Generic[T]):
+    """Pickles `value` without secrets: a worker uses the credentials of its own environment or role. Spark pickles
+    readers and partitions of a table by itself, and does not tell whether the network is encrypted."""
+
+    value: T
+
+    def __reduce__(self) -> tuple[Callable[[bytes], WithoutSecrets[T]], tuple[bytes]]:
+        with handle_secrets(SecretHandling.READ_THERE):
+            return _arrived, (pickle.dumps(self.value),)
+
+
+def _arrived(pickled: bytes) -> WithoutSecrets[T]:
+    return WithoutSecrets(pickle.loads(pickled))  # noqa: S301  # pickled by the driver of this query

@@ -1,7 +1,9 @@
 """Plan the segments of a scan, cut into tasks. Pure: a restore point and a filter in, frozen tasks out.
 
-Segments are left out by their commit's description: topic, partition, offsets, and the latest time. The earliest time
-is known only where the broker dated the records, because a producer's times may fall inside a batch.
+A filter holds the wanted rows as bounds by which segments and frames can be left out; a reader must check every record
+anyway, because a frame holds unwanted records too. Segments are left out by their commit's description: topic,
+partition, offsets, and the latest time. The earliest time is known only where the broker dated the records, because a
+producer's times may fall inside a batch.
 """
 
 from __future__ import annotations
@@ -10,13 +12,56 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.log.records.record import LOG_APPEND_TIME
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.journal import warned
 from offsite.model.units import MIB
 from offsite.points.chain import SelectedChains
 from offsite.repository.commit import PartitionId, RecordedHole
 from offsite.repository.coverage import Origins
 from offsite.repository.segments.segment import Segment
-from offsite.table.row_filter import RowFilter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFilter:
+    """Bounds of wanted rows: topics and partitions (None: all), offsets `[start, end)`, and times from `since_ms` to
+    `until_ms`, both included (None: no bound)."""
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    start: int = 0
+    end: int = MAX_OFFSET
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def of_topics(self, names: frozenset[str]) -> RowFilter:
+        return replace(self, topics=names if self.topics is None else self.topics & names)
+
+    def of_partitions(self, numbers: frozenset[int]) -> RowFilter:
+        return replace(self, partitions=numbers if self.partitions is None else self.partitions & numbers)
+
+    def from_offset(self, start: int) -> RowFilter:
+        return replace(self, start=max(self.start, start))
+
+    def below_offset(self, end: int) -> RowFilter:
+        return replace(self, end=min(self.end, end))
+
+    def since(self, time_ms: int) -> RowFilter:
+        return replace(self, since_ms=time_ms if self.since_ms is None else max(self.since_ms, time_ms))
+
+    def until(self, time_ms: int) -> RowFilter:
+        return replace(self, until_ms=time_ms if self.until_ms is None else min(self.until_ms, time_ms))
+
+    def wants(self, topic: str, partition: int) -> bool:
+        """Whether the partition can hold a wanted row."""
+        in_topics = self.topics is None or topic in self.topics
+        return in_topics and (self.partitions is None or partition in self.partitions)
+
+    def includes(self, offset: int, time_ms: int) -> bool:
+        """Whether a record of a wanted partition is a wanted row."""
+        since = self.since_ms is None or time_ms >= self.since_ms
+        until = self.until_ms is None or time_ms <= self.until_ms
+        return self.start <= offset < self.end and since and until
+
 
 TASK_BYTES = 64 * MIB
 """Bytes that a task reads, as Kafka had them: small enough for an even share, large enough to pay for a task's

@@ -24,13 +24,10 @@ from offsite.points.restore_point import PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.heads import check_to_read
 from offsite.stores.wrapped_store import display_now_ms
-from offsite.table.confluent_wire_format import ConfluentReader
-from offsite.table.find import MatchingRecord, RecordMatch, find_in_task, matching_records
 from offsite.table.latest import by_partition, latest_offsets
-from offsite.table.row_filter import RowFilter
-from offsite.table.scan_plan import ScanTask, plan_scan
-from offsite.table.schema_registry import SchemaRegistry
-from offsite.table.shown_record import ShownRecord, show_record
+from offsite.table.scan import MatchingRecord, RecordMatch, find_in_task, matching_records
+from offsite.table.scan_plan import RowFilter, ScanTask, plan_scan
+from offsite.table.shown_record import ConfluentReader, SchemaRegistry, ShownRecord, show_record
 
 SEARCH_WAVE = 32
 """Tasks of 64 MiB at once in a search with a limit: checking the limit after so much costs little."""

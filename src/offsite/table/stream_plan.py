@@ -24,8 +24,7 @@ from offsite.repository.coverage import Origins, is_covered
 from offsite.repository.fold import fold, with_cuts
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
-from offsite.table.row_filter import RowFilter
-from offsite.table.scan_plan import ScanTask, partition_tasks, scans_of
+from offsite.table.scan_plan import RowFilter, ScanTask, partition_tasks, scans_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsite.archives.export_job import ExportJob, export_of_backup, open_target
-from offsite.archives.export_plan import ExportRequest
+from offsite.archives.export.plan import ExportRequest
+from offsite.archives.export.run import ExportJob, ExportResult, export_of_backup, open_target
 from offsite.archives.formats import ReadOptions, WriteOptions
+from offsite.archives.import_run import EVERYTHING, ImportRequest, ImportResult, plan_import, run_import
 from offsite.archives.inspection import open_source
-from offsite.archives.run_export import ExportResult
-from offsite.archives.run_import import EVERYTHING, ImportRequest, ImportResult, plan_import, run_import
 from offsite.engine.runner import Runner
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange

@@ -14,13 +14,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from offsite.archives.export_job import export_of_cluster, open_target
-from offsite.archives.export_plan import ExportRequest
+from offsite.archives.export.plan import ExportRequest
+from offsite.archives.export.run import ExportResult, export_of_cluster, open_target
 from offsite.archives.formats import ReadOptions, WriteOptions
-from offsite.archives.prune import open_archive, plan_retention
 from offsite.archives.retention import RetentionLimits
-from offsite.archives.run_export import ExportResult
-from offsite.archives.source_retention import MirrorSource
+from offsite.archives.retention_run import open_archive, plan_retention
+from offsite.archives.retention_source import MirrorSource
 from offsite.backup.outages import Outages
 from offsite.demo.data import DemoMessage
 from offsite.demo.truth import read_topic

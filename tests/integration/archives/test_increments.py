@@ -163,7 +163,7 @@ def test_damage_ends_an_import_and_nothing_is_made(exchange: Exchange) -> None:
 
 
 def test_an_export_in_rounds_is_one_export(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsite.archives.run_export.ROUND_TASKS", 3)
+    monkeypatch.setattr("offsite.archives.export.run.ROUND_TASKS", 3)
     several_segments(exchange)
     result = exchange.export("avro", "a")
     assert (result.records, result.files >= 4) == (200, True)

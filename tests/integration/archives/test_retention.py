@@ -12,11 +12,11 @@ from threading import Event, Thread
 import pytest
 from typer.testing import CliRunner
 
+from offsite.archives.export.run import ExportResult
 from offsite.archives.formats import ReadOptions
-from offsite.archives.prune import LEAST_COLLECT_AFTER_MS, carry_out, open_archive, plan_retention
 from offsite.archives.retention import RetentionLimits
 from offsite.archives.retention_audit import read_audit_reports
-from offsite.archives.run_export import ExportResult
+from offsite.archives.retention_run import LEAST_COLLECT_AFTER_MS, carry_out, open_archive, plan_retention
 from offsite.backup.outages import Outage, Outages
 from offsite.cli.app import app
 from offsite.model.clock import SystemClock

@@ -25,7 +25,7 @@ import pytest
 from offsite.engine.sessions.master import slots
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from offsite.upkeep.roll_up.copy import FAN_IN

@@ -26,7 +26,7 @@ from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import Stamping
 from offsite.repository.snapshots.commit_cut import get_commit_cut
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo

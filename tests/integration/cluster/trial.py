@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Producer
 
-from offsite.archives.export_job import export_of_cluster, open_target
-from offsite.archives.export_plan import ExportRequest
+from offsite.archives.export.plan import ExportRequest
+from offsite.archives.export.run import export_of_cluster, open_target
 from offsite.archives.formats import WriteOptions
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import plan_backup
@@ -33,7 +33,7 @@ from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.options import RestoreWords, parse_restore
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

@@ -9,8 +9,8 @@ from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.demo.truth import compare_readings, read_topic
 from offsite.log.range import TopicPartition
 from offsite.model.selection import parse_selection
+from offsite.restore.plan import prepare_restore
 from offsite.restore.plan_report import report_plan
-from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

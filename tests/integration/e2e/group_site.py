@@ -22,7 +22,7 @@ from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

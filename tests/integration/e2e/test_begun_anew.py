@@ -16,8 +16,8 @@ from offsite.model.errors import TargetNotEmpty
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.overview.status import read_status
+from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.plan_report import report_plan
-from offsite.restore.planned import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

@@ -16,8 +16,8 @@ from offsite.repository.commit import CommitChanges, PartitionId, Position, Reco
 from offsite.repository.repository import Repository
 from offsite.restore.compare.result import ProvenPartition
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
+from offsite.restore.plan import prepare_restore
 from offsite.restore.plan_report import report_plan
-from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from offsite.sandbox import Sandbox

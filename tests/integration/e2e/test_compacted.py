@@ -13,7 +13,7 @@ from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from offsite.stores.open_store import open_store

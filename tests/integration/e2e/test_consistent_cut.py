@@ -20,8 +20,8 @@ from offsite.overview.contents import show_backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, LeftOutTransactions
 from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
+from offsite.restore.plan import prepare_restore
 from offsite.restore.plan_report import report_plan
-from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from tests.cuts import commit_cut, commit_markers, leaving_out, partition_of
 from tests.inline_runner import InlineRunner

@@ -25,7 +25,7 @@ from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.commit import CONSUMED
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo

@@ -26,7 +26,7 @@ from offsite.model.options import CutChoice, OffsetsMode
 from offsite.model.selection import ALL_GROUPS, parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from tests.inline_runner import InlineRunner

@@ -16,7 +16,7 @@ from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.overview.status import read_status
 from offsite.repository.segments.segment import Compression, Segment
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

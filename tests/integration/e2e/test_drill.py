@@ -12,7 +12,7 @@ import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.model.topic_choices import Renames
-from offsite.restore.drill.run import PREFIX, scratch_names
+from offsite.restore.drill import PREFIX, scratch_names
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import files_under, offsite, start, succeed
 from tests.integration.e2e.site import produce_to

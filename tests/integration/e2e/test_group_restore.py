@@ -13,7 +13,7 @@ from offsite.log.offset_vector import parse_before
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_selection
 from offsite.model.topic_choices import parse_partition_counts, parse_renames
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from tests.integration.e2e.group_site import (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.archives.export_job import open_target
-from offsite.archives.export_plan import ExportRequest, plan_export
+from offsite.archives.export.plan import ExportRequest, plan_export
+from offsite.archives.export.run import open_target
 from offsite.archives.formats import WriteOptions
 from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
 from offsite.kafka.protocol.metadata import NewTopic
@@ -21,7 +21,7 @@ from offsite.model.errors import IncarnationUnclear
 from offsite.model.selection import GroupPatterns, parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.model.units import format_time
-from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

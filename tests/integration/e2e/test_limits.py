@@ -21,7 +21,7 @@ from offsite.model.options import CompressionChoice
 from offsite.model.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.restore.options import RestoreWords, parse_restore
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store

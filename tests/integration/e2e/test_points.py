@@ -16,8 +16,8 @@ from offsite.model.errors import BadOption, NoSuchRestorePoint
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_partitions, parse_renames
 from offsite.model.units import format_time
+from offsite.restore.plan import prepare_restore
 from offsite.restore.plan_report import RestorePlanReport, report_plan
-from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from tests.begun_restores import put_own_record

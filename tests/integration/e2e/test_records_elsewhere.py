@@ -22,9 +22,9 @@ from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.restore import chains
-from offsite.restore.drill.run import PREFIX, Drill, DrillRequest
-from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore import write_jobs
+from offsite.restore.drill import PREFIX, Drill, DrillRequest
+from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
@@ -139,7 +139,7 @@ def test_of_two_restores_with_two_places_the_second_finds_the_records_of_the_fir
     there is, and then the first one writes all of it."""
     target = new_name(topic_of(media))
     first, second = (prepared(media, target, records=new_folder(tmp_path, name)) for name in ("one", "two"))
-    find_targets = chains.find_targets
+    find_targets = write_jobs.find_targets
 
     def overtaken(*ends: object, **words: object) -> object:
         targets = find_targets(*ends, **words)  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ def test_of_two_restores_with_two_places_the_second_finds_the_records_of_the_fir
         assert run(media, first).verified
         return targets
 
-    monkeypatch.setattr(chains, "find_targets", overtaken)
+    monkeypatch.setattr(write_jobs, "find_targets", overtaken)
     with pytest.raises(TargetNotEmpty, match="holds records that this restore did not write, at offset 0"):
         run(media, second)
     assert media.cluster.end(target) == COUNT

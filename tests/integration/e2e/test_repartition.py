@@ -17,7 +17,7 @@ from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_partition_counts, parse_renames
 from offsite.model.units import KIB
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

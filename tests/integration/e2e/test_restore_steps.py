@@ -26,7 +26,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import get_outcome
 from offsite.repository.restores.record import find_record
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore

@@ -15,7 +15,7 @@ from offsite.backup.run import run_backup
 from offsite.demo.truth import read_topic
 from offsite.model.options import CutChoice, OffsetsMode
 from offsite.model.selection import ALL_GROUPS, parse_selection
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo

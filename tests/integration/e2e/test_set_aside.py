@@ -22,12 +22,12 @@ from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.overview.status import read_status
 from offsite.repository.restores.topic_settings import SetAsideSettings, get_aside
+from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.plan_report import report_plan
-from offsite.restore.planned import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
-from offsite.restore.topics import create_topics
+from offsite.restore.target_topics import create_topics
 from tests.begun_restores import put_own_aside, put_own_record
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.kafka.cluster import Cluster as Broker

@@ -18,7 +18,7 @@ from offsite.engine.runner import Runner
 from offsite.kafka.cluster import connect
 from offsite.model.options import CutChoice, OffsetsMode
 from offsite.model.selection import ALL_GROUPS, parse_selection
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from tests.fetched_tools import NoTool

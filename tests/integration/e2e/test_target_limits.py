@@ -14,11 +14,11 @@ from offsite.model.errors import RestoreRefused, TargetMismatch, TargetNotEmpty
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.model.units import MIB
+from offsite.restore.plan import prepare_restore
 from offsite.restore.plan_report import report_plan
-from offsite.restore.planned import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
-from offsite.restore.topics import create_topics
+from offsite.restore.target_topics import create_topics
 from offsite.sandbox import SandboxSettings
 from tests.begun_restores import put_own_record
 from tests.conftest import StartSandbox

@@ -6,7 +6,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from offsite.restore.write.task import restore_any_partition
+from offsite.restore.write.bundle import restore_any_partition
 
 if __name__ == "__main__":
     task, ends = pickle.loads(Path(sys.argv[1]).read_bytes())  # the test wrote it

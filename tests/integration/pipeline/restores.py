@@ -16,14 +16,13 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
-from offsite.restore.offsets_mode import restore_tasks
-from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
-from offsite.restore.targets import find_targets
-from offsite.restore.topics import create_topics
+from offsite.restore.target_topics import create_topics, find_targets
+from offsite.restore.tasks import restore_tasks
 from offsite.restore.write import attempt as restore_attempt
 from offsite.restore.write.attempt import WriteAttempt
-from offsite.restore.write.task import AnyRestoreTask, restore_any_partition
+from offsite.restore.write.bundle import AnyRestoreTask, restore_any_partition
 from offsite.restore.write.translate import RestoreEnds
 from tests.begun_restores import put_own_record
 from tests.integration.e2e.site import Site, new_name
@@ -31,7 +30,7 @@ from tests.integration.kafka.cluster import Batch
 
 # A server of few threads to fork from: the test process has those of librdkafka, and maybe a JVM's.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["offsite.restore.write.task", __name__])
+_PROCESSES.set_forkserver_preload(["offsite.restore.write.bundle", __name__])
 LIMIT_S = 90.0
 
 

@@ -29,19 +29,17 @@ from offsite.model.errors import TargetDisturbed, TargetNotEmpty, TransactionLos
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
-from offsite.restore.offsets_mode import restore_tasks
-from offsite.restore.planned import PlannedRestore, prepare_restore
+from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
-from offsite.restore.targets import find_targets
-from offsite.restore.topics import create_topics
+from offsite.restore.target_topics import create_topics, find_targets
+from offsite.restore.tasks import restore_tasks
 from offsite.restore.write.attempt import WriteAttempt
-from offsite.restore.write.preserve.ahead import LookAhead
+from offsite.restore.write.bundle import restore_any_partition
 from offsite.restore.write.preserve.copy import PreserveTask, transaction_prefix
-from offsite.restore.write.preserve.pieces import LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
+from offsite.restore.write.preserve.pieces import LogPiece, LookAhead, SourcePieces, TransactionEnd, UnusedOffsets
 from offsite.restore.write.preserve.resume import WrittenPieces
 from offsite.restore.write.preserve.writer import PreservingWriter
-from offsite.restore.write.task import restore_any_partition
 from offsite.restore.write.translate import RestoreEnds
 from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store

@@ -23,7 +23,7 @@ from offsite.model.errors import KafkaProtocolError, TargetDisturbed, TargetNotE
 from offsite.repository.repository import Repository
 from offsite.restore.run import run_restore
 from offsite.restore.write.attempt import WriteAttempt
-from offsite.restore.write.task import restore_any_partition
+from offsite.restore.write.bundle import restore_any_partition
 from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner

@@ -31,7 +31,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo

@@ -65,7 +65,7 @@ def test_executors_run_in_the_same_python(runner: Runner) -> None:
 
 
 def test_parents_of_workers_import_ahead_what_there_is(runner: Runner) -> None:
-    assert runner.run([PRELOADED, "offsite.restore.write.task"], spark_tasks.is_imported) == [True, False]
+    assert runner.run([PRELOADED, "offsite.restore.write.bundle"], spark_tasks.is_imported) == [True, False]
 
 
 def test_executors_with_another_offsite_are_given_nothing_to_do(

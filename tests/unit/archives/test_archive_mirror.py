@@ -11,13 +11,13 @@ import pytest
 
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.formats import open_retention, open_writer
-from offsite.archives.index import EarlierSettings, TopicIndex
-from offsite.archives.index_json import encode_index, parse_index
-from offsite.archives.indexed_archive import IndexedArchive
-from offsite.archives.indexed_retention import IndexedRetention
-from offsite.archives.prune import ArchiveRetentionPlan, RetentionTarget, carry_out, plan_retention
+from offsite.archives.indexed.archive import IndexedArchive
+from offsite.archives.indexed.index import EarlierSettings, TopicIndex
+from offsite.archives.indexed.index_json import encode_index, parse_index
 from offsite.archives.retention import RetentionLimits
-from offsite.archives.source_retention import MirrorSource
+from offsite.archives.retention_indexed import IndexedRetention
+from offsite.archives.retention_run import ArchiveRetentionPlan, RetentionTarget, carry_out, plan_retention
+from offsite.archives.retention_source import MirrorSource
 from offsite.kafka.log_bounds import ListedBounds, LogBounds
 from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.configs import TopicConfigs

@@ -12,14 +12,7 @@ import pytest
 
 from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter
 from offsite.archives.formats import ReadOptions, WriteOptions, open_reader, open_retention, open_writer
-from offsite.archives.kafka_backup.partition_index import decode_partition_index
-from offsite.archives.prune import (
-    ArchiveRetentionPlan,
-    ArchiveRetentionResult,
-    RetentionTarget,
-    carry_out,
-    plan_retention,
-)
+from offsite.archives.kafka_backup.partition_files import decode_partition_index
 from offsite.archives.retention import (
     ArchiveFile,
     ExpiredObject,
@@ -29,6 +22,13 @@ from offsite.archives.retention import (
     find_age_reference_ms,
 )
 from offsite.archives.retention_audit import ArchiveAudit
+from offsite.archives.retention_run import (
+    ArchiveRetentionPlan,
+    ArchiveRetentionResult,
+    RetentionTarget,
+    carry_out,
+    plan_retention,
+)
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record

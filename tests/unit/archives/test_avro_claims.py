@@ -9,10 +9,10 @@ import fastavro
 import pytest
 
 from offsite.archives import avro_claims
-from offsite.archives.avro.foreign_decoding import ForeignDecoding
-from offsite.archives.avro.schema import PLAIN_SCHEMA
+from offsite.archives.avro.decoding import ForeignDecoding
+from offsite.archives.avro.encoding import PLAIN_SCHEMA
 from offsite.archives.avro_claims import compute_claims
-from offsite.archives.trivadis.avro_row import parse_writer_schema, read_rows
+from offsite.archives.trivadis.row import parse_writer_schema, read_rows
 from offsite.log.range import TopicPartition
 from tests.unit.archives.trivadis.made_archives import SCHEMA as TRIVADIS_SCHEMA
 

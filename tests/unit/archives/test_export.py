@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from offsite.archives.archive import ArchiveTopic
-from offsite.archives.export import ExportTask
-from offsite.archives.export_job import open_target
-from offsite.archives.export_plan import ExportPlan
+from offsite.archives.export.plan import ExportPlan
+from offsite.archives.export.run import ExportResult, ExportTarget, open_target, run_export
+from offsite.archives.export.task import ExportTask
 from offsite.archives.formats import WriteOptions
-from offsite.archives.run_export import ExportResult, ExportTarget, run_export
 from offsite.log.range import Hole, LogRange, TopicPartition
 from offsite.log.records.record_columns import RecordColumns
 from offsite.model.errors import DamagedBatch, NoEvidence, OffsiteError

@@ -10,18 +10,19 @@ from unittest import mock
 
 import pytest
 
-from offsite.archives.export_job import (
+from offsite.archives.export.plan import ExportPlan, ExportRequest
+from offsite.archives.export.run import (
     ExportJob,
+    ExportResult,
+    Postponed,
     export_of_backup,
     export_of_cluster,
     open_target,
     report_export,
 )
-from offsite.archives.export_plan import ExportPlan, ExportRequest
 from offsite.archives.formats import ReadOptions, WriteOptions
+from offsite.archives.import_run import ImportRequest, ImportResult, plan_import, run_import
 from offsite.archives.inspection import inspect, open_source
-from offsite.archives.run_export import ExportResult, Postponed
-from offsite.archives.run_import import ImportRequest, ImportResult, plan_import, run_import
 from offsite.backup.outages import Outage, Outages
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition

@@ -17,11 +17,11 @@ import pytest
 from pyarrow import parquet  # type: ignore[import-untyped]
 
 from offsite.archives.archive import Damage, collect_damage
-from offsite.archives.avro.schema import PLAIN_SCHEMA
+from offsite.archives.avro.encoding import PLAIN_SCHEMA
 from offsite.archives.avro.varints import zigzag
 from offsite.archives.formats import ReadOptions, open_reader, open_writer
 from offsite.archives.inspection import ArchiveInspection, ArchiveSource, inspect
-from offsite.archives.parquet import offset_order
+from offsite.archives.parquet import row_groups
 from offsite.log.records.record import Record
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
@@ -174,7 +174,7 @@ def test_other_formats_name_what_is_unsorted_and_do_not_advise_to_skip_it(
 def test_what_does_not_fit_into_memory_is_refused_as_unsorted(
     files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offset_order, "SORTED_BYTES", 1_000_000)
+    monkeypatch.setattr(row_groups, "SORTED_BYTES", 1_000_000)
     for part in range(3):  # each fits, and all of them do not
         write_parquet(files, KEYS["parquet"].format(part), ORDERS["shuffled"][part::3])
     with pytest.raises(UnfitArchive, match=r"unsorted: offsets \d+ to \d+ without an order") as refused:
@@ -187,7 +187,7 @@ def test_what_does_not_fit_into_memory_is_refused_as_unsorted(
 def test_row_groups_that_only_stand_in_another_order_need_no_room(
     files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offset_order, "SORTED_BYTES", 0)
+    monkeypatch.setattr(row_groups, "SORTED_BYTES", 0)
     records = plain_records(0, 2_000)
     write_parquet(files, KEYS["parquet"].format(0), [*records[500:], *records[:500]], group_rows=500)
     assert read("parquet", files) == records
@@ -196,7 +196,7 @@ def test_row_groups_that_only_stand_in_another_order_need_no_room(
 def test_room_is_given_back_so_that_many_mixed_parts_one_after_the_other_fit(
     files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offset_order, "SORTED_BYTES", 100_000)  # of 200 records, and there are 3,000
+    monkeypatch.setattr(row_groups, "SORTED_BYTES", 100_000)  # of 200 records, and there are 3,000
     parts = [each for at in range(0, len(RECORDS), 200) for each in shuffled(RECORDS[at : at + 200])]
     write_parquet(files, KEYS["parquet"].format(0), parts, group_rows=200)
     assert read("parquet", files) == RECORDS
@@ -205,7 +205,7 @@ def test_room_is_given_back_so_that_many_mixed_parts_one_after_the_other_fit(
 def test_what_is_counted_is_what_records_take(files: ArchiveFolder) -> None:
     records = shuffled(plain_records(0, 20_000))
     write_parquet(files, KEYS["parquet"].format(0), records)
-    room = offset_order.SortRoom()
+    room = row_groups.SortRoom()
     tracemalloc.start()
     with room.part() as part:
         read("parquet", files)
@@ -233,7 +233,7 @@ def test_of_mixed_row_groups_with_one_that_is_damaged_none_is_taken(files: Archi
 
 def test_a_row_group_without_rows_makes_nothing_unsorted(files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As some writers end a file."""
-    monkeypatch.setattr(offset_order, "SORTED_BYTES", 0)
+    monkeypatch.setattr(row_groups, "SORTED_BYTES", 0)
     records, out = plain_records(1_000, 1_200), io.BytesIO()
     of = table(records)
     with parquet.ParquetWriter(out, of.schema) as writer:

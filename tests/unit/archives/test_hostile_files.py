@@ -99,10 +99,10 @@ def heads(count: int) -> bytes:
 BOUNDS = {
     "avro.container.MAX_EMPTY_BLOCKS": 1_000,
     "trivadis.container.MAX_EMPTY_BLOCKS": 1_000,
-    "avro.block_codec.MAX_BLOCK_BYTES": 9 * MIB,
-    "jsonl.compression.MAX_LINE_BYTES": 9 * MIB,
-    "jsonl.reader.MAX_BLANK_LINES": 50_000,
-    "osodevops.segment_body.MAX_RECORD_BYTES": 9 * MIB,
+    "avro.container.MAX_BLOCK_BYTES": 9 * MIB,
+    "jsonl.archive.MAX_LINE_BYTES": 9 * MIB,
+    "jsonl.archive.MAX_BLANK_LINES": 50_000,
+    "osodevops.segment.MAX_RECORD_BYTES": 9 * MIB,
     "trivadis.line_file.MAX_LINE_BYTES": 9 * MIB,
 }
 """About a sixteenth of the real ones."""

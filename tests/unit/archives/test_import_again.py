@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from offsite.archives.formats import ReadOptions
+from offsite.archives.import_run import ImportRequest, ImportResult, plan_import, run_import
 from offsite.archives.inspection import open_source
-from offsite.archives.run_import import ImportRequest, ImportResult, plan_import, run_import
 from offsite.model.errors import UnfitArchive
 from offsite.repository.commit import CommitChanges, RecordedHole
 from tests.fake_cluster.site import Site

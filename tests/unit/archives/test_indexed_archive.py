@@ -16,7 +16,7 @@ import pytest
 from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter, Damage
 from offsite.archives.avro import AvroReader, AvroWriter
 from offsite.archives.files import Files
-from offsite.archives.index_json import BadIndex, parse_index, parse_manifest
+from offsite.archives.indexed.index_json import BadIndex, parse_index, parse_manifest
 from offsite.archives.jsonl import JsonlReader, JsonlWriter
 from offsite.archives.parquet import ParquetReader, ParquetWriter
 from offsite.log.buffer import Buffer
@@ -179,7 +179,7 @@ def test_a_partition_is_cut_into_pieces_between_files(
     writer, reader = form.writer(files=files), form.reader(files)
     for start in range(0, 100, 20):
         export(writer, plain_records(start, start + 20), start=start, end=start + 20)
-    monkeypatch.setattr("offsite.archives.index.PIECE_BYTES", 1)
+    monkeypatch.setattr("offsite.archives.indexed.index.PIECE_BYTES", 1)
     pieces = reader.contents().pieces
     assert [(piece.start, piece.end) for piece in pieces] == [(start, start + 20) for start in range(0, 100, 20)]
     assert read_all(reader) == plain_records(0, 100)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.archives import export
-from offsite.archives.export import BackupRecordSource, ClusterRecordSource, ExportTask, RecordSource
+from offsite.archives.export import task as export
+from offsite.archives.export.task import BackupRecordSource, ClusterRecordSource, ExportTask, RecordSource
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.read_task import ReadTask
 from offsite.log.range import Chunk, Hole, LogRange, TopicPartition

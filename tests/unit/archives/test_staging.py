@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from offsite.archives.kept_changes import UndoableChanges
-from offsite.archives.staging import (
+from offsite.archives.import_staging import (
     Staging,
+    UndoableChanges,
     find_dead_copies,
     find_staging_copies,
     open_staging,

@@ -16,7 +16,7 @@ from offsite.backup.copy_plan import PartitionBounds, plan_copy
 from offsite.backup.plan import PACKED_FROM
 from offsite.model.units import MIB
 from offsite.restore.compare.bundle import bundle_proofs as proof_bundled
-from offsite.restore.write.task import bundle_restores as restore_bundled
+from offsite.restore.write.bundle import bundle_restores as restore_bundled
 
 SIZES = {
     "few": [(700 * MIB, 1), (20 * MIB, 3), (MIB, 5)],

@@ -57,7 +57,7 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.record import put_record
 from offsite.restore.options import RestoreWords, parse_restore
-from offsite.restore.planned import prepare_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.run import run_restore
 from offsite.stores.open_store import open_archive_files
 from offsite.upkeep.retention.pins import pin_point, unpin_point

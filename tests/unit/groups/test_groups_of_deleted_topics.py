@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from offsite.archives.export_job import open_target
-from offsite.archives.export_plan import ExportRequest, plan_export
+from offsite.archives.export.plan import ExportRequest, plan_export
+from offsite.archives.export.run import open_target
 from offsite.archives.formats import WriteOptions
 from offsite.cli.views.restore_view import render_outlook
 from offsite.groups import snapshots

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from offsite.archives.index_fields import BadIndex, IndexObject
-from offsite.archives.osodevops.fields import NotTheTools, ToolObject
+from offsite.archives.indexed.index_json import BadIndex, IndexObject
+from offsite.archives.osodevops.manifest import NotTheTools, ToolObject
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 

@@ -22,10 +22,10 @@ from offsite.log.records.record import Record
 from offsite.model.errors import OffsiteError, TargetNotEmpty, WriterFenced
 from offsite.repository.restores import fence
 from offsite.repository.restores.fence import PartitionFence
-from offsite.restore import chains
+from offsite.restore import write_jobs
 from offsite.restore.run import run_restore
-from offsite.restore.write import task as task_module
-from offsite.restore.write.task import RestoreBundle
+from offsite.restore.write import bundle as task_module
+from offsite.restore.write.bundle import RestoreBundle
 from tests.batches import FIRST_TIME_MS, make_batch
 from tests.fake_cluster.partition_log import PartitionLog, RefusedError
 from tests.fake_cluster.site import Site, open_site
@@ -203,7 +203,7 @@ class Sleeper:
         self._steps: dict[str, int] = {}
         self._step = task_module._step
         monkeypatch.setattr(task_module, "_step", self._stepped)
-        monkeypatch.setattr(chains, "run_bundles", self._run_bundles)
+        monkeypatch.setattr(write_jobs, "run_bundles", self._run_bundles)
 
     def _stepped(self, steps: Any) -> Any:
         name = threading.current_thread().name
@@ -292,7 +292,7 @@ def test_leaders_that_are_away_do_not_hold_a_transaction_open_beside_them(
         return dict(enumerate(write(as_one(bundles))))
 
     monkeypatch.setattr(task_module, "_step", stepped)
-    monkeypatch.setattr(chains, "run_bundles", one_bundle)
+    monkeypatch.setattr(write_jobs, "run_bundles", one_bundle)
     planned = site.plan_restore(offsets="preserve")
     with pytest.raises(OffsiteError):
         run_restore(planned, cluster=site.target.connected, runner=site.runner, verify=False)
@@ -321,7 +321,7 @@ def test_a_worker_that_was_stopped_in_front_of_its_first_attempt_writes_nothing_
         return dict(enumerate(write(whole)))
 
     monkeypatch.setattr(PartitionFence, "take", taking)
-    monkeypatch.setattr(chains, "run_bundles", run_bundles)
+    monkeypatch.setattr(write_jobs, "run_bundles", run_bundles)
     assert site.restore(offsets="translate").verified
     site.target.remake_topic(TOPIC)
     wake.set()

@@ -19,8 +19,8 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import put_record
 from offsite.repository.snapshots.check_records import decode_drill_record, put_drill_report
-from offsite.restore.drill.report import DrillReport, drill_page
-from offsite.restore.drill.run import PREFIX, Drill, DrillRequest
+from offsite.restore.drill import PREFIX, Drill, DrillRequest
+from offsite.restore.drill_report import DrillReport, drill_page
 from offsite.upkeep.verification.last_checks import CheckMemory, read_last_checks
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site

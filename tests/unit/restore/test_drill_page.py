@@ -6,7 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from offsite.reports.log_report import HoleReport
-from offsite.restore.drill.report import DrilledTopic, DrillReport, drill_page
+from offsite.restore.drill_report import DrilledTopic, DrillReport, drill_page
 
 TOPIC = DrilledTopic(
     source="orders",

@@ -11,8 +11,8 @@ import pytest
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, DamagedObject, KafkaUnreachable, OffsiteError, PartitionsFailed
 from offsite.model.selection import parse_selection
-from offsite.restore.drill.report import DrillReport
-from offsite.restore.drill.run import Drill, DrillRequest
+from offsite.restore.drill import Drill, DrillRequest
+from offsite.restore.drill_report import DrillReport
 from offsite.stores.posix_store import open_folder
 from tests.backups import new_backup, run_once
 from tests.fake_cluster.site import Site

@@ -9,7 +9,7 @@ import pytest
 from offsite.log.batch import scan
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.points.source_view import RecordBounds, VisibleBatch
-from offsite.restore.compare.maps import MapProof
+from offsite.restore.compare.target import MapProof
 from tests.batches import RECORDS_PER_BATCH, make_batch
 
 STARTS = (100, 110, 130)

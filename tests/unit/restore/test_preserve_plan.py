@@ -5,14 +5,16 @@ from dataclasses import replace
 from offsite.log.range import TopicPartition
 from offsite.repository.segments.segment import Segment
 from offsite.restore.write.plan import PartitionRestore
-from offsite.restore.write.preserve.plan import (
+from offsite.restore.write.preserve.verdict import (
+    BY_COORDINATOR,
+    DIRECT,
     DIRECT_NEEDS,
     OffsetsVerdict,
     PreservedPartition,
+    ReplayWay,
     obstacle,
     preserved_partition,
 )
-from offsite.restore.write.replay_way import BY_COORDINATOR, DIRECT, ReplayWay
 from tests.unit.restore.test_restore_plan import partition, segment, target
 
 SOURCE = partition("t", 0)

@@ -20,8 +20,8 @@ from offsite.repository.commit import PartitionId
 from offsite.restore.compare.bounds import find_bounds
 from offsite.restore.compare.bundle import ProofBundle
 from offsite.restore.compare.expected import BackupExtent, ExpectedTopic
+from offsite.restore.compare.jobs import prove
 from offsite.restore.compare.partition import PartitionProof, ProofEnds
-from offsite.restore.compare.partitions import prove
 from offsite.restore.compare.result import Proof
 from offsite.stores.store import Store
 from tests.inline_runner import InlineRunner

@@ -31,8 +31,8 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import get_outcome
 from offsite.repository.restores.record import put_record
 from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
-from offsite.restore.drill.report import DrillReport
-from offsite.restore.drill.run import Drill, DrillRequest
+from offsite.restore.drill import Drill, DrillRequest
+from offsite.restore.drill_report import DrillReport
 from offsite.restore.plan_report import report_plan
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -178,7 +178,7 @@ def test_one_that_goes_into_the_same_topics_by_the_records_of_the_repository_is_
             site.restore(records=place.url)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offsite.restore.chains.find_targets", meanwhile)
+    monkeypatch.setattr("offsite.restore.write_jobs.find_targets", meanwhile)
     with pytest.raises(KeyboardInterrupt):
         site.restore()
     assert site.target.values("orders") == []
@@ -352,7 +352,7 @@ def test_what_an_earlier_restore_of_the_repository_set_aside_is_not_taken_for_th
     site.target.make_topic("orders", **{"retention.ms": "86400000"})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("offsite.restore.set_aside._is_still_ours", lambda _: False)
-        patched.setattr("offsite.restore.chains.find_targets", _killed)
+        patched.setattr("offsite.restore.write_jobs.find_targets", _killed)
         with pytest.raises(KeyboardInterrupt):
             site.restore(retention="override")
     assert site.target.topics["orders"].configs["retention.ms"] == "-1"

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.range import TopicPartition
+from offsite.restore.write.bundle import SMALL_BYTES, SMALL_MAX, TOGETHER_MAX, RestoreBundle, bundle_restores
 from offsite.restore.write.plan import PartitionRestore
-from offsite.restore.write.task import SMALL_BYTES, SMALL_MAX, TOGETHER_MAX, RestoreBundle, bundle_restores
 from offsite.restore.write.translate import RestoreTask
 from tests.unit.restore.test_restore_plan import partition, segment
 

@@ -13,8 +13,7 @@ from offsite.points.point_in_time import PointInTime
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
-from offsite.restore.write.plan import PartitionRestore, RestorePlan, plan_restore
-from offsite.restore.write.target_topic import TargetTopic
+from offsite.restore.write.plan import PartitionRestore, RestorePlan, TargetTopic, plan_restore
 
 EMPTY_SEGMENT_HASH = "blake3:" + "0" * 64
 

@@ -10,9 +10,9 @@ import pytest
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.repository.commit import PartitionId
-from offsite.restore import proof as restore_proof
+from offsite.restore import result as restore_proof
 from offsite.restore.compare.result import Proof, ProvenPartition, ProvenTopic
-from offsite.restore.proof import WrittenRestore, prove_restore
+from offsite.restore.result import WrittenRestore, prove_restore
 from offsite.restore.write.plan import PartitionRestore, RestorePlan
 
 KEY = TopicPartition(topic="t2", partition=0)

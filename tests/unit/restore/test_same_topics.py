@@ -12,7 +12,7 @@ from offsite.repository.commit import PartitionId, Position, RecordedHole
 from offsite.repository.descriptor import BackupDescriptor, origin_options
 from offsite.repository.state import BackupState
 from offsite.restore.compare.expected import NO_EXTENT, BackupExtent
-from offsite.restore.compare.same_topics import SameTopics, log_extents, same_topics
+from offsite.restore.compare.topics import SameTopics, log_extents, same_topics
 from tests.unit.restore.test_restore_plan import backup, partition, shape
 
 ID, OTHER = UUID(int=1), UUID(int=2)

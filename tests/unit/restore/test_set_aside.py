@@ -23,7 +23,7 @@ from offsite.restore import set_aside
 from offsite.restore.lease import hold_restore_lease
 from offsite.restore.set_aside import put_back_command, with_originals
 from offsite.restore.unfinished_aside import UnfinishedRestore, describe_aside
-from offsite.restore.write.target_topic import TargetTopic
+from offsite.restore.write.plan import TargetTopic
 from offsite.stores.open_store import open_store
 from tests.backups import new_backup
 

@@ -12,8 +12,8 @@ from offsite.points.chain import PartitionChain
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
 from offsite.repository.segments.segment import Segment
-from offsite.restore.write.replay_way import BY_COORDINATOR
-from offsite.restore.write.slow_transaction import (
+from offsite.restore.write.preserve.verdict import (
+    BY_COORDINATOR,
     WRITE_BYTES_PER_S,
     SlowTransaction,
     slow_transaction,

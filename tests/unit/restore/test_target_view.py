@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offsite.log.range import Chunk, Hole, LogRange
-from offsite.restore.compare.target_view import TargetView
+from offsite.restore.compare.target import TargetView
 from tests.batches import chunk_of, make_control_batch, make_log
 from tests.tables import transactional
 

@@ -16,8 +16,7 @@ from offsite.repository.commit import CommitChanges, Position
 from offsite.restore.request import RestoreRequest
 from offsite.table import latest
 from offsite.table.latest import by_partition, latest_arrow, latest_offsets
-from offsite.table.row_filter import RowFilter
-from offsite.table.scan_plan import plan_scan
+from offsite.table.scan_plan import RowFilter, plan_scan
 from offsite.table.search import RecordsRequest, cat_records, plan_records, raw_values
 from offsite.upkeep.compaction.copy import latest as gathering
 from tests.backups import new_backup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offsite.model.selection import parse_selection
 from offsite.restore.request import RestoreRequest
-from offsite.table.find import RecordMatch
+from offsite.table.scan import RecordMatch
 from offsite.table.search import RecordsRequest, cat_records, plan_records, search_records
 from tests.fake_cluster.site import Site
 

@@ -9,7 +9,7 @@ import pytest
 from offsite.model.secret import secret_handling
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
-from offsite.table.on_worker import WithoutSecrets
+from offsite.table.options import WithoutSecrets
 
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_REGION": "here"}
 

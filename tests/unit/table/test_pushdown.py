@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from offsite.table.datasource import narrow
-from offsite.table.row_filter import RowFilter
+from offsite.table.scan_plan import RowFilter
 
 ALL = RowFilter()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -17,9 +17,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.restore.request import RestoreRequest
 from offsite.stores.open_store import open_store
-from offsite.table.confluent_wire_format import ConfluentReader
-from offsite.table.find import MatchingRecord, RecordMatch
-from offsite.table.schema_registry import SchemaRegistry
+from offsite.table.scan import MatchingRecord, RecordMatch
 from offsite.table.search import (
     RecordsPlan,
     RecordsRequest,
@@ -28,7 +26,7 @@ from offsite.table.search import (
     raw_values,
     search_records,
 )
-from offsite.table.shown_record import ShownBytes, ShownRecord, show_record
+from offsite.table.shown_record import ConfluentReader, SchemaRegistry, ShownBytes, ShownRecord, show_record
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table

@@ -15,9 +15,8 @@ from offsite.points.point_in_time import point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Position, RecordedHole
 from offsite.stores.open_store import open_store
-from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow
-from offsite.table.scan_plan import plan_scan
+from offsite.table.scan_plan import RowFilter, plan_scan
 from tests.batches import FIRST_TIME_MS, make_control_batch
 from tests.tables import ORDERS, ORDERS_1, USERS, CountingStore, batch_of, commit_batches, new_table, transactional
 

@@ -15,9 +15,8 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CompactedRange, CutBack, ExpiredRange, Position, RecordedHole
 from offsite.stores.open_store import open_store
 from offsite.table.options import read_options
-from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow
-from offsite.table.scan_plan import plan_scan
+from offsite.table.scan_plan import RowFilter, plan_scan
 from offsite.table.stream import TableStream
 from tests.batches import make_control_batch
 from tests.roll_ups import roll_up

@@ -27,11 +27,10 @@ from offsite.repository.segments.part import part_segment
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition
-from offsite.restore.compare.left_out import leave_out_as_compacted
+from offsite.restore.compare.topics import leave_out_as_compacted
 from offsite.restore.request import RestoreRequest
 from offsite.table.latest import by_partition, latest_arrow
-from offsite.table.row_filter import RowFilter
-from offsite.table.scan_plan import plan_scan
+from offsite.table.scan_plan import RowFilter, plan_scan
 from offsite.upkeep.collection.run import collect, plan_collection
 from offsite.upkeep.compaction.copy import latest, regions
 from offsite.upkeep.compaction.plan import CompactionRequest, plan_compaction

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from offsite.archives.staging import find_staging_copies
+from offsite.archives.import_staging import find_staging_copies
 from offsite.cli.app import app
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS

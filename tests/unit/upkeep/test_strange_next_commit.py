@@ -90,7 +90,7 @@ def test_what_is_behind_it_is_refused_even_when_named(outdated: Site, commit: in
 
 def test_a_restore_that_was_begun_goes_on_with_its_own_point(backed_up: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = backed_up.plan_restore()
-    monkeypatch.setattr("offsite.restore.planned._unfinished", lambda *_: begun.record)
+    monkeypatch.setattr("offsite.restore.plan._unfinished", lambda *_: begun.record)
     put_next(backed_up, newer())
     again = backed_up.plan_restore()
     assert (again.resumes, again.point.state.seq) == (True, 2)

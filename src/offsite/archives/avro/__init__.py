@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from offsite.archives.avro.block_codec import CODECS
-from offsite.archives.avro.reader import AvroReader
-from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
-from offsite.archives.avro.writer import AvroWriter
+from offsite.archives.avro.archive import AvroReader, AvroWriter
+from offsite.archives.avro.container import CODECS
+from offsite.archives.avro.encoding import PLAIN_SCHEMA, SCHEMA
 
 __all__ = ["CODECS", "PLAIN_SCHEMA", "SCHEMA", "AvroReader", "AvroWriter"]

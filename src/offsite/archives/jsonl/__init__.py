@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from offsite.archives.jsonl.compression import COMPRESSIONS
-from offsite.archives.jsonl.reader import JsonlReader
-from offsite.archives.jsonl.writer import JsonlWriter
+from offsite.archives.jsonl.archive import COMPRESSIONS, JsonlReader, JsonlWriter
 
 __all__ = ["COMPRESSIONS", "JsonlReader", "JsonlWriter"]

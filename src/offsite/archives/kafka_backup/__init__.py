@@ -12,7 +12,7 @@ from offsite.archives.kafka_backup.inspect import (
     inspect_records,
 )
 from offsite.archives.kafka_backup.reader import KafkaBackupReader
-from offsite.archives.kafka_backup.reindex import ReindexedSegment, ReindexResult, reindex
+from offsite.archives.kafka_backup.repair import ReindexedSegment, ReindexResult, reindex
 from offsite.archives.kafka_backup.writer import KafkaBackupWriter
 
 __all__ = [

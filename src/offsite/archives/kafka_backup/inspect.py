@@ -9,13 +9,24 @@ from itertools import pairwise
 
 from offsite.archives.archive import Damage, OnDamage, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.extent import find_extent
-from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile, list_partitions
-from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index, encode_partition_index
-from offsite.archives.kafka_backup.segments.index import SegmentIndexFile
-from offsite.archives.kafka_backup.segments.reader import IndexContradiction, KafkaBackupSegmentReader, describe_damage
+from offsite.archives.kafka_backup.partition_files import (
+    NO_FILE,
+    VERSION,
+    PartitionFiles,
+    SegmentFile,
+    decode_partition_index,
+    encode_partition_index,
+    is_sound,
+    list_partitions,
+)
+from offsite.archives.kafka_backup.segments.files import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.reader import (
+    IndexContradiction,
+    KafkaBackupSegmentReader,
+    describe_damage,
+    find_extent,
+)
 from offsite.archives.kafka_backup.segments.walk import SkippedBytes
-from offsite.archives.kafka_backup.soundness import is_sound
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound
 

@@ -1,21 +1,75 @@
-"""Finds the files of an archive: topics, partitions and segments, from names alone."""
+"""The files of a partition, found from names alone; the index of the partition; and contradictions found before a
+record is read: files of another version, missing segments.
+
+    <topic>/index_partition_000                                      partition index
+    <topic>/segment_partition_000_from_offset_0000000000_index       segment index
+    <topic>/segment_partition_000_from_offset_0000000000_records     records
+    <topic>/consumer_offsets_partition_000                           committed offsets of groups, JSON
+
+Numbers are padded to 3 and 10 digits and grow beyond. The folder is the topic: users rename a topic by renaming the
+folder. The partition index is a version byte, then per segment the stem (length i32, UTF-8) and start (i64). It only
+saves a listing: file names hold the same facts, and offsite's reader trusts the names. The index may lag after a
+writer's crash, and may name segments deleted since.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from offsite.archives.archive import Damage, LostOffset, OnDamage
 from offsite.archives.files import Files, check_claims
-from offsite.archives.kafka_backup.names import (
-    INDEX,
-    PARTITION_INDEX,
-    RECORDS,
-    index_key,
-    match_partition_file,
-    match_segment_file,
-    records_key,
-)
 from offsite.log.range import TopicPartition
+
+_SEGMENT = re.compile(r"(segment_partition_([0-9]+)_from_offset_([0-9]+))_(records|index)")
+_PARTITION_FILE = re.compile(r"(index|consumer_offsets)_partition_([0-9]+)")
+
+RECORDS, INDEX = "records", "index"
+PARTITION_INDEX, CONSUMER_OFFSETS = "index", "consumer_offsets"
+
+
+def segment_stem(partition: int, start: int) -> str:
+    """Return a segment's name in the partition index: the names of both files without the suffix."""
+    return f"segment_partition_{partition:03d}_from_offset_{start:010d}"
+
+
+def records_key(topic: str, stem: str) -> str:
+    return f"{topic}/{stem}_{RECORDS}"
+
+
+def index_key(topic: str, stem: str) -> str:
+    return f"{topic}/{stem}_{INDEX}"
+
+
+def partition_index_key(topic: str, partition: int) -> str:
+    return f"{topic}/{PARTITION_INDEX}_partition_{partition:03d}"
+
+
+def consumer_offsets_key(topic: str, partition: int) -> str:
+    return f"{topic}/{CONSUMER_OFFSETS}_partition_{partition:03d}"
+
+
+def match_segment_file(name: str) -> tuple[str, int, int, str] | None:
+    """Return stem, partition, start offset and `RECORDS` or `INDEX`; None for another file."""
+    match = _SEGMENT.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]), int(match[3]), match[4])
+
+
+def match_partition_file(name: str) -> tuple[str, int] | None:
+    """Return the kind of a partition's file, `PARTITION_INDEX` or `CONSUMER_OFFSETS`, and the partition; None for
+    another file."""
+    match = _PARTITION_FILE.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]))
+
+
+def stem_start(stem: str) -> int | None:
+    """Return the start offset in a segment's stem; None for an invalid stem."""
+    parts = match_segment_file(f"{stem}_{RECORDS}")
+    return None if parts is None else parts[2]
+
 
 NO_FILE = -1
 
@@ -114,3 +168,99 @@ def _note(folders: dict[tuple[str, int], _Folder], topic: str, name: str, size_b
         kind, partition = other
         check_claims(f"{topic}/{name}", partition=partition)
         folders.setdefault((topic, partition), _Folder()).others[kind] = f"{topic}/{name}"
+
+
+VERSION = b"\x01"
+
+_LENGTH = struct.Struct(">i")
+_START = struct.Struct(">q")
+_LONGEST_STEM_BYTES = 200  # twice the size of two numbers of 20 digits with the words around
+
+
+class IndexedSegment(NamedTuple):
+    """An entry, with the position in the file."""
+
+    stem: str
+    start: int
+    position: int = 0
+
+
+def encode_partition_index(segments: Iterable[tuple[str, int]]) -> bytes:
+    """Encode the whole file, from stems and start offsets in rising order of offsets."""
+    return VERSION + b"".join(encode_entry(stem, start) for stem, start in segments)
+
+
+def encode_entry(stem: str, start: int) -> bytes:
+    name = stem.encode()
+    return _LENGTH.pack(len(name)) + name + _START.pack(start)
+
+
+def decode_partition_index(data: bytes) -> list[IndexedSegment]:
+    """Decode the entries up to the first torn or impossible entry. `data` begins with the version byte, or is empty."""
+    entries = []
+    at = len(VERSION)
+    while (entry := _entry_at(data, at)) is not None:
+        entries.append(entry)
+        at += _LENGTH.size + len(entry.stem.encode()) + _START.size
+    return entries
+
+
+def _entry_at(data: bytes, at: int) -> IndexedSegment | None:
+    if at + _LENGTH.size > len(data):
+        return None
+    (name_bytes,) = _LENGTH.unpack_from(data, at)
+    name_start = at + _LENGTH.size
+    if not 0 < name_bytes <= _LONGEST_STEM_BYTES or name_start + name_bytes + _START.size > len(data):
+        return None
+    try:
+        stem = data[name_start : name_start + name_bytes].decode()
+    except UnicodeDecodeError:
+        return None
+    return IndexedSegment(stem, _START.unpack_from(data, name_start + name_bytes)[0], at)
+
+
+def find_sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> list[SegmentFile]:
+    """Return the segments with readable records. Reports unreadable segments, indexes of an unknown version (their
+    segments are read without), and missing segments listed by the partition index between existing segments.
+
+    Missing first segments are fine: people delete old segments. Missing, short and torn indexes are fine: crashes leave
+    such indexes.
+    """
+    _check_partition_index(files, partition, on_damage)
+    for segment in partition.segments:
+        is_sound(files, segment.index_key, segment.index_bytes, on_damage)
+    return [
+        segment
+        for segment in partition.segments
+        if is_sound(files, segment.records_key, segment.records_bytes, with_start_offset(segment, on_damage))
+    ]
+
+
+def with_start_offset(segment: SegmentFile, on_damage: OnDamage) -> OnDamage:
+    """Make an `OnDamage` that adds the start offset of a completely unreadable segment."""
+    lost = LostOffset(topic=segment.topic, partition=segment.partition, offset=segment.start)
+    return lambda damage: on_damage(replace(damage, lost_at=lost))
+
+
+def is_sound(files: Files, key: str, size_bytes: int, on_damage: OnDamage) -> bool:
+    """Whether the file has the known version, or is too short for a version; reports another version."""
+    version = files.get_range(key, 0, 1) if size_bytes > 0 else b""
+    if version and version != VERSION:
+        on_damage(Damage(file=key, position=0, problem=f"its version is {version[0]}, but only version 1 is supported"))
+    return not version or version == VERSION
+
+
+def _check_partition_index(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> None:
+    key = partition.partition_index
+    data = (files.get(key) if key is not None else b"") or b""
+    if key is None or not is_sound(files, key, len(data), on_damage) or not partition.segments:
+        return
+    present = {segment.stem for segment in partition.segments}
+    for entry in decode_partition_index(data):
+        if entry.stem not in present and stem_start(entry.stem) != entry.start:
+            on_damage(Damage(file=key, position=entry.position, problem="it names a segment that cannot exist"))
+        elif entry.stem not in present and entry.start > partition.segments[0].start:
+            missing = records_key(partition.topic, entry.stem)
+            lost = LostOffset(topic=partition.topic, partition=partition.partition, offset=entry.start)
+            problem = f"{missing} is missing"
+            on_damage(Damage(file=key, position=entry.position, problem=problem, lost_at=lost))

@@ -1,24 +1,106 @@
-"""Reads archives of kafka-backup segments: written by itadventurer/kafka-backup, crashed or not, or by offsite."""
+"""Reads archives of kafka-backup segments: written by itadventurer/kafka-backup, crashed or not, or by offsite. A
+partition is divided among tasks: small segments are joined, large segments are cut by their index.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.extent import SegmentExtent, find_extent
 from offsite.archives.kafka_backup.groups import read_groups
-from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile, list_partition, list_partitions
-from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
-from offsite.archives.kafka_backup.segments.reader import SegmentRecords
-from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
-from offsite.archives.kafka_backup.soundness import find_sound_segments, with_start_offset
+from offsite.archives.kafka_backup.partition_files import (
+    PartitionFiles,
+    SegmentFile,
+    find_sound_segments,
+    list_partition,
+    list_partitions,
+    with_start_offset,
+)
+from offsite.archives.kafka_backup.segments.files import FIRST_POSITION, SegmentIndexFile
+from offsite.archives.kafka_backup.segments.reader import SegmentExtent, SegmentRecords, find_extent
 from offsite.archives.overlap import SortedRun, group_overlapping, merge_runs
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound
+
+PIECE_BYTES = 96 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An indivisible part: a group of overlapping segments, or a part of a segment."""
+
+    start: int
+    files: tuple[str, ...]
+    size_bytes: int
+
+
+def plan_pieces(files: Files, runs: Sequence[list[SegmentExtent]], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+    """Yield disjoint, rising pieces of a partition. With damage behind the last record, the last piece has no end, so
+    its task reports the damage. Yields nothing for no runs."""
+    if not runs:
+        return
+    segment = runs[0][0].segment
+    parts = [part for run in runs for part in _parts(files, run, piece_bytes)]
+    joined = list(_joined(parts, piece_bytes))
+    ends: list[int | None] = [part.start for part in joined[1:]]
+    for part, end in zip(joined, [*ends, _end(runs[-1])], strict=True):
+        yield Piece(
+            topic=segment.topic,
+            partition=segment.partition,
+            start=part.start,
+            end=end,
+            files=part.files,
+            size_bytes=part.size_bytes,
+        )
+
+
+def _end(last_run: Sequence[SegmentExtent]) -> int | None:
+    is_whole = all(extent.ends_whole for extent in last_run)
+    return max(extent.last for extent in last_run) + 1 if is_whole else None
+
+
+def _parts(files: Files, run: list[SegmentExtent], piece_bytes: int) -> Iterator[_Part]:
+    size_bytes = sum(extent.segment.records_bytes for extent in run)
+    names = tuple(extent.segment.records_key for extent in run)
+    cuts = _cuts(files, run[0], piece_bytes) if len(run) == 1 and run[0].is_indexed else {}
+    starts = {0: run[0].first, **cuts}
+    for (position, start), (end, _) in pairwise([*starts.items(), (size_bytes, 0)]):
+        yield _Part(start, names, end - position)
+
+
+def _cuts(files: Files, extent: SegmentExtent, piece_bytes: int) -> dict[int, int]:
+    """Return position → offset of the records that begin further parts of a large segment."""
+    index = SegmentIndexFile.of(files, extent.segment)
+    cuts: dict[int, int] = {}
+    lowest = extent.first
+    for target in range(piece_bytes, extent.segment.records_bytes - piece_bytes // 2, piece_bytes):
+        entry = index.entries(index.first_at(target), 1)
+        if len(entry) and lowest < entry.offsets[0] <= extent.last and entry.positions[0] >= target:
+            lowest = entry.offsets[0]
+            cuts[entry.positions[0]] = lowest
+    return cuts
+
+
+def _joined(parts: Sequence[_Part], piece_bytes: int) -> Iterator[_Part]:
+    group: list[_Part] = []
+    size_bytes = 0
+    for part in parts:
+        if group and size_bytes + part.size_bytes > piece_bytes:
+            yield _join(group)
+            group, size_bytes = [], 0
+        group.append(part)
+        size_bytes += part.size_bytes
+    yield _join(group)
+
+
+def _join(group: Sequence[_Part]) -> _Part:
+    names = dict.fromkeys(name for part in group for name in part.files)
+    return _Part(group[0].start, tuple(names), sum(part.size_bytes for part in group))
+
 
 FIDELITY = (
     "kafka-backup keeps no topic settings, replication factor or topic id",

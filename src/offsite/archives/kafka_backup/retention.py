@@ -12,13 +12,19 @@ from dataclasses import dataclass
 
 from offsite.archives.archive import refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.names import partition_index_key
-from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile, list_partition, list_partitions
-from offsite.archives.kafka_backup.partition_index import decode_partition_index, encode_partition_index
+from offsite.archives.kafka_backup.partition_files import (
+    PartitionFiles,
+    SegmentFile,
+    decode_partition_index,
+    encode_partition_index,
+    find_sound_segments,
+    list_partition,
+    list_partitions,
+    partition_index_key,
+)
+from offsite.archives.kafka_backup.segments.files import FIRST_POSITION
 from offsite.archives.kafka_backup.segments.reader import KafkaBackupSegmentReader
-from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
 from offsite.archives.kafka_backup.segments.walk import WholeRecords
-from offsite.archives.kafka_backup.soundness import find_sound_segments
 from offsite.archives.retention import (
     ArchiveFile,
     ExpiredObject,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from offsite.archives.osodevops.fields import NotTheTools, ToolObject
+from offsite.archives.osodevops.manifest import NotTheTools, ToolObject
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS

@@ -1,20 +1,89 @@
-"""`manifest.json`: the only list of a backup's files. Pure: reads the manifest and never trusts the times.
+"""`manifest.json`: the only list of a backup's files. Found, read field by field (a requested field must have the right
+type, further fields are ignored), and its times never trusted.
 
-Offsets are half-open here, unlike in the file (segments and `pruned` include the last offset, `gaps` do not).
+Offsets are half-open here, unlike in the file (segments and `pruned` include the last offset, `gaps` do not). All keys
+begin with the backup's id: the root may be the place given to the tool (a folder per backup), or the folder of the
+backup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
-from offsite.archives.archive import ArchiveHole
-from offsite.archives.files import is_partition
-from offsite.archives.osodevops.fields import NotTheTools, ToolObject
+from offsite.archives.archive import ArchiveHole, Damage, OnDamage
+from offsite.archives.files import Files, check_claims, is_partition
 from offsite.log.range import LogRange, Span, TopicPartition, uncovered
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.errors import ArchiveNotFound
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
-__all__ = ["ListedSegment", "Manifest", "ManifestPartition", "ManifestTopic"]
+__all__ = [
+    "MANIFEST",
+    "SEGMENT_KEY",
+    "SNAPSHOT",
+    "ListedSegment",
+    "Manifest",
+    "ManifestPartition",
+    "ManifestTopic",
+    "NotTheTools",
+    "ToolObject",
+    "find_prefix",
+    "read_manifest",
+    "segment_partition",
+]
+
+
+class NotTheTools(Exception):
+    """The bytes are no JSON of the tool; `position` is in bytes. Becomes `Damage` in the package."""
+
+    def __init__(self, problem: str, position: int = 0) -> None:
+        super().__init__(problem)
+        self.position = position
+
+
+class ToolObject(JsonObject):
+    """An object of the tool. Null counts as a missing field, and a missing object or list as empty: the tool leaves
+    both out."""
+
+    __slots__ = ()
+    ANY_TEXT = True
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Parse a whole file as an object. Raises `NotTheTools`, like all methods."""
+        try:
+            return cls.of(parse_json(data), "the file")
+        except BadJson as error:
+            raise NotTheTools(str(error), error.position) from error
+
+    @classmethod
+    def of(cls, value: object, name: str) -> Self:
+        if not isinstance(value, dict):
+            raise NotTheTools(f"{name} is not an object")
+        return cls(fields=value, damaged=NotTheTools)
+
+    def child(self, name: str) -> Self:
+        return self.optional_child(name) or self.of({}, name)
+
+    def numbered(self) -> tuple[tuple[int, int], ...]:
+        """Return the whole object as pairs of integers; the names are decimal text."""
+        try:
+            return tuple((int(name), self.integer(name)) for name in self.fields)
+        except ValueError as error:
+            raise NotTheTools(f"not a number: {error}") from error
+
+    def _item(self, name: str, value: JsonValue) -> Self:
+        return self.of(value, f"an item of {name!r}")
+
+    def _list(self, name: str) -> Sequence[JsonValue]:
+        return () if self.fields.get(name) is None else super()._list(name)
+
+    def _no_integer(self, name: str, value: JsonValue, least: int, most: int) -> Exception:  # noqa: ARG002
+        return self.wrong(name, "an integer" if type(value) is not int else "an integer of 64 bits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -160,3 +229,68 @@ def _range(fields: ToolObject, *, last_is_inside: int) -> tuple[int, int]:
     if not 0 <= start <= end <= MAX_OFFSET:
         raise NotTheTools(f"offsets from {start} to {end} are invalid")
     return start, end
+
+
+MANIFEST = "manifest.json"
+SNAPSHOT = "consumer-groups-snapshot.json"
+ORPHANS_HINT = "segments without a manifest can be read by adopting orphans"
+SEGMENT_KEY = re.compile(
+    r"topics/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/segment-\d+\.(bin|json)(\.zst|\.lz4)?"
+)
+
+
+def find_prefix(files: Files, backup_id: str, *, needs_manifest: bool = True) -> str:
+    """Return the prefix of the backup: empty, or ending in `/`. Raises `ArchiveNotFound` without a backup, or with
+    several backups and no `backup_id`."""
+    if backup_id:
+        return _named(files, backup_id, needs_manifest=needs_manifest)
+    if files.get_range(MANIFEST, 0, 1) is not None:
+        return ""
+    keys = [info.key for info in files.list()]
+    prefixes = {key.removesuffix(MANIFEST) for key in keys if key.count("/") == 1 and key.endswith(f"/{MANIFEST}")}
+    if not prefixes and not needs_manifest:
+        prefixes = {key[: match.start()] for key in keys if (match := SEGMENT_KEY.search(key))}
+    if len(prefixes) == 1:
+        return prefixes.pop()
+    if prefixes:
+        names = ", ".join(sorted(prefix.rstrip("/") for prefix in prefixes))
+        raise ArchiveNotFound(f"{files.url} has several backups: {names}", hint="choose one by its backup id")
+    raise ArchiveNotFound(
+        f"{files.url} has no {MANIFEST}, neither at the top nor one folder below",
+        hint=ORPHANS_HINT,
+    )
+
+
+def read_manifest(files: Files, prefix: str, on_damage: OnDamage) -> Manifest | None:
+    """Read the manifest; None for a missing manifest or, when `on_damage` returns, an unreadable manifest."""
+    key = prefix + MANIFEST
+    data = files.get(key)
+    if data is None:
+        return None
+    try:
+        return Manifest.parse(data, prefix=prefix)
+    except NotTheTools as error:
+        on_damage(Damage(file=key, position=error.position, problem=str(error)))
+        return None
+
+
+def segment_partition(key: str, prefix: str) -> TopicPartition | None:
+    """Return the partition of a segment by its name; None for another file. Raises `DamagedArchive` for an impossible
+    partition."""
+    match = SEGMENT_KEY.fullmatch(key.removeprefix(prefix))
+    if match is None:
+        return None
+    check_claims(key, partition=int(match["partition"]))
+    return TopicPartition(topic=match["topic"], partition=int(match["partition"]))
+
+
+def _named(files: Files, backup_id: str, *, needs_manifest: bool) -> str:
+    prefix = f"{backup_id}/"
+    if files.get_range(prefix + MANIFEST, 0, 1) is not None:
+        return prefix
+    manifest = read_manifest(files, "", lambda _: None)
+    if manifest is not None and manifest.backup_id == backup_id:
+        return ""
+    if not needs_manifest and any(True for _ in files.list(prefix)):
+        return prefix
+    raise ArchiveNotFound(f"{files.url} has no manifest of a backup {backup_id!r}", hint=ORPHANS_HINT)

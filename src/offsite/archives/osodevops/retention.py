@@ -13,11 +13,17 @@ from dataclasses import dataclass
 
 from offsite.archives.archive import Damage, refuse_damage
 from offsite.archives.files import FileInfo, Files
-from offsite.archives.osodevops.contents import find_orphans
-from offsite.archives.osodevops.fields import NotTheTools
-from offsite.archives.osodevops.manifest import ListedSegment, Manifest
-from offsite.archives.osodevops.place import MANIFEST, find_prefix, read_manifest, segment_partition
-from offsite.archives.osodevops.pruning import PrunedRange, join_pruned, read_pruned_ranges, remove_segments
+from offsite.archives.osodevops.manifest import (
+    MANIFEST,
+    ListedSegment,
+    Manifest,
+    NotTheTools,
+    find_prefix,
+    read_manifest,
+    segment_partition,
+)
+from offsite.archives.osodevops.manifest_changes import PrunedRange, join_pruned, read_pruned_ranges, remove_segments
+from offsite.archives.osodevops.reader import find_orphans
 from offsite.archives.osodevops.segment_file import read_segment, segment_at
 from offsite.archives.retention import (
     ArchiveFile,

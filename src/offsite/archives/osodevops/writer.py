@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter, RangeReceipt, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.osodevops.group_snapshot import encode_snapshot
-from offsite.archives.osodevops.manifest import Manifest
-from offsite.archives.osodevops.manifest_update import ManifestUpdate
-from offsite.archives.osodevops.place import MANIFEST, SNAPSHOT, read_manifest, segment_partition
-from offsite.archives.osodevops.range_writer import START_DIGITS, SegmentRangeWriter
-from offsite.archives.osodevops.representable import RecordEncoder
+from offsite.archives.osodevops.manifest import MANIFEST, SNAPSHOT, Manifest, read_manifest, segment_partition
+from offsite.archives.osodevops.manifest_changes import ManifestUpdate
+from offsite.archives.osodevops.range_writer import START_DIGITS, RecordEncoder, SegmentRangeWriter
 from offsite.archives.osodevops.segment_file import read_segment
 from offsite.log.group_offsets import GroupOffsets, offset_count, restrict_to_topics
 from offsite.log.range import LogRange, TopicPartition

@@ -3,7 +3,6 @@ files."""
 
 from __future__ import annotations
 
-from offsite.archives.parquet.reader import ParquetReader
-from offsite.archives.parquet.writer import ParquetWriter
+from offsite.archives.parquet.archive import ParquetReader, ParquetWriter
 
 __all__ = ["ParquetReader", "ParquetWriter"]

@@ -1,10 +1,9 @@
-"""Converts records to Arrow tables and back: the columns of Spark's Kafka source, and two more.
+"""The Parquet archive as a partitioned table for Spark: its layout, and records as Arrow tables and back, in the
+columns of Spark's Kafka source and two more. Files written there by Spark are read too.
 
 Folders give topic and partition, as in Spark's tables: readers fail on columns that are in both. Times are whole
 milliseconds, stored as microseconds. A record without headers has null, as from Spark's source. `leaderEpoch` and
-`producerId` belong to batches, unknown to records: both columns exist and hold null.
-
-pyarrow is imported on use.
+`producerId` belong to batches, unknown to records: both columns exist and hold null. pyarrow is imported on use.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ from functools import cache
 from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
-from offsite.archives.indexed_writing import Losses
+from offsite.archives.files import Files
+from offsite.archives.indexed.archive import RECORDS_ONLY, IndexedArchive
+from offsite.archives.indexed.layout import ArchiveLayout
+from offsite.archives.indexed.writing import Losses
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record, RecordHeaders
 from offsite.log.records.record_arrow import MAX_TIME_MS
@@ -23,7 +25,32 @@ from offsite.log.records.record_columns import RecordColumns
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["BadTable", "OtherColumns", "check_columns", "decode_rows", "make_table", "table_schema"]
+__all__ = [
+    "PARQUET",
+    "BadTable",
+    "OtherColumns",
+    "check_columns",
+    "decode_rows",
+    "make_table",
+    "parquet_archive",
+    "split_by_headers",
+    "table_schema",
+]
+
+
+PARQUET = "parquet"
+_LAYOUT = ArchiveLayout(
+    topics="topic=",
+    suffixes=(".parquet",),
+    any_name=True,
+    advice="write the table of Spark's Kafka source with .write.partitionBy('topic', 'partition').parquet(…); the "
+    "columns key, value, offset and timestamp are required",
+)
+
+
+def parquet_archive(files: Files) -> IndexedArchive:
+    return IndexedArchive(files=files, layout=_LAYOUT, kinds={PARQUET: (RECORDS_ONLY,)})
+
 
 _UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
 MAX_HEADERS = 200_000

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.avro_claims import MAX_EMPTY_BLOCKS
+from offsite.archives.file_parts import ByteSource, FileEnds
 from offsite.archives.files import Files
-from offsite.archives.trivadis.byte_source import ByteSource, FileEnds
 from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 
 __all__ = ["Container", "ContainerBlock"]

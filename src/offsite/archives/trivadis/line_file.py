@@ -11,10 +11,10 @@ from base64 import b64decode
 from collections.abc import Iterator
 
 from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.file_parts import ByteSource
 from offsite.archives.files import Files
 from offsite.archives.inflate import GZIP, BadStream, inflate
-from offsite.archives.trivadis.avro_row import BARE_SCHEMAS, BadRow, Row, read_rows
-from offsite.archives.trivadis.byte_source import ByteSource
+from offsite.archives.trivadis.row import BARE_SCHEMAS, BadRow, Row, read_rows
 from offsite.model.bounds import MAX_RECORD_BYTES
 
 __all__ = ["read_line_rows"]

@@ -14,8 +14,7 @@ from functools import partial
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.overlap import SortedRun, clip_to_piece, merge_runs
-from offsite.archives.trivadis.object_key import ArchiveObject, parse_key
-from offsite.archives.trivadis.object_records import read_object
+from offsite.archives.trivadis.object_records import ArchiveObject, parse_key, read_object
 from offsite.log.group_fold import GroupPartition, OffsetRecord, parse_group_record
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets, restrict_to_topics
 from offsite.log.range import TopicPartition

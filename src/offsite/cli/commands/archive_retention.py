@@ -16,9 +16,9 @@ from offsite.cli.wiring import connect
 from offsite.model.clock import SystemClock
 
 if TYPE_CHECKING:
-    from offsite.archives.prune import ArchiveRetentionPlan, RetentionTarget
     from offsite.archives.retention import RetentionLimits
-    from offsite.archives.source_retention import MirrorSource
+    from offsite.archives.retention_run import ArchiveRetentionPlan, RetentionTarget
+    from offsite.archives.retention_source import MirrorSource
 
 app = typer.Typer(help="Delete old files of an archive.", no_args_is_help=True)
 
@@ -78,7 +78,7 @@ def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = O
 
     An export into the same archive may run at the same time. Objects protected by the store are kept and listed.
     """
-    from offsite.archives.prune import carry_out
+    from offsite.archives.retention_run import carry_out
 
     target, limits = _opened(options)
     planned = _planned(target, limits, options)
@@ -105,8 +105,8 @@ def log(path: ArchivePlace, output: Output = OutputFormat.TABLE) -> None:
 
 def _opened(options: ArchiveRetentionOptions) -> tuple[RetentionTarget, RetentionLimits]:
     from offsite.archives.formats import ReadOptions
-    from offsite.archives.prune import open_archive
     from offsite.archives.retention import RetentionLimits
+    from offsite.archives.retention_run import open_archive
     from offsite.model.units import parse_duration_s, parse_size
 
     limits = RetentionLimits(
@@ -125,14 +125,14 @@ def _opened(options: ArchiveRetentionOptions) -> tuple[RetentionTarget, Retentio
 def _planned(
     target: RetentionTarget, limits: RetentionLimits, options: ArchiveRetentionOptions
 ) -> ArchiveRetentionPlan:
-    from offsite.archives.prune import plan_retention
+    from offsite.archives.retention_run import plan_retention
 
     mirroring = _mirroring(options) if options.mirror else None
     return plan_retention(target, limits, clock=SystemClock(), mirroring=mirroring)
 
 
 def _mirroring(options: ArchiveRetentionOptions) -> MirrorSource:
-    from offsite.archives.source_retention import MirrorSource
+    from offsite.archives.retention_source import MirrorSource
 
     is_named = options.bootstrap is not None or options.kafka_config is not None
     return MirrorSource(cluster=connect(options.bootstrap, options.kafka_config).admin if is_named else None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.archives.staging import Staging
+    from offsite.archives.import_staging import Staging
     from offsite.repository.backup import Backup
     from offsite.upkeep.collection.agreement import DisbelievedCommit, RetentionInForce
     from offsite.upkeep.collection.leftovers_plan import LeftoversPlan
@@ -207,7 +207,7 @@ def _plan_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputForm
 
 def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat, *, yes: bool) -> None:
     """Delete leftovers, after a question unless `yes`."""
-    from offsite.archives.staging import remove_dead_copy
+    from offsite.archives.import_staging import remove_dead_copy
     from offsite.upkeep.collection.leftovers_run import collect_leftovers
 
     planned, copies = _planned_leftovers(repo, opened, grace_ms)
@@ -229,7 +229,7 @@ def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputForma
 
 
 def _planned_leftovers(repo: str, opened: Backup, grace_ms: int) -> tuple[LeftoversPlan, list[tuple[Staging, int]]]:
-    from offsite.archives.staging import find_dead_copies
+    from offsite.archives.import_staging import find_dead_copies
     from offsite.upkeep.collection.leftovers_run import plan_leftovers
 
     planned = plan_leftovers(opened, clock=SystemClock(), grace_ms=grace_ms)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from offsite.kafka.cluster import Cluster
     from offsite.model.untrusted.json_object import JsonValue
     from offsite.repository.backup import Backup
-    from offsite.restore.drill.report import DrillReport
+    from offsite.restore.drill_report import DrillReport
 
 _OWNER = "drill"
 SANDBOX_PREFIX = "offsite-drill-"
@@ -77,7 +77,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
     from offsite.cli.progress import progress_of_two
     from offsite.model.clock import SystemClock
     from offsite.model.selection import parse_selection
-    from offsite.restore.drill.run import Drill, DrillRequest
+    from offsite.restore.drill import Drill, DrillRequest
 
     _check_folder(options.report)
     opened = open_repository(options.repo, records=options.words.get("records")).backup(options.backup)
@@ -136,7 +136,7 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Store the report beside the backup, and in `folder` if given."""
     from offsite.repository.snapshots.check_records import decode_drill_record, put_drill_report
-    from offsite.restore.drill.report import drill_page
+    from offsite.restore.drill_report import drill_page
     from offsite.stores.plain_files import file_mode
     from offsite.upkeep.verification.last_checks import CheckMemory
 

@@ -38,9 +38,8 @@ from offsite.restore.options import PointWords, parse_point
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.archives.export_job import ExportJob, ExportPlanReport
-    from offsite.archives.export_plan import ExportRequest
-    from offsite.archives.run_export import ExportResult, ExportTarget
+    from offsite.archives.export.plan import ExportRequest
+    from offsite.archives.export.run import ExportJob, ExportPlanReport, ExportResult, ExportTarget
     from offsite.engine.runner import Runner
 
 
@@ -109,7 +108,7 @@ class ExportOptions:
 def export_job(options: ExportOptions, master: str | None) -> ExportJob:
     """Make the export described by the options. Raises `BadOption` for unreadable or contradictory options,
     `RepositoryNotFound`, `BackupNotFound`."""
-    from offsite.archives.export_job import check_no_point, export_of_backup, export_of_cluster
+    from offsite.archives.export.run import check_no_point, export_of_backup, export_of_cluster
     from offsite.engine.sessions.master import slots
 
     request = _request(options)
@@ -126,7 +125,7 @@ def export_job(options: ExportOptions, master: str | None) -> ExportJob:
 
 
 def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
-    from offsite.archives.export_job import open_target
+    from offsite.archives.export.run import open_target
     from offsite.archives.formats import WriteOptions
 
     write = WriteOptions(
@@ -142,7 +141,7 @@ def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
 
 
 def _request(options: ExportOptions) -> ExportRequest:
-    from offsite.archives.export_plan import ExportRequest
+    from offsite.archives.export.plan import ExportRequest
     from offsite.model.selection import parse_groups
 
     return ExportRequest(point=parse_point(options.words), groups=parse_groups(options.groups or ()))
@@ -183,7 +182,7 @@ def export(
     if dry_run:
         _show_plan(job, output)
         return
-    with spark(engine.choice(), preload="offsite.archives.export") as runner:
+    with spark(engine.choice(), preload="offsite.archives.export.task") as runner:
         if follow:
             _follow(job, runner, interval_s, give_up_after_s, output)
             return
@@ -194,7 +193,7 @@ def export(
 
 
 def _show_plan(job: ExportJob, output: OutputFormat) -> None:
-    from offsite.archives.export_job import report_export
+    from offsite.archives.export.run import report_export
 
     with job.alone():  # planning repairs what a crash left
         plan = job.plan()

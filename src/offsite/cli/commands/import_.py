@@ -20,7 +20,7 @@ from offsite.model.units import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.archives.run_import import ImportResult
+    from offsite.archives.import_run import ImportResult
     from offsite.model.selection import TopicSelection
 
 Topics = Annotated[
@@ -55,7 +55,7 @@ def import_(options: ImportOptions, engine: SparkOptions, output: Output = Outpu
     The same command again adds new records of the archive. Damage ends the import with exit code 13 and nothing
     imported, unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
     """
-    from offsite.archives.run_import import ImportRequest, plan_import, run_import
+    from offsite.archives.import_run import ImportRequest, plan_import, run_import
     from offsite.cli.progress import progress
     from offsite.repository.heads import RememberedHead
 
@@ -69,7 +69,7 @@ def import_(options: ImportOptions, engine: SparkOptions, output: Output = Outpu
         skip_damaged=options.skip_damaged,
     )
     seen_head = RememberedHead(repository=repository, backup=options.backup)
-    with spark(engine.choice(), preload="offsite.archives.import_copy") as runner:
+    with spark(engine.choice(), preload="offsite.archives.import_task") as runner:
         plan = plan_import(repository, source.reader, request)
         if plan.base.seq:
             seen_head.check(repository.backup(options.backup), plan.base)

@@ -29,7 +29,7 @@ from offsite.restore.options import PointWords, parse_point
 
 if TYPE_CHECKING:
     from offsite.points.restore_point import PointRequest
-    from offsite.table.find import RecordMatch
+    from offsite.table.scan import RecordMatch
     from offsite.table.search import RecordsPlan
     from offsite.table.shown_record import ShownBytes, ShownRecord
 
@@ -200,7 +200,7 @@ def _search(plan: RecordsPlan, engine: SparkOptions) -> list[ShownRecord]:
     from offsite.table.search import search_records
 
     with (
-        spark(engine.choice(), preload="offsite.table.find") as runner,
+        spark(engine.choice(), preload="offsite.table.scan") as runner,
         progress("search", total_bytes=plan.raw_bytes) as on_progress,
     ):
         return search_records(plan, runner, on_progress=on_progress)
@@ -230,7 +230,7 @@ def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict
 
 
 def _match(conditions: Mapping[str, list[str]]) -> RecordMatch:
-    from offsite.table.find import RecordMatch
+    from offsite.table.scan import RecordMatch
 
     for name in ("key", "key_hex", "value"):
         if len(conditions[name]) > 1:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offsite.kafka.cluster import Cluster
     from offsite.log.range import TopicPartition
     from offsite.repository.backup import Backup
-    from offsite.restore.planned import PlannedRestore
+    from offsite.restore.plan import PlannedRestore
     from offsite.restore.result import RestoreResult
 
 Verify = Annotated[
@@ -112,7 +112,7 @@ def run(
     cluster = connect(options.bootstrap, options.kafka_config)
     with (
         spark(
-            engine.choice(), preload="offsite.restore.write.task", limits=parse_restore_limits(options.words)
+            engine.choice(), preload="offsite.restore.write.bundle", limits=parse_restore_limits(options.words)
         ) as runner,
         backup_to_restore(
             options, runner, cluster_id=lambda: cluster.admin.cluster().cluster_id, take_over=take_over
@@ -135,7 +135,7 @@ def run(
 
 
 def _prepared(options: RestoreOptions, backup: Backup, cluster: Cluster) -> PlannedRestore:
-    from offsite.restore.planned import prepare_restore
+    from offsite.restore.plan import prepare_restore
 
     return prepare_restore(backup, cluster.admin, parse_restore(options.words))
 

@@ -18,7 +18,7 @@ from offsite.model.errors import BadOption, Damaged, OffsiteError, RestoreTakenO
 from offsite.restore.options import RestoreWords, parse_restore
 
 if TYPE_CHECKING:
-    from offsite.archives.staging import Staging
+    from offsite.archives.import_staging import Staging
     from offsite.engine.runner import Runner
     from offsite.repository.backup import Backup
     from offsite.restore.lease import RestoreLease
@@ -100,9 +100,9 @@ def _staged(  # the archive, and all that says what becomes of it
     archive: str, format_name: str, options: RestoreRunOptions, runner: Runner, *, purpose: str, take_over: bool
 ) -> Iterator[Backup]:
     from offsite.archives.formats import ReadOptions
+    from offsite.archives.import_run import ImportRequest, plan_import, run_import
+    from offsite.archives.import_staging import open_staging
     from offsite.archives.inspection import open_source
-    from offsite.archives.run_import import ImportRequest, plan_import, run_import
-    from offsite.archives.staging import open_staging
     from offsite.cli.commands.import_ import render_import
     from offsite.cli.progress import progress
 

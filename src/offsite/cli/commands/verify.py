@@ -167,7 +167,7 @@ def _missing_heads(repository: Repository, opened: Backup, expected: Head | None
 
 def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, listed: bool) -> Leftovers | None:
     """Find leftovers; None with unreadable commits, because leftovers are unknown then."""
-    from offsite.archives.staging import find_staging_copies
+    from offsite.archives.import_staging import find_staging_copies
     from offsite.repository.leftovers import LEFTOVER_AFTER_MS
     from offsite.upkeep.leftovers import find_leftovers
 

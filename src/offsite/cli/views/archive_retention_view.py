@@ -11,9 +11,9 @@ from offsite.model.units import format_size, format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.archives.prune import ArchiveRetentionPlan, ArchiveRetentionResult, RetentionTarget
     from offsite.archives.retention import ExpiredObject
     from offsite.archives.retention_audit import ArchiveAuditReport
+    from offsite.archives.retention_run import ArchiveRetentionPlan, ArchiveRetentionResult, RetentionTarget
 
 _LISTED_MAX = 20
 

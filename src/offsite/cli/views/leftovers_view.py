@@ -11,7 +11,7 @@ from offsite.model.units import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.archives.staging import Staging
+    from offsite.archives.import_staging import Staging
     from offsite.upkeep.collection.leftovers_plan import LeftoversPlan
 
 _LISTED_MAX = 20

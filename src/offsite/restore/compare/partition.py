@@ -23,9 +23,8 @@ from offsite.model.journal import decided
 from offsite.points.chain import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch, committed_view, stored_log
 from offsite.repository.segments.segment import NO_TIMESTAMP_MS
-from offsite.restore.compare.maps import MapProof, RestoredMaps
 from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison
-from offsite.restore.compare.target_view import RangeReader, TargetView
+from offsite.restore.compare.target import MapProof, RangeReader, RestoredMaps, TargetView
 from offsite.stores.store import Store
 
 EXPIRIES_MAX = 20

@@ -17,7 +17,7 @@ from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 from offsite.points.source_view import SourceView
 from offsite.restore.compare.partition import PartitionProof, ProofEnds, target_reader, with_holes
-from offsite.restore.compare.target_view import TargetView
+from offsite.restore.compare.target import TargetView
 from offsite.restore.write.plan import Repartition
 from offsite.restore.write.repartition import MAX_TARGETS, interleave_batches, partition_chooser
 

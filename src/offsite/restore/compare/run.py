@@ -1,7 +1,7 @@
 """A backup against a live cluster: the backup's source, the target of a restore, or any other copy.
 
 A restore is compared by its own record. Without a restore, topics are compared under their own names as of a commit:
-log by log if the cluster has the very topics of the backup (see `same_topics`), else record by record in order.
+log by log if the cluster has the very topics of the backup (see `topics`), else record by record in order.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from offsite.repository.restores.outcome import RepartitionedTopic, RestoreOutco
 from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
 from offsite.restore.compare.expected import ExpectedTopic, preserved_extents
-from offsite.restore.compare.left_out import (
+from offsite.restore.compare.jobs import prove
+from offsite.restore.compare.partition import ProofEnds
+from offsite.restore.compare.result import ProofFinding, ProvenTopic, UncomparedPartition
+from offsite.restore.compare.topics import (
     LeftOutTopic,
     leave_out_as_compacted,
     leave_out_compacted,
     leave_out_deleted,
+    log_extents,
+    same_topics,
 )
-from offsite.restore.compare.partition import ProofEnds
-from offsite.restore.compare.partitions import prove
-from offsite.restore.compare.result import ProofFinding, ProvenTopic, UncomparedPartition
-from offsite.restore.compare.same_topics import log_extents, same_topics
 from offsite.restore.write.plan import Repartition
 
 

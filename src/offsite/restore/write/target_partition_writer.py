@@ -7,7 +7,7 @@ would write the same log. If the target holds a beginning of this log and nothin
 target is the progress of the earlier attempts. 2. The target holds nothing else, because every attempt writes as an
 idempotent producer (KIP-98): a batch carries the producer's id and the sequence number of its first record. The leader
 takes a batch whole or not at all, behind the previous batch, and once, however often it is sent. 3. Attempts shut one
-another out: all share one producer id, and a later attempt has the higher epoch (see `copy.restore.attempt`). Its first
+another out: all share one producer id, and a later attempt has the higher epoch (see `attempt`). Its first
 batch starts the sequence again under the epoch; from then on the leader refuses writers under a lower epoch (KIP-360).
 
 Records that an earlier attempt appends before this first batch are looked for: the end of the log is requested again

@@ -14,8 +14,7 @@ from offsite.model.bounds import setting_number
 from offsite.model.options import RetentionMode
 from offsite.model.units import KIB
 from offsite.repository.restores.topic_settings import LeftOutSetting, TargetTopicSettings
-from offsite.restore.write.plan import TopicRestore
-from offsite.restore.write.target_topic import UNLIMITED, TargetTopic, is_too_much, is_too_old
+from offsite.restore.write.plan import UNLIMITED, TargetTopic, TopicRestore, is_too_much, is_too_old
 
 BATCH_LIMIT = "max.message.bytes"
 KAFKA_BATCH_LIMIT_BYTES = 1024 * KIB + 12

@@ -12,8 +12,8 @@ from pydantic import Field
 from offsite.jobs.ask import JobRequest
 from offsite.model.units import format_time
 from offsite.restore.options import RestoreWords, parse_restore
+from offsite.restore.plan import prepare_restore
 from offsite.restore.plan_report import RestorePlanReport, report_plan
-from offsite.restore.planned import prepare_restore
 from offsite.serve.answers import answer
 from offsite.serve.guard.tokens import Caller
 from offsite.serve.site import SOURCE, Site

@@ -7,11 +7,9 @@ from hashlib import sha256
 
 import pytest
 
-from offsite.archives.avro.encoding import RecordEncoding, full_tails, plain_tails
-from offsite.archives.avro.foreign_decoding import ForeignDecoding
-from offsite.archives.avro.own_decoding import OwnDecoding
-from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA, encode_schema
-from offsite.archives.indexed_writing import Losses
+from offsite.archives.avro.decoding import ForeignDecoding, OwnDecoding
+from offsite.archives.avro.encoding import PLAIN_SCHEMA, SCHEMA, RecordEncoding, encode_schema, full_tails, plain_tails
+from offsite.archives.indexed.writing import Losses
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns

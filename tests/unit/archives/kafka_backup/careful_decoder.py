@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from offsite.archives.kafka_backup.segments.record_codec import (
+from offsite.archives.kafka_backup.segments.record import (
     LEAST_HEADER_BYTES,
     MAX_HEADERS,
     NULL_TIME_TYPE,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from offsite.archives.archive import Damage, OnDamage, refuse_damage
 from offsite.archives.files import AppendableFiles, Files
 from offsite.archives.kafka_backup import KafkaBackupReader, KafkaBackupWriter
-from offsite.archives.kafka_backup.segments.index import encode_entries
-from offsite.archives.kafka_backup.segments.record_codec import encode_record
+from offsite.archives.kafka_backup.segments.files import encode_entries
+from offsite.archives.kafka_backup.segments.record import encode_record
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 from tests.unit.archives.kafka_backup.memory_files import MemoryFiles

@@ -8,8 +8,8 @@ import pytest
 
 from offsite.archives.archive import Piece
 from offsite.archives.kafka_backup import KafkaBackupReader
-from offsite.archives.kafka_backup.partition_index import encode_partition_index
-from offsite.archives.kafka_backup.segments.record_codec import encode_record
+from offsite.archives.kafka_backup.partition_files import encode_partition_index
+from offsite.archives.kafka_backup.segments.record import encode_record
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, DamagedArchive
 from tests.unit.archives.kafka_backup.made_archives import (

@@ -6,7 +6,7 @@ import pytest
 
 from offsite.archives.archive import Damage
 from offsite.archives.kafka_backup import IndexState, inspect, inspect_records
-from offsite.archives.kafka_backup.segments.record_codec import encode_record
+from offsite.archives.kafka_backup.segments.record import encode_record
 from offsite.model.errors import ArchiveNotFound, DamagedArchive
 from tests.unit.archives.kafka_backup.made_archives import INDEX, RECORDS, TOPIC, made, one_segment, records
 from tests.unit.archives.kafka_backup.memory_files import MemoryFiles

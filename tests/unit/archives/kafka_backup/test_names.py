@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.archives.kafka_backup.names import match_partition_file, match_segment_file, segment_stem, stem_start
-from offsite.archives.kafka_backup.partition_files import list_partitions
+from offsite.archives.kafka_backup.partition_files import (
+    list_partitions,
+    match_partition_file,
+    match_segment_file,
+    segment_stem,
+    stem_start,
+)
 from tests.unit.archives.kafka_backup.memory_files import MemoryFiles
 
 

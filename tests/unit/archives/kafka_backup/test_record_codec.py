@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offsite.archives.kafka_backup.segments.record_codec import Malformed, RecordRun, decode_run, encode_record
+from offsite.archives.kafka_backup.segments.record import Malformed, RecordRun, decode_run, encode_record
 from offsite.log.records.record import Record
 from offsite.model.errors import NotRepresentable
 from tests.unit.archives.kafka_backup.careful_decoder import Short, decode_record

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.archives.kafka_backup import KafkaBackupWriter, reindex
-from offsite.archives.kafka_backup.partition_index import decode_partition_index
+from offsite.archives.kafka_backup.partition_files import decode_partition_index
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveNotFound
 from tests.unit.archives.kafka_backup.made_archives import (

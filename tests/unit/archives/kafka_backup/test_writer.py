@@ -9,7 +9,7 @@ from offsite.archives.archive import ArchiveTopic
 from offsite.archives.formats import open_writer
 from offsite.archives.kafka_backup import KafkaBackupReader, KafkaBackupWriter
 from offsite.archives.kafka_backup.groups import decode_group_file
-from offsite.archives.kafka_backup.partition_index import decode_partition_index
+from offsite.archives.kafka_backup.partition_files import decode_partition_index
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record

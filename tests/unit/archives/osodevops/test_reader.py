@@ -9,9 +9,10 @@ import cramjam
 import pytest
 import zstandard
 
+from offsite.archives import file_parts
 from offsite.archives.archive import ArchiveHole, ArchiveTopic, Damage
-from offsite.archives.osodevops import OsodevopsReader, stored_file
-from offsite.archives.osodevops.added_headers import make_added_headers, strip_added_headers
+from offsite.archives.osodevops import OsodevopsReader
+from offsite.archives.osodevops.segment import make_added_headers, strip_added_headers
 from offsite.log.records.record import Record, RecordHeaders
 from offsite.model.errors import ArchiveNotFound
 from offsite.stores.archive_files import ArchiveFolder
@@ -182,7 +183,7 @@ def test_a_file_longer_than_a_part_is_read_in_parts(tmp_path: Path, monkeypatch:
     records = [record(offset, b"%d" % offset * 50) for offset in range(300)]
     backup(tmp_path / "b", records)
     for part_bytes in (32, 40, 77, 1_000):
-        monkeypatch.setattr(stored_file, "PART_BYTES", part_bytes)
+        monkeypatch.setattr(file_parts, "STORED_PART_BYTES", part_bytes)
         assert read_all(reader(tmp_path / "b")) == records
 
 

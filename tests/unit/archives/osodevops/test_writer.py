@@ -9,7 +9,7 @@ import pytest
 
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
-from offsite.archives.osodevops.added_headers import make_added_headers
+from offsite.archives.osodevops.segment import make_added_headers
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import LOG_APPEND_TIME, Record, RecordHeaders

@@ -10,8 +10,7 @@ import pytest
 from pyarrow import parquet  # type: ignore[import-untyped]
 
 from offsite.archives.formats import open_reader
-from offsite.archives.parquet.pages import Page, check_footer, check_levels, window_bytes
-from offsite.archives.parquet.thrift import I32, I64, LIST, STRUCT
+from offsite.archives.parquet.pages import I32, I64, LIST, STRUCT, Page, check_footer, check_levels, window_bytes
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive, UnfitArchive
 from offsite.stores.archive_files import ArchiveFolder

@@ -122,7 +122,7 @@ def test_a_table_without_kafka_rows_is_named_and_never_skipped(files: ArchiveFol
 
 
 def test_a_large_file_is_read_by_ranges(files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsite.archives.parquet.reader._WHOLE_BYTES", 10)
+    monkeypatch.setattr("offsite.archives.parquet.archive._WHOLE_BYTES", 10)
     records = plain_records(0, 3_000)
     export(ParquetWriter(files=files), records, start=0, end=3_000)
     files.delete("_archive.json")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.archives import file_parts
 from offsite.archives.archive import Damage
-from offsite.archives.trivadis import byte_source
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive
 from tests.unit.archives.trivadis.made_archives import (
@@ -127,7 +127,7 @@ def test_a_file_is_read_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / TOPIC / "0" / "index-100.avro-messages"
     path.write_bytes(lines([row(record(offset)) for offset in (100, 101)]))
     for part_bytes in (1, 7, 100):
-        monkeypatch.setattr(byte_source, "PART_BYTES", part_bytes)
+        monkeypatch.setattr(file_parts, "PART_BYTES", part_bytes)
         assert read_all(reader(tmp_path)) == [*RECORDS, record(100), record(101)]
 
 

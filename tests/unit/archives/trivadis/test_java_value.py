@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.archives.trivadis.java_value import unwrap_java_value
+from offsite.archives.trivadis.row import unwrap_java_value
 
 # Made by java.io.ObjectOutputStream of Java 17.
 NUMBER = "787200106a6176612e6c616e672e4e756d62657286ac951d0b94e08b0200007870"

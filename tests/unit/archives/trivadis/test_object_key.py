@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.archives.trivadis.object_key import parse_key
+from offsite.archives.trivadis.object_records import parse_key
 from offsite.model.errors import DamagedArchive
 
 

@@ -12,9 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from offsite.archives.kafka_backup.segments.record_codec import Malformed, RecordRun, Torn, decode_run, offsets_of
-from offsite.archives.kafka_backup.segments.record_shape import Effort, Exhausted
-from offsite.archives.kafka_backup.segments.records_file import WINDOW_BYTES, RecordsFile
+from offsite.archives.kafka_backup.segments.files import WINDOW_BYTES, RecordsFile
+from offsite.archives.kafka_backup.segments.record import (
+    Effort,
+    Exhausted,
+    Malformed,
+    RecordRun,
+    Torn,
+    decode_run,
+    offsets_of,
+)
 from offsite.log.records.record import Record
 from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 

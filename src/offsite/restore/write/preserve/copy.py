@@ -28,10 +28,10 @@ from offsite.model.journal import decided
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.restore.write.attempt import WriteAttempt
 from offsite.restore.write.plan import PartitionRestore
-from offsite.restore.write.preserve.ahead import LookAhead
 from offsite.restore.write.preserve.pieces import (
     DataPiece,
     LogPiece,
+    LookAhead,
     SourcePieces,
     UnusedOffsets,
     first_offset,

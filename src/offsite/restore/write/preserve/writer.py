@@ -21,8 +21,7 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
 from offsite.model.errors import OffsiteError, TransactionLost
 from offsite.restore.write.attempt import WriteAttempt
-from offsite.restore.write.preserve.ahead import LookAhead
-from offsite.restore.write.preserve.pieces import DataPiece, LogPiece, TransactionEnd, UnusedOffsets
+from offsite.restore.write.preserve.pieces import DataPiece, LogPiece, LookAhead, TransactionEnd, UnusedOffsets
 
 _AGAIN = "run the same command again"
 

@@ -1,1 +1,0 @@
-"""A restore for the sake of the proof, and the report of the proof."""

@@ -1,0 +1,273 @@
+"""The plan of a restore, decided in full before anything is touched; or the continuation of an unfinished restore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offsite.groups.restore_groups import check_groups
+from offsite.kafka.admin import ClusterAdmin
+from offsite.model.errors import NoSuchRestore, OffsiteError, RestoreRefused, TargetNotEmpty
+from offsite.model.ids import dated_id
+from offsite.model.journal import decided, warned
+from offsite.model.selection import GroupPatterns
+from offsite.points.chain import select_chains
+from offsite.points.point_in_time import PointInTime
+from offsite.points.restore_point import FixedPoint, find_commit, find_point
+from offsite.points.source_view import check_left_out, check_readable
+from offsite.repository.backup import Backup
+from offsite.repository.heads import check_to_read
+from offsite.repository.records_place import GIVEN_AGAIN, record_places, writing_records
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.restores.record import (
+    RestoreRecord,
+    UnreadableRestore,
+    find_successor,
+    try_unfinished_restores,
+    without_last_steps,
+)
+from offsite.restore.cluster_settings import MetadataPlan, plan_metadata
+from offsite.restore.groups_outlook import GroupOutlook, foresee_groups
+from offsite.restore.preflight import check_settings, read_circumstances
+from offsite.restore.request import RestoreRequest, encode_request
+from offsite.restore.set_aside import with_originals
+from offsite.restore.target_topics import read_targets
+from offsite.restore.tasks import decide_offsets, without_live_schemas
+from offsite.restore.unfinished_aside import UnfinishedRestore, began_here, unfinished_asides
+from offsite.restore.write.plan import RestorePlan, TargetTopic, plan_restore, target_names
+from offsite.restore.write.preserve.verdict import (
+    BY_COORDINATOR,
+    DIRECT,
+    TRANSACTION_OPEN_MAX_S,
+    OffsetsVerdict,
+    slow_transaction,
+)
+from offsite.stores.open_store import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRestore:
+    """A decided restore: nothing was touched yet. `record`: of an unfinished restore to continue, else new; `resumes`
+    tells which. `unfinished`: further restores into this cluster with settings set aside. `outlook`: where the
+    requested groups will continue."""
+
+    backup: Backup
+    record: RestoreRecord
+    resumes: bool
+    plan: RestorePlan
+    point: PointInTime
+    metadata: MetadataPlan
+    offsets: tuple[OffsetsVerdict, ...]
+    request: RestoreRequest
+    unfinished: tuple[UnfinishedRestore, ...] = ()
+    outlook: GroupOutlook | None = None
+
+    @property
+    def adopts(self) -> bool:
+        """Whether another installation, or an unknown one, began the restore, and a person decided to continue here."""
+        return self.request.resume == self.record.restore
+
+    @property
+    def groups(self) -> GroupPatterns:
+        return self.request.groups
+
+    @property
+    def layout(self) -> RestoreLayout:
+        return RestoreLayout(backup=self.backup.layout, restore=self.record.restore)
+
+
+def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
+    """The decided restore; changes nothing. Looks for an unfinished restore of the same request, begun by this
+    installation or named by the request, and plans to continue at the commit of its begin. If none of its target topics
+    exists any more, plans a new restore instead.
+
+    Raises `NoSuchRestorePoint`, `NoSuchRestore` for an unknown restore named by the request, `CommitsGone`, and the
+    errors of `plan_restore` and `check_readable`; `RestoreRefused` for a place unfit for records of this backup.
+    """
+    if request.records is not None:
+        backup = backup.with_records_at(open_store(request.records))
+    cluster_id = admin.cluster().cluster_id
+    with writing_records(backup):  # reading a store's time writes an object
+        now_ms = backup.record_store.now_ms()
+    # 1. An unfinished restore of the same request fixes the restore point.
+    unfinished = _unfinished(backup, admin, request, cluster_id)
+    backup = backup.for_reading(is_named=request.is_named or unfinished is not None, as_of=request.as_of_head)
+    check_to_read(backup, accept_rollback=request.accept_rollback)
+    fixed = FixedPoint.of_restore(unfinished) if unfinished else None
+    point = find_point(backup, request, fixed, cut=request.cut)
+    check_groups(point.state, request.groups)
+    # 2. Chains to read, and the target topics that exist.
+    selected = select_chains(point, request.selection).copyable()
+    check_left_out(selected.chains, backup.store)
+    names = target_names(selected, request.renames)
+    existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
+    plan = plan_restore(
+        selected,
+        renames=request.renames,
+        existing={target.topic for target in existing},
+        counts=request.repartition,
+    )
+    check_readable(plan.all_chains, backup.store)
+    if backup.descriptor.cluster_id == cluster_id:
+        plan = without_live_schemas(plan, request.selection, existing, unfinished)
+    # 3. Topics that keep their offsets.
+    way = DIRECT if admin.may_write_outcomes() else BY_COORDINATOR
+    open_max_s = way.open_part * TRANSACTION_OPEN_MAX_S
+    offsets = decide_offsets(
+        plan,
+        point,
+        request,
+        existing=existing,
+        unfinished=unfinished,
+        find_slow=partial(slow_transaction, store=backup.store, open_max_s=open_max_s, way=way),
+        cannot_replay=admin.cannot_replay(),
+        way=way,
+    )
+    # 4. Settings of the cluster and of the target topics; raises all problems at once.
+    metadata, unset = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
+    target_facts = read_circumstances(admin, request, now_ms=now_ms)
+    try:
+        settings = () if unfinished else check_settings(admin, plan.topics, existing, target_facts, also=unset)
+    except (TargetNotEmpty, RestoreRefused) as error:
+        raise _with_way_on(backup, cluster_id, existing, error) from error
+    # 5. The record, with the original settings that other unfinished restores have set aside.
+    asides = [
+        aside
+        for aside in unfinished_asides(backup, but=unfinished.restore if unfinished else "")
+        if aside.record.cluster_id == cluster_id
+    ]
+    record = unfinished or replace(
+        _new_record(request, plan, cluster_id, point, now_ms=now_ms),
+        settings=with_originals(settings, existing, asides),
+        preserved=tuple(sorted(verdict.target for verdict in offsets if verdict.preserve)),
+    )
+    return PlannedRestore(
+        backup=backup,
+        record=record,
+        resumes=unfinished is not None,
+        plan=plan,
+        point=point,
+        metadata=metadata,
+        offsets=offsets,
+        request=request,
+        unfinished=tuple(asides),
+        outlook=foresee_groups(backup, record, plan, request.groups),
+    )
+
+
+def newer_commit(prepared: PlannedRestore) -> int | None:
+    """The commit that the request means by now, when later than the restored commit. None also when unknown: a restore
+    does not fail because of the question."""
+    try:
+        head = prepared.backup.sound_state()
+        meant = find_commit(prepared.backup, prepared.request, head, cut=prepared.request.cut)
+    except OffsiteError as error:
+        warned("newer_commit", why=f"it is unknown whether there is a newer commit: {error.message}")
+        return None
+    return meant if meant > prepared.record.commit else None
+
+
+def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cluster_id: str) -> RestoreRecord | None:
+    """The newest restore without a report, begun here by this very request or named by the request. None when nothing
+    can be continued: a later restore took its place, or all its target topics are gone and no process holds the
+    restore."""
+    matching = [
+        record
+        for record in _readable(backup)
+        if record.identity == (cluster_id, without_last_steps(encode_request(request)))
+    ]
+    counts = partial(_counts, backup, request)
+    newest = max(filter(counts, matching), key=lambda record: record.created_at_ms, default=None)
+    if request.resume is not None and (newest is None or newest.restore != request.resume):
+        raise NoSuchRestore(
+            f"backup {backup.descriptor.name} has no unfinished restore {request.resume} for this request into this "
+            "cluster, or has a newer restore",
+            hint=(
+                "use the same options as the command that began the restore, and the restore id that it printed; "
+                f"{GIVEN_AGAIN}"
+            ),
+        )
+    for record in matching:
+        if not counts(record):
+            why = "this machine did not begin it, so it is not continued"
+            warned("restore_claimed", restore=record.restore, why=why)
+    if newest is None or find_successor(backup.record_store, backup.layout, newest, accepts=counts) is not None:
+        return None
+    return newest if _can_go_on(backup, admin, newest) else None
+
+
+def _counts(backup: Backup, request: RestoreRequest, record: RestoreRecord) -> bool:
+    return record.restore == request.resume or began_here(backup, record)
+
+
+def _readable(backup: Backup) -> Iterator[RestoreRecord]:
+    """The unfinished restores. An unreadable restore is not continued; while a process holds it, no other restore
+    begins beside (see `lease`)."""
+    for restore in try_unfinished_restores(backup.record_store, backup.layout):
+        if isinstance(restore, UnreadableRestore):
+            warned("restore_unreadable", restore=restore.restore, why=restore.problem)
+        else:
+            yield restore
+
+
+def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic], error: OffsiteError) -> OffsiteError:
+    """The error; with the way to continue when an unfinished restore with other options has filled the topics."""
+    for place in record_places(backup):
+        if (way := _way_on(place, cluster_id, existing)) is not None:
+            way = way if place.records_at is backup.records_at else f"{way}, without --records"
+            return type(error)(error.message, hint=f"{way}; {error.hint}")
+    return error
+
+
+def _way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic]) -> str | None:
+    filled = {target.topic for target in existing if target.records}
+    records = [record for record in _readable(backup) if record.cluster_id == cluster_id]
+    for record in sorted(records, key=partial(began_here, backup), reverse=True):
+        ours, is_begun_here = sorted(filled & {target for _, target in record.topics}), began_here(backup, record)
+        counts = partial(began_here, backup)
+        if not ours or find_successor(backup.record_store, backup.layout, record, accepts=counts) is not None:
+            continue
+        words = ", ".join(f"{name}={text}" for name, text in record.request)
+        advice = (
+            f"{ours[0]} belongs to the unfinished restore {record.restore}: to continue it, use the same options again"
+        )
+        if not is_begun_here:
+            advice = (
+                f"{ours[0]} belongs, according to its record, to the unfinished restore {record.restore}, and this "
+                "machine did not begin that restore. Only if another machine of yours began it: use the same options "
+                f"with --resume {record.restore}"
+            )
+        return f"{advice} ({words})"
+    return None
+
+
+def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bool:
+    targets = {target for _, target in record.topics}
+    if targets & admin.topics().keys():
+        return True
+    lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease
+    if LeaseTerms(store=backup.record_store, lease=lease).holder(asking=ProcessIdentity.current()) is not None:
+        return True
+    decided("begins_anew", why="none of its target topics exists now", restore=record.restore)
+    return False
+
+
+def _new_record(
+    request: RestoreRequest, plan: RestorePlan, cluster_id: str, point: PointInTime, *, now_ms: int
+) -> RestoreRecord:
+    return RestoreRecord(
+        restore=dated_id(now_ms),
+        commit=plan.commit,
+        cluster_id=cluster_id,
+        request=encode_request(request),
+        isolation=str(request.isolation),
+        offsets=str(request.offsets),
+        created_at_ms=now_ms,
+        topics=tuple(sorted((topic.source.topic, topic.target) for topic in plan.topics)),
+        created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
+        until_ms=point.until_ms,
+        cut=point.cut.choice,
+        incarnations=tuple(sorted((topic.source.topic, topic.source.topic_id) for topic in plan.topics)),
+    )
