@@ -26,14 +26,13 @@ from offsite.cut import bcs, bcs_copies, bcs_snapshots
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
 from offsite.model.options import declared_options
-from offsite.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
+from offsite.monitor.backup_series import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
 from offsite.monitor.exposition import TOPICS_MAX
 from offsite.monitor.metastore import METASTORE_SERIES
-from offsite.monitor.series import TOPIC, TopicSeries
+from offsite.monitor.view import TOPIC, TopicSeries
+from offsite.operator.core.monitor import KIND, OPERATOR_SERIES
 from offsite.operator.resources.definition import DEFINITIONS, Definition
-from offsite.operator.resources.model import API_VERSION, NUMBER_MAX
-from offsite.operator.resources.schema import Schema, structural_schema
-from offsite.operator.world.monitor import KIND, OPERATOR_SERIES
+from offsite.operator.resources.model import API_VERSION, NUMBER_MAX, Schema, structural_schema
 from offsite.restore.options import PointWords, RestoreWords
 
 ROOT = Path(__file__).parents[1]

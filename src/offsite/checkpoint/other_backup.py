@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from offsite.checkpoint.ask import request_checkpoint
 from offsite.checkpoint.background import Background
-from offsite.checkpoint.delete import delete_checkpoint
 from offsite.checkpoint.participants import DeclaredPositions
+from offsite.checkpoint.request import delete_checkpoint, request_checkpoint
 from offsite.checkpoint.serve import is_free
 from offsite.checkpoint.status import Checkpoints, CheckpointStatus
 from offsite.model.errors import CheckpointIdUsed, ParticipantFailed

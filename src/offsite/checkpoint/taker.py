@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from offsite.backup.plan import BackupPlan
-from offsite.checkpoint.ask import highest_id, make_note, next_id
+from offsite.checkpoint.request import highest_id, make_note, next_id
 from offsite.model.errors import DamagedObject, OffsiteError, PutOutcomeUnknown, RestoreRunning, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned

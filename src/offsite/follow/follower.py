@@ -21,10 +21,7 @@ from offsite.checkpoint.opening import Opener
 from offsite.checkpoint.participants import Participants
 from offsite.engine.runner import OnProgress, Runner
 from offsite.follow.checkpointing import Checkpointing
-from offsite.follow.collecting import Collecting
-from offsite.follow.compacting import Compacting
-from offsite.follow.retaining import RETAIN_EVERY_S, Retaining
-from offsite.follow.tidying import Tidying
+from offsite.follow.chores import RETAIN_EVERY_S, Collecting, Compacting, Retaining, Tidying
 from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offsite.model.errors import BadOption
 from offsite.model.units import parse_duration_s
-from offsite.monitor.address import ListenAddress, parse_address
+from offsite.monitor.server import ListenAddress, parse_address
 from offsite.upkeep.retention.policy import OFF, RetentionPolicy, parse_retain
 
 

@@ -1,9 +1,12 @@
-"""What a run that follows shows of itself: a view, rebuilt after every round from the observations of the round."""
+"""What a run that follows shows of itself: a view, rebuilt after every round from the observations of the round, the
+checks that the repository recorded, and the durations of the process's requests to its store.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from offsite.backup.outages import Outage
@@ -13,13 +16,61 @@ from offsite.follow.topic_views import ReadableTopicConfigs, TopicViews
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
-from offsite.monitor.repository_view import read_repository_view
-from offsite.monitor.store_requests import StoreRequests
-from offsite.monitor.view import FollowView
+from offsite.monitor.view import REQUEST_BUCKETS_S, Durations, FollowView, RepositoryView
 from offsite.repository.backup import Backup
 from offsite.repository.local_memory import LastLook
+from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.stores.wrapped_store import TimedStore
 from offsite.upkeep.retention.let_go import let_go_since
+from offsite.upkeep.retention.outlook import retention_outlook
+from offsite.upkeep.verification.last_checks import LastChecks, read_last_checks
+
+
+def read_repository_view(backup: Backup, state: BackupState, *, now_ms: int) -> RepositoryView:
+    """Read the last checks of `backup`, with newest state `state`, and its retention: a few requests to the store.
+    `now_ms`: approximately the store's clock. Raises `StoreUnavailable`, `StoreDenied`."""
+    checks = repository_view(read_last_checks(backup, now_ms=now_ms))
+    return replace(checks, retention=retention_outlook(backup, state))
+
+
+def repository_view(checks: LastChecks) -> RepositoryView:
+    """Make the view of given checks. `damaged`: the worst result of a check that no later check supersedes, claimed
+    checks included."""
+    damaged = max((record.damaged for record in checks.damage), default=0)
+    return RepositoryView(
+        verified_ms={record.depth: record.verified_at_ms for record in checks.verified},
+        damaged=damaged if checks.verified or damaged else None,
+        drilled_ms=checks.proven_ms,
+        claimed_ms={record.depth: record.verified_at_ms for record in checks.claimed},
+        claimed_drill_ms=checks.claimed_ms,
+    )
+
+
+class StoreRequests:
+    """Histograms by operation and outcome. Several threads may note requests at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._durations: dict[tuple[str, ...], Durations] = {}
+
+    def note(self, operation: str, outcome: str, took_s: float) -> None:
+        """Note a finished request."""
+        key = operation, outcome
+        with self._lock:
+            before = self._durations.get(key) or Durations.within(REQUEST_BUCKETS_S)
+            self._durations[key] = before.with_one(took_s)
+
+    def durations(self) -> Mapping[tuple[str, ...], Durations]:
+        """All requests until now."""
+        with self._lock:
+            return dict(self._durations)
+
+
+def counted(repository: Repository, requests: StoreRequests) -> Repository:
+    """The repository with a store that reports every request of the process to `requests`."""
+    return replace(repository, store=TimedStore(repository.store, requests.note))
+
 
 CHECKS_EVERY_S = 600.0
 """Seconds between two readings of the recorded verifications and drills."""

@@ -11,9 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsite.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
-from offsite.monitor.series import BACKUP, TOPIC, DurationSeries, MetricType, Series, TopicSeries, Values
-from offsite.monitor.view import FollowView, TopicView
+from offsite.monitor.backup_series import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
+from offsite.monitor.view import (
+    BACKUP,
+    TOPIC,
+    DurationSeries,
+    FollowView,
+    MetricType,
+    Series,
+    TopicSeries,
+    TopicView,
+    Values,
+)
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from offsite.metastore.view import MetastoreVerdict, MetastoreView
 from offsite.model.clock import Clock
 from offsite.model.units import format_duration
-from offsite.monitor.address import ListenAddress
 from offsite.monitor.exposition import OPEN_METRICS, Exposition
-from offsite.monitor.health import Health
-from offsite.monitor.http import StatusServer
-from offsite.monitor.series import TOPIC, MetricType
+from offsite.monitor.server import ListenAddress, StatusServer
+from offsite.monitor.view import TOPIC, Health, MetricType
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

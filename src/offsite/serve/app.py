@@ -12,13 +12,14 @@ from starlette.responses import JSONResponse, Response
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import failed, safe_line, safe_trace
 from offsite.model.version import __version__
-from offsite.serve.actuator import routes as actuator
+from offsite.serve import actuator
 from offsite.serve.answers import answer_error, problem, status_of
-from offsite.serve.guard.gate import Gate, GateRules
-from offsite.serve.pages import act, login, look, restore_wizard
-from offsite.serve.pages.templates import page
+from offsite.serve.gate import Gate, GateRules
+from offsite.serve.pages import jobs as job_pages
+from offsite.serve.pages import login, look
+from offsite.serve.pages.page import page
 from offsite.serve.site import Site
-from offsite.serve.v1 import doctor, jobs, letting_go, operate, read, records, restores
+from offsite.serve.v1 import jobs, plans, read, restores
 
 V1 = "/api/v1"
 _PROBLEMS_MAX = 5
@@ -42,11 +43,11 @@ def routes() -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    for routes_module in (read, records, operate, restores, letting_go, jobs, doctor):
+    for routes_module in (read, jobs, restores, plans):
         app.include_router(routes_module.router, prefix=V1)
     for prefix in actuator.PREFIXES:
         app.include_router(actuator.router, prefix=prefix)
-    for routes_module in (look, act, restore_wizard, login):
+    for routes_module in (look, job_pages, login):
         app.include_router(routes_module.router)
     app.exception_handler(OffsiteError)(_of_ours)
     app.exception_handler(RequestValidationError)(_invalid)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from offsite.checkpoint.options import ZeebeWords, parse_zeebe, zeebe_participants
 from offsite.checkpoint.participants import Participants
-from offsite.checkpoint.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 from offsite.engine.settings import SparkChoice
 from offsite.jobs.workers import Workers
 from offsite.kafka.cluster import Cluster, connect

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.jobs.ask import JobRequest, request_job
 from offsite.repository.repository import Repository

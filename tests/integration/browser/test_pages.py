@@ -10,7 +10,7 @@ import pytest
 
 from offsite.metastore.backup_file import BackupFile
 from offsite.metastore.names import BackupName, NameForm
-from offsite.serve.guard.tokens import new_token
+from offsite.serve.tokens import new_token
 from tests.fake_cluster.site import Site
 from tests.integration.browser.conftest import PHONE, LookAt
 from tests.integration.browser.pictures import picture

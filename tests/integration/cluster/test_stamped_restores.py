@@ -15,7 +15,7 @@ import pytest
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
-from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import Checkpoints
 from offsite.kafka.cluster import Cluster as Ends

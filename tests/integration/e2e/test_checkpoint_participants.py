@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.checkpoint.ask import request_checkpoint
 from offsite.checkpoint.explain import explain_checkpoint
 from offsite.checkpoint.other_backup import OtherBackup
 from offsite.checkpoint.participants import CheckpointingParticipant, Participants
+from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.demo.data import BASE_MS, DemoMessage

@@ -16,7 +16,7 @@ from functools import partial
 
 import pytest
 
-from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import Checkpoints
 from offsite.engine.runner import Runner

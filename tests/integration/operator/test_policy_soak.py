@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from offsite.model.version import __version__
-from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
+from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import FOR_AGENTS, PodAgents
-from offsite.operator.kubernetes.cluster import Body, ResourceReference
-from offsite.operator.kubernetes.http_cluster import NAMES_ALONE
+from offsite.operator.kubernetes.api import NAMES_ALONE, Body, ResourceReference
 from offsite.operator.kubernetes.manifests import by_default, namespace_manifests, operator_manifests
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition

@@ -11,9 +11,8 @@ from offsite.backup.copy_pass import CommitThresholds
 from offsite.backup.pass_cut import NoCut
 from offsite.backup.run import carry_out
 from offsite.checkpoint import serve
-from offsite.checkpoint.ask import make_note, request_checkpoint
-from offsite.checkpoint.delete import delete_checkpoint
 from offsite.checkpoint.explain import explain_checkpoint
+from offsite.checkpoint.request import delete_checkpoint, make_note, request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.checkpoint.taker import Taker, held_lease

@@ -10,8 +10,8 @@ import pytest
 from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
 from offsite.checkpoint import taker
-from offsite.checkpoint.ask import CHOSEN_MAX, request_checkpoint
 from offsite.checkpoint.participants import Participants
+from offsite.checkpoint.request import CHOSEN_MAX, request_checkpoint
 from offsite.checkpoint.status import Checkpoints, CheckpointStatus
 from offsite.follow import follower
 from offsite.follow.follower import Follower, FollowSettings, Round

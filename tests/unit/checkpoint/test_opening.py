@@ -9,9 +9,8 @@ import pytest
 
 from offsite.backup.cut.found_cut import Stamps, _moved
 from offsite.backup.stamps import StampWindows
-from offsite.checkpoint.ask import request_checkpoint
-from offsite.checkpoint.control_reader import ControlReader
-from offsite.checkpoint.opening import Opener
+from offsite.checkpoint.opening import ControlReader, Opener
+from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.checkpoint.taker import Taker

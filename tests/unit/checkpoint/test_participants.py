@@ -11,11 +11,10 @@ import pytest
 
 from offsite.backup.pass_cut import NoCut
 from offsite.checkpoint import serve
-from offsite.checkpoint.ask import request_checkpoint
-from offsite.checkpoint.delete import delete_checkpoint
 from offsite.checkpoint.explain import explain_checkpoint
 from offsite.checkpoint.other_backup import OtherBackup
 from offsite.checkpoint.participants import CheckpointingParticipant, DeclaredPositions, Participants
+from offsite.checkpoint.request import delete_checkpoint, request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 from offsite.log.range import TopicPartition

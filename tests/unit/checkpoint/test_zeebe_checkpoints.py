@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from offsite.checkpoint import serve
-from offsite.checkpoint.ask import request_checkpoint
-from offsite.checkpoint.delete import delete_checkpoint
 from offsite.checkpoint.participants import Participants
+from offsite.checkpoint.request import delete_checkpoint, request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.checkpoint.zeebe.address import ZeebeCluster, parse_address

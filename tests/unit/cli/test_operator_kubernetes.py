@@ -16,9 +16,8 @@ from typer.testing import CliRunner, Result
 from offsite.cli.app import app
 from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions
 from offsite.model.errors import BadOption, KubernetesUnavailable
-from offsite.monitor.address import parse_address
-from offsite.monitor.http import StatusServer
-from offsite.operator.world.monitor import SILENT_MAX_S, HomeMonitor
+from offsite.monitor.server import StatusServer, parse_address
+from offsite.operator.core.monitor import SILENT_MAX_S, HomeMonitor
 from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
 
 

@@ -15,9 +15,9 @@ from offsite.kafka.net.sasl import read_token
 from offsite.metastore.options import parse_location
 from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.text import NotUtf8, decode_text
-from offsite.operator.folder.documents import read_text
+from offsite.operator.core.files import read_text
 from offsite.restore.options import parse_point
-from offsite.serve.guard.tokens import read_tokens
+from offsite.serve.tokens import read_tokens
 
 MARK = b"\xef\xbb\xbf"
 

@@ -19,7 +19,7 @@ from offsite.metastore.view import MetastoreVerdict, MetastoreView
 from offsite.model.clock import SystemClock
 from offsite.monitor.exposition import expose
 from offsite.monitor.metastore import MetastoreMonitor
-from offsite.operator.world.monitor import HomeMonitor, RoundSummary
+from offsite.operator.core.monitor import HomeMonitor, RoundSummary
 from tests.fetched_tools import NoTool, debian_tool
 from tests.promql import references
 from tests.unit.monitor.views import FULL, NEW, NOW_MS

@@ -15,9 +15,8 @@ from offsite.backup.outages import Outage, Outages
 from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.follow import follower
-from offsite.follow.compacting import Compacting
+from offsite.follow.chores import Compacting, Tidying
 from offsite.follow.follower import HEARTBEAT_S, Follower, FollowSettings, Round
-from offsite.follow.tidying import Tidying
 from offsite.model.errors import BackupExists, CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selection import parse_selection
 from offsite.model.uninterrupted import interrupt

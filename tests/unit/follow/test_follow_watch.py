@@ -11,13 +11,12 @@ from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outage, Outages
 from offsite.engine.runner import RunProgress
 from offsite.follow.follower import Follower, FollowSettings
-from offsite.follow.watch import FollowWatch
+from offsite.follow.watch import FollowWatch, StoreRequests, counted
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.selection import parse_selection
-from offsite.monitor.store_requests import StoreRequests, counted
 from offsite.monitor.view import FollowState, FollowView, TopicView
 from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.cluster import DENIED

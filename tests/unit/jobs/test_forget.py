@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsite.jobs.ask import JobRequest, request_job
-from offsite.jobs.forget import LEAST_S, forget_jobs
+from offsite.jobs.end import LEAST_S, forget_jobs
 from offsite.jobs.status import JobState, read_job, read_jobs
 from offsite.jobs.work import work_on
 from offsite.model.clock import SystemClock

@@ -16,8 +16,7 @@ import pytest
 from offsite.engine.runner import RunProgress
 from offsite.jobs import work, workers
 from offsite.jobs.ask import SEARCH, JobRequest, cancel_job, record_failed_start, request_job
-from offsite.jobs.forget import forget_jobs, forget_searches
-from offsite.jobs.give_up import find_job_of_word, give_up_job, withdraw_job
+from offsite.jobs.end import find_job_of_word, forget_jobs, forget_searches, give_up_job, withdraw_job
 from offsite.jobs.status import GIVEN_UP, START_S, JobFacts, JobState, decide_state, read_job, read_jobs
 from offsite.jobs.work import work_on
 from offsite.jobs.workers import Workers

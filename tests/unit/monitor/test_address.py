@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadOption
-from offsite.monitor.address import parse_address
+from offsite.monitor.server import parse_address
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from offsite.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES
+from offsite.monitor.backup_series import DURATION_SERIES, SERIES, TOPIC_SERIES
 from offsite.monitor.exposition import OPEN_METRICS, expose
 from offsite.monitor.view import FollowView, TopicView
 from tests.unit.monitor.views import FULL, NEW, NOW_MS, ORDERS, H, S

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offsite.model.errors import KafkaUnreachable
-from offsite.monitor.health import liveness, readiness, round_limit_s, silence_limit_s
-from offsite.monitor.view import FollowView
+from offsite.monitor.view import FollowView, liveness, readiness, round_limit_s, silence_limit_s
 from tests.unit.monitor.views import FINE, FULL, NEW, NOW_MS, ORDERS, OUTAGE
 
 

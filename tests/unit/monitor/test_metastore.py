@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from offsite.metastore.view import MetastoreVerdict, MetastoreView
 from offsite.model.clock import SystemClock
-from offsite.monitor.address import ListenAddress
 from offsite.monitor.metastore import METASTORE_SERIES, SILENT_MAX_S, MetastoreMonitor, MetastoreServer
+from offsite.monitor.server import ListenAddress
 
 CLOCK = SystemClock()
 

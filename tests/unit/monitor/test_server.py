@@ -16,10 +16,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
 from offsite.monitor import exposition, server
-from offsite.monitor import http as served
-from offsite.monitor.address import ListenAddress, parse_address
-from offsite.monitor.health import silence_limit_s
-from offsite.monitor.server import MonitorServer
+from offsite.monitor import server as served
+from offsite.monitor.server import ListenAddress, MonitorServer, parse_address
+from offsite.monitor.view import silence_limit_s
 from offsite.monitor.waiting import Waiting
 from tests.unit.monitor.views import FINE, FULL, NEW, OUTAGE
 

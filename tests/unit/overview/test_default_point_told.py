@@ -9,8 +9,8 @@ from rich.console import Console
 
 from offsite.cli.commands.repository import _render_detail
 from offsite.model.units import format_time
-from offsite.operator.decide.wanted import RepositoryPlace
-from offsite.operator.world.facts import RepositoryFacts
+from offsite.operator.decide.desired import RepositoryPlace
+from offsite.operator.world.observe import RepositoryFacts
 from offsite.overview.contents import show_backup
 from offsite.overview.newest_commit import describe_new_commits
 from offsite.overview.status import read_status

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from offsite.follow.watch import StoreRequests, counted
 from offsite.model.errors import StoreUnreachable
-from offsite.monitor.store_requests import StoreRequests, counted
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import PutResult

@@ -15,12 +15,11 @@ from offsite.kafka.cluster import Cluster
 from offsite.metastore.backup_file import BackupFile
 from offsite.metastore.names import BackupName, NameForm
 from offsite.serve.app import routes
-from offsite.serve.guard.gate import Gate, GateRules
-from offsite.serve.guard.hosts import Hosts
-from offsite.serve.guard.sessions import Sessions
-from offsite.serve.guard.tokens import TokenFile, new_token
+from offsite.serve.browsers import Hosts, Sessions
+from offsite.serve.gate import Gate, GateRules
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.serve.site import Site as Coordinator
+from offsite.serve.tokens import TokenFile, new_token
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.unit.metastore.commands import HEADER, command
 

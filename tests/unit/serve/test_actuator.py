@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
-from offsite.serve.actuator import routes
+from offsite.serve import actuator as routes
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.serve.conftest import FakedClusters
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from offsite.jobs.status import JobReport, JobState
-from offsite.serve.pages.again import form_path, prefilled_fields
+from offsite.serve.pages.jobs import form_path, prefilled_fields
 
 RESTORE = ("restore", "run", "--backup=ni&ghtly", "--commit=7", "--topics=a", "--topics=b*", "--rename=a=c", "--yes")
 

@@ -8,8 +8,8 @@ from starlette.testclient import TestClient
 
 from offsite.doctor.check import Need
 from offsite.doctor.checks import CHECKS
-from offsite.serve.guard.tokens import TokenFile
-from offsite.serve.v1 import doctor
+from offsite.serve.tokens import TokenFile
+from offsite.serve.v1 import read as doctor
 from tests.unit.serve.conftest import Connect, FakedClusters
 
 PATH = "/api/v1/doctor"

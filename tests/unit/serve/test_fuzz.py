@@ -15,13 +15,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from offsite.checkpoint.ask import request_checkpoint as take
+from offsite.checkpoint.request import request_checkpoint as take
 from offsite.checkpoint.serve import CheckpointServer
-from offsite.serve.actuator import routes
+from offsite.serve import actuator as routes
 from offsite.serve.app import make_app
-from offsite.serve.guard.gate import GateRules
-from offsite.serve.guard.hosts import Hosts
-from offsite.serve.guard.sessions import Sessions
+from offsite.serve.browsers import Hosts, Sessions
+from offsite.serve.gate import GateRules
 from tests.fake_cluster.site import Site
 from tests.unit.serve.conftest import FakedClusters
 

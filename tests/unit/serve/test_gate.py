@@ -15,10 +15,9 @@ from offsite.groups.report import ShownGroup, ShownGroups, ShownTopic
 from offsite.model.errors import BadOption
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
-from offsite.serve.guard import gate
-from offsite.serve.guard.roles import AccessRole, find_requirement
-from offsite.serve.guard.sessions import COOKIE, Sessions
-from offsite.serve.guard.tokens import TokenFile, new_token, read_tokens
+from offsite.serve import gate
+from offsite.serve.browsers import COOKIE, Sessions
+from offsite.serve.tokens import AccessRole, TokenFile, find_requirement, new_token, read_tokens
 from offsite.serve.v1 import read
 from tests.fake_cluster.site import BACKUP
 from tests.unit.serve.conftest import Connect, FakedClusters

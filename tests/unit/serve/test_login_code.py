@@ -7,8 +7,8 @@ import threading
 
 from starlette.testclient import TestClient
 
-from offsite.serve.guard.login_code import LoginCode
-from offsite.serve.guard.tokens import TokenFile, make_owner_tokens
+from offsite.serve.browsers import LoginCode
+from offsite.serve.tokens import TokenFile, make_owner_tokens
 from tests.unit.serve.conftest import Connect
 
 

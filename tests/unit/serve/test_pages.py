@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from offsite.checkpoint.ask import request_checkpoint
+from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.overview.contents import PartitionDetail, TopicDetail
 from offsite.reports.html_page import MARGIN, lines_of, places
@@ -21,13 +21,12 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import DeclaredNote, put_note
 from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
-from offsite.serve.guard.gate import GateRules
-from offsite.serve.guard.hosts import Hosts
-from offsite.serve.guard.sessions import COOKIE, Sessions
-from offsite.serve.guard.tokens import TokenFile
-from offsite.serve.pages.coverage import WIDTH, make_bars
+from offsite.serve.browsers import COOKIE, Hosts, Sessions
+from offsite.serve.gate import GateRules
+from offsite.serve.pages.look import WIDTH, make_bars
 from offsite.serve.site import Site as Coordinator
 from offsite.serve.site import SiteSettings
+from offsite.serve.tokens import TokenFile
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.operator.work.declared import Declared

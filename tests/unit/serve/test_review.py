@@ -22,9 +22,9 @@ from offsite.model.errors import TooManyJobs
 from offsite.repository.heads import RememberedHead
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.check_records import put_drill_report
-from offsite.serve.guard.tokens import TokenFile, new_token
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.serve.site import Site as CoordinatorSite
+from offsite.serve.tokens import TokenFile, new_token
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.serve.conftest import Connect, FakedClusters

@@ -9,11 +9,9 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from offsite.serve.guard.bounds import REFUSALS_LOGGED_MAX, REQUESTS_AT_ONCE
-from offsite.serve.guard.gate import Gate, GateRules
-from offsite.serve.guard.hosts import Hosts
-from offsite.serve.guard.sessions import LASTS_S, Sessions
-from offsite.serve.guard.tokens import TokenFile
+from offsite.serve.browsers import LASTS_S, Hosts, Sessions
+from offsite.serve.gate import REFUSALS_LOGGED_MAX, REQUESTS_AT_ONCE, Gate, GateRules
+from offsite.serve.tokens import TokenFile
 from tests.script_clock import Script
 from tests.unit.serve.conftest import Connect
 

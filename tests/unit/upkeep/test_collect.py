@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from offsite.follow.collecting import REST_S, RETRY_S, Collecting
+from offsite.follow.chores import COLLECTING_REST_S, RETRY_S, Collecting
 from offsite.model.clock import SystemClock
 from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreDenied, StoreUnreachable
 from offsite.repository import catalog
@@ -595,7 +595,7 @@ def test_what_the_store_protects_is_passed_over_and_named(backup: Backup, store:
     assert {each.key for each in planned.objects} & set(store.objects) == {protected}
 
 
-@pytest.mark.parametrize(("damages", "pause_s"), [(True, REST_S), (False, RETRY_S)])
+@pytest.mark.parametrize(("damages", "pause_s"), [(True, COLLECTING_REST_S), (False, RETRY_S)])
 def test_what_does_not_mend_itself_is_not_read_again_every_few_minutes(
     backup: Backup, store: MemoryStore, damages: bool, pause_s: float
 ) -> None:

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
+from offsite.follow.watch import read_repository_view
 from offsite.model.errors import StoreDenied
 from offsite.model.ids import dated_id
 from offsite.model.units import format_time
-from offsite.monitor.repository_view import read_repository_view
 from offsite.overview.status import BackupStatus, read_status
 from offsite.overview.status_page import describe_checks
 from offsite.repository.backup import Backup

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from offsite.checkpoint.zeebe.answers import (
+from offsite.checkpoint.zeebe.client import (
+    ZeebeAnswer,
     ZeebeBackup,
+    ZeebeClient,
+    ZeebeOutcomeUnknown,
     is_no_route,
     message_of,
     parse_backup,
     parse_highest,
     why_not_exporting,
 )
-from offsite.checkpoint.zeebe.client import ZeebeAnswer, ZeebeClient, ZeebeOutcomeUnknown
 from offsite.model.errors import ParticipantFailed, ParticipantUnreachable
 
 _ROUTES = ("backupRuntime", "backups")

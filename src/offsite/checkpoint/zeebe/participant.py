@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 
 from offsite.checkpoint.participants import DeclaredPositions
 from offsite.checkpoint.status import CheckpointStatus
-from offsite.checkpoint.zeebe.answers import ZeebeBackup, ZeebeBackupState
-from offsite.checkpoint.zeebe.client import ZeebeOutcomeUnknown
+from offsite.checkpoint.zeebe.client import ZeebeBackup, ZeebeBackupState, ZeebeOutcomeUnknown
 from offsite.checkpoint.zeebe.management import Exporting, Management
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.clock import Clock, SystemClock

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.backup.options import parse_backup, parse_limits
-from offsite.checkpoint.options import parse_participants
-from offsite.checkpoint.zeebe.options import parse_zeebe
+from offsite.checkpoint.options import parse_participants, parse_zeebe
 from offsite.cli.options.backup import BackupOptions, BackupRunOptions
 from offsite.cli.options.common import (
     COLLECT_AFTER,

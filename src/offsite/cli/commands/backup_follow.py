@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from offsite.backup.options import parse_backup, parse_limits
-from offsite.checkpoint.options import parse_participants
-from offsite.checkpoint.zeebe.options import parse_zeebe, zeebe_participants
+from offsite.checkpoint.options import parse_participants, parse_zeebe, zeebe_participants
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.backup_view import render_commit
@@ -34,11 +33,10 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
     """Follow until a signal comes. Raises the error that ended the run before."""
     from offsite.backup.outages import Outages
     from offsite.follow.follower import Follower, FollowSettings
-    from offsite.follow.watch import FollowWatch
+    from offsite.follow.watch import FollowWatch, StoreRequests, counted
     from offsite.model.clock import SystemClock
     from offsite.model.uninterrupted import notify_interruption
     from offsite.monitor.server import MonitorServer
-    from offsite.monitor.store_requests import StoreRequests, counted
     from offsite.monitor.view import FollowView
     from offsite.monitor.waiting import WaitReporter, waiting_now
     from offsite.overview.newest_commit import describe_new_commits

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.checkpoint.options import ParticipantWords, parse_participants
-from offsite.checkpoint.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
+from offsite.checkpoint.options import ParticipantWords, ZeebeWords, parse_participants, parse_zeebe, zeebe_participants
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
 from offsite.cli.options.option_group import WordChoice, takes
 from offsite.cli.options.spark import SparkOptions
@@ -86,7 +85,7 @@ def take(
 
     Exit code 1: failed; 3: incomplete, and no process works on the checkpoint; 14: the id is no longer available.
     """
-    from offsite.checkpoint.ask import request_checkpoint
+    from offsite.checkpoint.request import request_checkpoint
     from offsite.checkpoint.status import Checkpoints, CheckpointStatus
 
     backup = open_repository(options.repo).backup(options.backup)
@@ -226,7 +225,7 @@ def delete(
 
     Exit code 14: the checkpoint is being taken, the restore point is pinned, or a restore reads the point.
     """
-    from offsite.checkpoint.delete import delete_checkpoint
+    from offsite.checkpoint.request import delete_checkpoint
     from offsite.checkpoint.status import Checkpoints, check_exists
 
     opened, chosen = open_repository(options.repo).backup(options.backup), _chosen(checkpoint, id_)

@@ -34,8 +34,8 @@ from offsite.model.errors import BadOption
 from offsite.model.units import parse_duration_s
 
 if TYPE_CHECKING:
-    from offsite.operator.decide.expiry_queue import QueueRules
-    from offsite.operator.folder.layout import FolderLayout
+    from offsite.operator.core.files import FolderLayout
+    from offsite.operator.decide.queue import QueueRules
     from offsite.operator.folder.operator import FolderOperator, LookResult
 
 app = typer.Typer(help="Run backups as declared in a folder of YAML files.", no_args_is_help=True)
@@ -133,7 +133,7 @@ def apply(
 ) -> None:
     """Check resources, and store them in the folder. Exit code 14: an immutable field has changed."""
     _check_installed()
-    from offsite.operator.folder.documents import read_text
+    from offsite.operator.core.files import read_text
     from offsite.operator.folder.edits import apply as put
 
     text = sys.stdin.read() if file == "-" else read_text(Path(file))
@@ -313,13 +313,13 @@ def _operator(folder: Path, options: RunOptions) -> FolderOperator:
 
 def _queue(options: RunOptions) -> QueueRules:
     _check_installed()
-    from offsite.operator.decide.expiry_queue import QueueRules
+    from offsite.operator.decide.queue import QueueRules
 
     return QueueRules(at_once=options.expiry_at_once, retry_s=parse_duration_s(options.expiry_retry))
 
 
 def _layout(folder: Path) -> FolderLayout:
-    from offsite.operator.folder.layout import FolderLayout
+    from offsite.operator.core.files import FolderLayout
 
     if not folder.is_dir():
         raise BadOption(f"there is no folder {folder}", hint="create it, and put resources into it")

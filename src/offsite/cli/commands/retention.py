@@ -72,7 +72,7 @@ def apply(
     Ages count from the newest complete restore point. Exit code 14: the result would be below --floor, clocks differ,
     or a clock may have jumped; nothing was done.
     """
-    from offsite.jobs.forget import forget_searches
+    from offsite.jobs.end import forget_searches
     from offsite.model.clock import SystemClock
     from offsite.upkeep.retention.apply import apply_retention, check_force, plan_retention
     from offsite.upkeep.retention.policy import parse_policy

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from offsite.backup.options import BackupWords
-from offsite.checkpoint.options import ParticipantWords
-from offsite.checkpoint.zeebe.options import ZeebeWords
+from offsite.checkpoint.options import ParticipantWords, ZeebeWords
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Repo
 from offsite.cli.options.option_group import WordChoice
 

@@ -18,9 +18,9 @@ from enum import StrEnum
 from typing import assert_never
 
 from offsite.model.units import format_time
-from offsite.operator.decide.parameters import parse_parameters
-from offsite.operator.decide.seen import ObservedBackup, ObservedLowLevel
-from offsite.operator.decide.wanted import DesiredAgents, DesiredBackup, RepositoryPlace
+from offsite.operator.decide.desired import DesiredAgents, DesiredBackup, RepositoryPlace
+from offsite.operator.decide.observed import ObservedBackup, ObservedLowLevel
+from offsite.operator.decide.options import parse_parameters
 from offsite.operator.resources.backup import DesiredBackupState
 from offsite.repository.declared.entry import BackupSettings, BackupStart
 from offsite.repository.declared.history import BackupPhase

@@ -19,9 +19,9 @@ from offsite.model.options import Keyless
 from offsite.model.selection import NONE, split_patterns
 from offsite.model.topic_choices import parse_partition_counts
 from offsite.model.units import format_time, parse_rate, parse_time
-from offsite.operator.decide.command import option_words
-from offsite.operator.decide.wanted import Account, RepositoryPlace, account_of, foreign_query, place_of
-from offsite.operator.resources.restore import Restore, RestoreSpec, RestoreState
+from offsite.operator.decide.desired import Account, RepositoryPlace, account_of, foreign_query, place_of
+from offsite.operator.decide.options import option_words
+from offsite.operator.resources.jobs import Restore, RestoreSpec, RestoreState
 from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, Failure, RestoreHistory
 from offsite.repository.job import JobProgress
 from offsite.restore.options import parse_batch_bytes

@@ -18,13 +18,21 @@ from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.operator.decide.seen import ObservedAgents
-from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
-from offsite.operator.folder.files import locked, read_json, write_json
-from offsite.operator.folder.launches import AgentLaunch, Launches
-from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.core.files import FolderLayout, locked, read_json, write_json
+from offsite.operator.core.processes import (
+    AgentLaunch,
+    Launches,
+    begin,
+    bound_log,
+    is_alive,
+    is_here,
+    kill,
+    last_words,
+    terminate,
+)
+from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
+from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.resources.backup import AgentTemplate
-from offsite.operator.world.processes import begin, bound_log, is_alive, is_here, kill, last_words, terminate
 from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.plain_files import make_private_root, wrap_errors
 

@@ -1,28 +1,29 @@
-"""Reads the declarations in the files of a folder. Strict: a file that cannot be read completely is never taken for a
-file that declares nothing."""
+"""Reads the declarations in the files of a folder, and measures how long this process has observed the same
+declarations. Strict: a file that cannot be read completely is never taken for a file that declares nothing.
+
+A wall clock may be set, and notes of another process come from foreign observations and a foreign clock. Neither
+shows a value to be stable: only observations do. Nothing is observed between two observations, hence a gap counts
+for a limited time only: after a stop of an hour, a process has observed nothing of the hour. A new process starts
+from zero.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from offsite.model.errors import BadOption, BadResource
-from offsite.model.untrusted.text import NotUtf8, decode_text, printable
-from offsite.operator.folder.layout import ACCOUNTS, STATUS_SUFFIX
-from offsite.operator.resources.model import NAME_MAX, Resource
-from offsite.operator.resources.parse import KINDS, parse_resource
-from offsite.operator.resources.yaml_text import TEXT_MAX_BYTES, load_documents
+from offsite.model.untrusted.text import printable
+from offsite.operator.core.files import ACCOUNTS, STATUS_SUFFIX, read_text
+from offsite.operator.resources.model import NAME_MAX, Resource, ResourceKey
+from offsite.operator.resources.parse import KINDS, load_documents, parse_resource
 from offsite.stores.plain_files import wrap_errors
 
 _NAME = re.compile(rf"[a-z0-9]([-a-z0-9.]{{0,{NAME_MAX - 2}}}[a-z0-9])?")
-
-ResourceKey = tuple[str, str]
-"""Kind and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,28 +82,6 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file. Raises `BadResource`."""
-    try:
-        with open(path, "rb", opener=_at_once) as file:  # Path.open has no opener
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadResource(f"{path.name} is not a file")
-            data = file.read(TEXT_MAX_BYTES + 1)
-    except OSError as error:
-        raise BadResource(f"{path.name} cannot be read: {error.strerror}") from error
-    if len(data) > TEXT_MAX_BYTES:
-        raise BadResource(f"{path.name} is larger than 256 KiB", hint="put resources into several files")
-    try:
-        return decode_text(data)
-    except NotUtf8 as error:
-        raise BadResource(f"{path.name} cannot be read: {error}") from error
-
-
-def _at_once(path: str, flags: int) -> int:
-    """Open without waiting for the writer of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def _may_declare(path: Path) -> bool:
     """Whether a path may declare resources. True for a broken link or a pipe: its declarations are unknown."""
     is_own = path.name.endswith(STATUS_SUFFIX) or path.name == ACCOUNTS or path.name.startswith(".")
@@ -129,3 +108,54 @@ def _key(document: object) -> ResourceKey | None:
     if not isinstance(kind, str) or kind not in KINDS or not isinstance(name, str):
         return None
     return (kind, name) if _NAME.fullmatch(name) else None
+
+
+LOOKS_MIN = 4
+"""Minimum number of observations after the first one, until a value counts as stable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """A value that was the same in consecutive observations. `since_ms`: wall-clock time of the first observation, for
+    people only. `remaining_s`: seconds until the value counts as stable; 0: stable."""
+
+    value: Hashable
+    since_ms: int
+    remaining_s: float
+    last_look_s: float
+
+    @property
+    def is_stable(self) -> bool:
+        return self.remaining_s <= 0
+
+    def until_ms(self, now_ms: int) -> int:
+        """Return the earliest time at which the value can count as stable."""
+        return now_ms + int(max(0.0, self.remaining_s) * 1000)
+
+
+class StabilizationWindow:
+    """The observed values of several keys. `enough_s`: seconds that a value must be the same before the value
+    counts."""
+
+    def __init__(self, *, enough_s: float) -> None:
+        self._enough_s = enough_s
+        self._seen: dict[Hashable, Stability] = {}
+
+    def look(self, key: Hashable, value: Hashable, *, now_s: float, now_ms: int) -> Stability:
+        """Record one observation: `value` for `key`. `now_s`: a monotonic clock."""
+        before = self._seen.get(key)
+        if before is None or before.value != value:
+            now = Stability(value=value, since_ms=now_ms, remaining_s=self._enough_s, last_look_s=now_s)
+        else:
+            counted_s = min(max(0.0, now_s - before.last_look_s), self._enough_s / LOOKS_MIN)
+            now = replace(before, remaining_s=max(0.0, before.remaining_s - counted_s), last_look_s=now_s)
+        self._seen[key] = now
+        return now
+
+    def forget(self, key: Hashable) -> None:
+        """Drop the value: the next observation is the first one."""
+        self._seen.pop(key, None)
+
+    def keep_only(self, keys: Collection[Hashable]) -> None:
+        for key in self._seen.keys() - set(keys):
+            del self._seen[key]

@@ -1,10 +1,9 @@
 """Changes of a folder by commands: resources put into the folder, and taken out. An operator does the rest.
 
-A file with unknown declarations is never overwritten and never skipped: its declarations would count as removed, and
-their backups would be deleted.
-
-A file written by `apply` is whole, and its digest is recorded first: an operator that finds exactly these bytes need
-not wait until the file is stable.
+A resource is checked by itself first: errors that its agents, jobs and times would hit are reported where the
+resource is declared. A file with unknown declarations is never overwritten and never skipped: its declarations
+would count as removed, and their backups would be deleted. A file written by `apply` is whole, and its digest is
+recorded first: an operator that finds exactly these bytes need not wait until the file is stable.
 """
 
 from __future__ import annotations
@@ -14,18 +13,67 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from offsite.model.errors import BadResource, OffsiteError, ResourceConflict, ResourceImmutable, ResourceNotFound
-from offsite.operator.decide.declaration import check_declared
+from offsite.model.errors import (
+    BadName,
+    BadOption,
+    BadResource,
+    OffsiteError,
+    ResourceConflict,
+    ResourceImmutable,
+    ResourceNotFound,
+)
+from offsite.model.selection import parse_groups, parse_selection, split_patterns
+from offsite.model.topic_choices import parse_renames
+from offsite.model.units import parse_duration_s
+from offsite.operator.core.files import FolderLayout, create_whole, read_json, write_json, write_whole
+from offsite.operator.core.records import ResourceRecord, ResourceRecords
+from offsite.operator.decide.options import check_words, parse_parameters
+from offsite.operator.decide.restore import restore_words
+from offsite.operator.decide.schedule import resolve_schedule
 from offsite.operator.folder.admission import contradiction, forbidden_change, spec_of
-from offsite.operator.folder.documents import DeclaredDocuments, Document, ResourceKey, digest_of, read_declared
-from offsite.operator.folder.files import create_whole, read_json, write_json, write_whole
-from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.documents import DeclaredDocuments, Document, digest_of, read_declared
 from offsite.operator.folder.moves import check_own
-from offsite.operator.folder.records import ResourceRecord, ResourceRecords
-from offsite.operator.resources.model import Resource
-from offsite.operator.resources.parse import parse_resource
-from offsite.operator.resources.yaml_text import dump_document, load_documents
+from offsite.operator.resources.backup import Backup
+from offsite.operator.resources.jobs import Restore, Schedule
+from offsite.operator.resources.model import Resource, ResourceKey
+from offsite.operator.resources.parse import dump_document, load_documents, parse_resource
 from offsite.stores.plain_files import wrap_errors
+
+
+def check_declared(resource: Resource) -> None:
+    """Raises `BadResource`."""
+    match resource:
+        case Backup(metadata=metadata) | Restore(metadata=metadata) | Schedule(metadata=metadata):
+            try:
+                _check(resource)
+            except (BadOption, BadName, BadResource) as error:
+                said = f"{type(resource).__name__} {metadata.name}: {error.message}"
+                raise BadResource(said, hint=error.hint) from error
+
+
+def _check(resource: Backup | Restore | Schedule) -> None:
+    match resource:
+        case Backup(spec=spec):
+            if not spec.topics:
+                raise BadResource("it names no topics", hint="omit topics to back up all topics of the cluster")
+            parse_selection(spec.topics, spec.exclude)
+            parameters = parse_parameters(spec.parameters)
+            check_words(spec, parameters)
+            for field, seconds in (
+                ("snapshotDuration", parse_duration_s(spec.snapshot_duration)),
+                ("parameters.interval", parameters.interval_s),
+            ):
+                if not seconds:
+                    raise BadResource(f"spec.{field} would run without a pause", hint="choose 1s or more")
+        case Restore(spec=spec):
+            restore_words(spec, "backup", f"restore {resource.metadata.name}")
+            parse_selection(spec.topics)
+            parse_renames(spec.rename)
+            parse_groups(split_patterns(spec.groups))
+        case Schedule(spec=spec):
+            resolve_schedule(resource)
+            parse_selection(spec.topics or ["*"])
+
 
 _MODE = 0o666
 """The umask removes bits from the mode: an operator may run as another user."""

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from offsite.model.errors import BadOption, FolderCopied
 from offsite.model.ids import random_uuid
-from offsite.operator.folder.files import create_whole, locked, read_json, write_json
-from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.core.files import FolderLayout, create_whole, locked, read_json, write_json
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.stores.plain_files import wrap_errors
 

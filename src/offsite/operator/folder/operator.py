@@ -16,25 +16,24 @@ from functools import partial
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.journal import decided, safe_line, warned
-from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.steady import LOOKS_MIN, StabilizationWindow
-from offsite.operator.folder.accounts import Accounts, read_accounts
-from offsite.operator.folder.admission import ABSENT_AFTER_S, SETTLE_S
-from offsite.operator.folder.admissions import Admissions
+from offsite.operator.core.accounts import Accounts, read_accounts
+from offsite.operator.core.all_keepers import Keepers, SharedState
+from offsite.operator.core.backup_keeper import EXPIRY_FAILING
+from offsite.operator.core.expiry_jobs import ExpiryJobs
+from offsite.operator.core.files import ACCOUNTS, FolderLayout
+from offsite.operator.core.keeper import Reconciled
+from offsite.operator.core.monitor import RoundSummary
+from offsite.operator.core.processes import OFFSITE, Launches
+from offsite.operator.core.records import ResourceRecord, ResourceRecords
+from offsite.operator.core.status import LAST_LOOK, Condition, Statuses, build_status
+from offsite.operator.decide.queue import QueueRules
+from offsite.operator.folder.admission import ABSENT_AFTER_S, SETTLE_S, Admissions
 from offsite.operator.folder.agents import LocalAgents
-from offsite.operator.folder.backups import EXPIRY_FAILING
-from offsite.operator.folder.documents import ResourceKey, read_declared
+from offsite.operator.folder.documents import LOOKS_MIN, StabilizationWindow, read_declared
 from offsite.operator.folder.edits import is_whole
-from offsite.operator.folder.expiry_jobs import ExpiryJobs
-from offsite.operator.folder.keeper import Reconciled
-from offsite.operator.folder.keepers import Keepers, SharedState
-from offsite.operator.folder.launches import OFFSITE, Launches
-from offsite.operator.folder.layout import ACCOUNTS, FolderLayout
 from offsite.operator.folder.moves import bind, check_own
-from offsite.operator.folder.records import ResourceRecord, ResourceRecords
-from offsite.operator.folder.status import LAST_LOOK, Condition, Statuses, build_status
-from offsite.operator.world.job_processes import local_processes
-from offsite.operator.world.monitor import RoundSummary
+from offsite.operator.resources.model import ResourceKey
+from offsite.operator.world.jobs import local_processes
 from offsite.stores.plain_files import make_private_root, wrap_errors
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from offsite.model.clock import Clock
 from offsite.model.errors import BadOption, OffsiteError, ResourceNotFound
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.wanted import RepositoryPlace
-from offsite.operator.folder.accounts import Accounts, read_accounts
-from offsite.operator.folder.documents import ResourceKey, read_declared
-from offsite.operator.folder.expiry_jobs import ExpiryJobs
-from offsite.operator.folder.files import read_json
-from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.records import ResourceRecord, ResourceRecords
-from offsite.operator.folder.status import Fields, Statuses, last_look_ms
+from offsite.operator.core.accounts import Accounts, read_accounts
+from offsite.operator.core.expiry_jobs import ExpiryJobs
+from offsite.operator.core.files import FolderLayout, read_json
+from offsite.operator.core.records import ResourceRecord, ResourceRecords
+from offsite.operator.core.status import Fields, Statuses, last_look_ms
+from offsite.operator.decide.desired import RepositoryPlace
+from offsite.operator.decide.queue import QueueRules
+from offsite.operator.folder.documents import read_declared
+from offsite.operator.resources.model import ResourceKey
 from offsite.operator.resources.parse import KINDS
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offsite.model.errors import BadResource, ResourceConflict
-from offsite.operator.decide.seen import ObservedAgents
-from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
-from offsite.operator.kubernetes.cluster import Body, KubernetesApi, ResourceReference
+from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
+from offsite.operator.decide.observed import ObservedAgents
+from offsite.operator.kubernetes.api import Body, KubernetesApi, ResourceReference, merge_patch, strategic_merge
 from offsite.operator.kubernetes.manifests import (
     CONTAINER_SECURITY,
     FOLDERS,
@@ -31,7 +31,6 @@ from offsite.operator.kubernetes.manifests import (
     Manifest,
     variables,
 )
-from offsite.operator.kubernetes.merge import merge_patch, strategic_merge
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.resources.model import API_VERSION, GROUP
 

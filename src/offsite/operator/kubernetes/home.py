@@ -16,24 +16,29 @@ from dataclasses import replace
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, KubernetesDenied, OffsiteError
 from offsite.model.journal import decided, failed, safe_line, safe_trace, warned
+from offsite.operator.core.all_keepers import Keepers, describe_problem
+from offsite.operator.core.backup_keeper import EXPIRY_FAILING
+from offsite.operator.core.expiry_jobs import ExpiryJobs
+from offsite.operator.core.files import FolderLayout
+from offsite.operator.core.keeper import Reconciled
+from offsite.operator.core.monitor import RoundSummary
+from offsite.operator.core.records import ResourceRecord
+from offsite.operator.decide.queue import Shares
 from offsite.operator.decide.restore import is_final
-from offsite.operator.decide.turns import Shares
-from offsite.operator.folder.backups import EXPIRY_FAILING
-from offsite.operator.folder.expiry_jobs import ExpiryJobs
-from offsite.operator.folder.keeper import Reconciled
-from offsite.operator.folder.keepers import Keepers, describe_problem
-from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.records import ResourceRecord
 from offsite.operator.kubernetes.agents import PodAgents
-from offsite.operator.kubernetes.cluster import Body, KubernetesApi, ResourceReference, resources_path
+from offsite.operator.kubernetes.api import Body, KubernetesApi, ResourceReference, resources_path
 from offsite.operator.kubernetes.pod import HomeRules, Pod
-from offsite.operator.kubernetes.record import KubernetesRecords, ListedUids, read_record
-from offsite.operator.kubernetes.status import build_kubernetes_status, status_patch
+from offsite.operator.kubernetes.record import (
+    KubernetesRecords,
+    ListedUids,
+    build_kubernetes_status,
+    read_record,
+    status_patch,
+)
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.parse import KINDS
-from offsite.operator.world.job_processes import JobProcesses, local_processes
-from offsite.operator.world.monitor import RoundSummary
-from offsite.operator.world.slots import Slots
+from offsite.operator.world.claims import Slots
+from offsite.operator.world.jobs import JobProcesses, local_processes
 
 ROUND_MAX_S = 120.0
 """Time limit of the reconciliations in one round: then the queue runs, and the next round continues with the resources

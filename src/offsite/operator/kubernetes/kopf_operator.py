@@ -20,8 +20,8 @@ import kopf
 
 from offsite.model.errors import KubernetesUnavailable, OffsiteError
 from offsite.model.journal import warned
+from offsite.operator.kubernetes.api import Access
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
-from offsite.operator.kubernetes.http_cluster import Access
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.resources.model import GROUP, VERSION

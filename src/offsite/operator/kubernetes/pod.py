@@ -10,12 +10,12 @@ from pathlib import Path
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, ClusterClosed, StoreUnreachable
-from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
-from offsite.operator.folder.accounts import Accounts, read_accounts, read_clusters, variables_of
-from offsite.operator.folder.keepers import SharedState
-from offsite.operator.folder.launches import OFFSITE, Launches
-from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.core.accounts import Accounts, read_accounts, read_clusters, variables_of
+from offsite.operator.core.all_keepers import SharedState
+from offsite.operator.core.files import FolderLayout
+from offsite.operator.core.processes import OFFSITE, Launches
+from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
+from offsite.operator.decide.queue import QueueRules
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 

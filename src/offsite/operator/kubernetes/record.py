@@ -1,4 +1,5 @@
-"""A Kubernetes resource as the record of keepers, with all repositories that may hold data of the resource.
+"""A Kubernetes resource as the record of keepers, with all repositories that may hold data of the resource, and its
+status: the status of all homes, merged into the stored status.
 
 Every repository is recorded in a separate annotation before anything starts in the repository. Hence no record
 overwrites another record, and the records are deleted with the resource.
@@ -9,14 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from offsite.model.errors import BadResource, check
 from offsite.model.units import parse_time
-from offsite.operator.decide.wanted import RepositoryPlace
-from offsite.operator.folder.records import Edit, ResourceRecord
-from offsite.operator.kubernetes.cluster import Body, KubernetesApi, ResourceReference, resources_path
+from offsite.operator.core.keeper import Reconciled
+from offsite.operator.core.records import Edit, ResourceRecord
+from offsite.operator.core.status import Condition, build_status
+from offsite.operator.decide.backup import ConditionType
+from offsite.operator.decide.desired import RepositoryPlace
+from offsite.operator.kubernetes.agents import UID
+from offsite.operator.kubernetes.api import Body, KubernetesApi, ResourceReference, merge_patch, resources_path
 from offsite.operator.resources.model import GROUP
 
 PLACE = f"place.{GROUP}/"
@@ -127,3 +132,36 @@ def _place(fields: Mapping[str, Any]) -> RepositoryPlace:
 
 def _hash(fields: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def build_kubernetes_status(body: Body, reconciled: Reconciled, now_ms: int) -> dict[str, Any]:
+    """Build the status of the resource `body`."""
+    conditions = [_with_reason(condition, reconciled.status or {}, body) for condition in reconciled.conditions]
+    return build_status(
+        body["kind"],
+        body["metadata"]["generation"],
+        conditions,
+        reconciled.status,
+        before=body.get("status") or {},
+        now_ms=now_ms,
+    )
+
+
+def status_patch(body: Body, status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the patch from the stored status to `status`; empty if they are equal."""
+    before = body.get("status") or {}
+    if before == status:
+        return {}
+    return {"metadata": {"uid": body["metadata"]["uid"]}, "status": merge_patch(before, status)}
+
+
+def _with_reason(condition: Condition, fields: Mapping[str, Any], body: Body) -> Condition:
+    """Add the reason why agents do not run, if the Deployment has one, and the command that shows the state of the
+    pods. Only pods have reasons such as a missing volume or too little memory, and the operator may not read pods."""
+    if condition.type != ConditionType.DEPLOYMENT_ROLLING_OUT:
+        return condition
+    named, problem = ResourceReference.of(body), (fields.get("agents") or {}).get("problem")
+    look = f"kubectl -n {named.namespace} describe pods -l {UID}={named.uid}"
+    return replace(
+        condition, message=f"{condition.message}{f': {problem}' if problem else ''}; see the reason with: {look}"
+    )

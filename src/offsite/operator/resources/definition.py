@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from offsite.operator.resources.backup import Backup
-from offsite.operator.resources.model import GROUP, VERSION, Metadata, Resource
+from offsite.operator.resources.jobs import FACTORY, NO_NEW_BATCHES, Restore, RestoreSpec, Schedule
+from offsite.operator.resources.model import (
+    GROUP,
+    VERSION,
+    Metadata,
+    Resource,
+    Schema,
+    duration_ms,
+    structural_schema,
+    unchanged,
+    without_defaults,
+)
 from offsite.operator.resources.pod_template import (
     CLUSTER,
     MOUNT_OF_NOTHING,
@@ -19,15 +30,6 @@ from offsite.operator.resources.pod_template import (
     TEMPORARY,
     VOLUME_TAKEN,
     Volume,
-)
-from offsite.operator.resources.restore import NO_NEW_BATCHES, Restore, RestoreSpec
-from offsite.operator.resources.schedule import FACTORY, Schedule
-from offsite.operator.resources.schema import (
-    Schema,
-    duration_ms,
-    structural_schema,
-    unchanged,
-    without_defaults,
 )
 from offsite.operator.resources.status import (
     BackupResourceStatus,

@@ -24,8 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from offsite.operator.resources.model import INT_OR_STRING, Strict, Text
-from offsite.operator.resources.told import shorten
+from offsite.operator.resources.model import INT_OR_STRING, Strict, Text, shorten
 
 VARIABLE_NAMES = (
     *("LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),

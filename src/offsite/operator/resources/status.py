@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from offsite.operator.resources.model import Strict, Text
-from offsite.operator.resources.schema import Schema, structural_schema
+from offsite.operator.resources.model import Schema, Strict, Text, structural_schema
 
 Word = Annotated[str, StringConstraints(max_length=63)]
 Time = Annotated[str, StringConstraints(max_length=40), Field(json_schema_extra={"format": "date-time"})]

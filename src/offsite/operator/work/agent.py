@@ -19,8 +19,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, OtherCluster, RestoreRunning
 from offsite.model.journal import noted
 from offsite.model.uninterrupted import let_interrupt
-from offsite.operator.work.beating import keep_lease
-from offsite.operator.work.voice import Heartbeat
+from offsite.operator.work.signs import Heartbeat, keep_lease
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger

@@ -17,13 +17,12 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BadOption
 from offsite.model.selection import stored_patterns
 from offsite.model.units import parse_duration_s
-from offsite.operator.decide.parameters import Parameters, parse_parameters
-from offsite.operator.decide.wanted import expiry_fields
+from offsite.operator.decide.desired import expiry_fields
+from offsite.operator.decide.options import Parameters, parse_parameters
 from offsite.operator.resources.backup import expiry_contradiction
 from offsite.operator.work.agent import Agent, AgentContext, Guard
 from offsite.operator.work.expire import ExpiryRequest
-from offsite.operator.work.heard_runner import ProgressRunner
-from offsite.operator.work.voice import Heartbeat
+from offsite.operator.work.signs import Heartbeat, ProgressRunner
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import ProcessIdentity

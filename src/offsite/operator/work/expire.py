@@ -19,12 +19,11 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, ExpiryNotDone, FormatTooNew, RestoreRunning
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.succession import judge_coverage, judge_successor
-from offsite.operator.work.beating import keep_lease
-from offsite.operator.work.comparison import has_commit, read_successor, rewritten, same_batches
-from offsite.operator.work.reading import ResumableRead
+from offsite.operator.work.comparison import ResumableRead, has_commit, read_successor, rewritten, same_batches
 from offsite.operator.work.release import is_released, release_doubt
-from offsite.operator.work.returned import sweep_removed
-from offsite.operator.world.entering import ProposedEntry, enter
+from offsite.operator.work.removed_backups import sweep_removed
+from offsite.operator.work.signs import keep_lease
+from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.operator.world.membership import list_present
 from offsite.repository.backup import Backup, seal_backup
 from offsite.repository.declared.entry import DeclaredEntryKind, Predecessor

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from offsite.model.errors import BackupNotFound, BadOption, Damaged, PlanChanged, ResourceConflict
 from offsite.model.journal import decided, warned
 from offsite.model.names import named
-from offsite.operator.world.entering import ProposedEntry, enter
+from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.repository.backup import seal_backup
 from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, LastCommit, Release
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from offsite.model.errors import OffsiteError, StoreDenied
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.operator.decide.wanted import RepositoryPlace
-from offsite.operator.world.look import Observer, observe_backup
+from offsite.operator.decide.desired import RepositoryPlace
+from offsite.operator.world.observe import Observer, observe_backup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.repository import Repository

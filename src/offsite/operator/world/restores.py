@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from offsite.jobs.ask import JobRequest, cancel_job
-from offsite.jobs.give_up import find_job_of_word, withdraw_job
+from offsite.jobs.end import find_job_of_word, withdraw_job
 from offsite.jobs.status import JobState, read_job
 from offsite.model.errors import (
     BadName,
@@ -49,11 +49,10 @@ from offsite.operator.decide.restore import (
     decide_restore,
     resolve_stopped_restore,
 )
-from offsite.operator.world.act import locked
-from offsite.operator.world.job_end import observe_job
-from offsite.operator.world.job_processes import BY, JobStarter
-from offsite.operator.world.look import Observer, read_history
-from offsite.operator.world.tags import TagHolder, TagName, Tags
+from offsite.operator.world.backups import locked
+from offsite.operator.world.claims import TagHolder, TagName, Tags
+from offsite.operator.world.jobs import BY, JobStarter, observe_job
+from offsite.operator.world.observe import Observer, read_history
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import owner_of
 from offsite.repository.declared.restore_log import (

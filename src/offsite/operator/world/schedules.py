@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from offsite.jobs.ask import JobRequest
-from offsite.jobs.give_up import find_job_of_word, withdraw_job
+from offsite.jobs.end import find_job_of_word, withdraw_job
 from offsite.jobs.status import GIVEN_UP, JobReport, JobState, read_job
 from offsite.model.errors import (
     Denied,
@@ -26,6 +26,7 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided
 from offsite.model.units import format_time
+from offsite.operator.decide.desired import DesiredBackup, RepositoryPlace
 from offsite.operator.decide.schedule import (
     DecisionKind,
     DesiredSchedule,
@@ -35,12 +36,19 @@ from offsite.operator.decide.schedule import (
     is_ahead,
     next_time,
 )
-from offsite.operator.decide.wanted import DesiredBackup, RepositoryPlace
-from offsite.operator.resources.schedule import Action
-from offsite.operator.world.job_processes import BY, JobStarter
-from offsite.operator.world.look import Observer, read_history
-from offsite.operator.world.schedule_runs import ScheduleRun, describe_run, is_shown, last_failure
-from offsite.operator.world.timeline import RecordedDecision, RunTarget, SkipReason, Timeline
+from offsite.operator.resources.jobs import Action
+from offsite.operator.world.jobs import BY, JobStarter
+from offsite.operator.world.observe import Observer, read_history
+from offsite.operator.world.timeline import (
+    RecordedDecision,
+    RunTarget,
+    ScheduleRun,
+    SkipReason,
+    Timeline,
+    describe_run,
+    is_shown,
+    last_failure,
+)
 from offsite.repository.declared.history import BackupPhase
 from offsite.stores.store import Store
 

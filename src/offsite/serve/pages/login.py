@@ -10,11 +10,11 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 
 from offsite.model.journal import noted
 from offsite.reports.html_page import STYLE_FILE
-from offsite.serve.guard.gate import GateRules
-from offsite.serve.guard.sessions import COOKIE, LASTS_S
-from offsite.serve.guard.tokens import OWNER, Caller, Tokens
-from offsite.serve.pages.act import Form
-from offsite.serve.pages.templates import page
+from offsite.serve.browsers import COOKIE, LASTS_S
+from offsite.serve.gate import GateRules
+from offsite.serve.pages.jobs import Form
+from offsite.serve.pages.page import page
+from offsite.serve.tokens import OWNER, Caller, Tokens
 
 router = APIRouter(include_in_schema=False)
 

@@ -1,25 +1,110 @@
-"""Jobs: shown, followed, ended. Any coordinator answers for all jobs."""
+"""Jobs over HTTP. Backups, checkpoints, checks and drills start as jobs, each the command of the same name. A job is
+requested once, started by the coordinator that recorded the request, and answered with its address. Any coordinator
+shows, follows and ends all jobs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from offsite.jobs.ask import SEARCH, cancel_job
+from offsite.backup.options import BackupWords
+from offsite.jobs.ask import (
+    SEARCH,
+    JobRequest,
+    JobTicket,
+    cancel_job,
+    find_repeated_job,
+    record_failed_start,
+    request_job,
+)
 from offsite.jobs.status import JobList, JobReport, read_job, read_jobs
+from offsite.jobs.workers import SECRET
+from offsite.model.bounds import MAX_OFFSET
+from offsite.model.errors import BadOption, JobNotBegun
 from offsite.model.journal import noted
 from offsite.model.plain import plain
 from offsite.serve.answers import answer
-from offsite.serve.guard.tokens import Caller
-from offsite.serve.site import Site
-from offsite.serve.v1.context import PROBLEMS, TheCaller, TheSite
+from offsite.serve.site import ClusterAddress, Site
+from offsite.serve.tokens import Caller
+from offsite.serve.v1.requests import (
+    PROBLEMS,
+    BackupName,
+    Body,
+    IdempotencyKey,
+    TheCaller,
+    TheSite,
+    make_body,
+    sent_words,
+    to_arguments,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBegun:
+    """A requested job. `is_new` is false for a repeated request: the job of the first request."""
+
+    job: str
+    href: str
+    is_new: bool
+
+
+def begin(site: Site, request: JobRequest, place: ClusterAddress, *, word: str | None) -> Response:
+    """Answer 202 with the id of the requested job. Raises `TooManyJobs`, `RequestRepeated`."""
+    return _accepted(begin_job(site, request, place, word=word))
+
+
+def _accepted(ticket: JobTicket) -> Response:
+    job_begun = JobBegun(job=ticket.id, href=f"/api/v1/jobs/{ticket.id}", is_new=ticket.is_new)
+    response = answer(job_begun, HTTPStatus.ACCEPTED)
+    response.headers["Location"] = job_begun.href
+    return response
+
+
+def begin_job(site: Site, request: JobRequest, place: ClusterAddress, *, word: str | None = None) -> JobTicket:
+    """The same, as a value. `place`: the cluster of the command. `word`: see `jobs.ask`."""
+    store = site.repository().store
+    if word is not None and (job := find_repeated_job(store, request, word)) is not None:
+        return JobTicket(id=job, is_new=False)
+    with site.workers.room():
+        ticket = request_job(store, request, word=word)
+        if ticket.is_new:
+            _begin_process(site, ticket, request, place)
+    return ticket
+
+
+def _begin_process(site: Site, job: JobTicket, request: JobRequest, place: ClusterAddress) -> None:
+    try:
+        site.workers.begin(job.id, request.arguments, {**place.environment, SECRET: job.secret})
+    except JobNotBegun as error:
+        record_failed_start(site.repository().store, job, error)
+        raise
+
+
+def answer_repeated(site: Site, request: JobRequest, *, word: str | None) -> Response | None:
+    """Return the same answer for a repeated request; None: new request. Called before checks whose result the first
+    request may have changed. Raises `RequestRepeated`."""
+    if word is None or (job := find_repeated_job(site.repository().store, request, word)) is None:
+        return None
+    return _accepted(JobTicket(id=job, is_new=False))
+
+
+def make_job_request(
+    caller: Caller, kind: str, backup: str, command: Sequence[str], *, cluster: str = ""
+) -> JobRequest:
+    if any("\0" in word for word in command):
+        raise BadOption("a value contains a NUL character, which a command line cannot pass", hint="remove it")
+    return JobRequest(kind=kind, arguments=tuple(command), backup=backup, by=caller.name, cluster=cluster)
+
 
 router = APIRouter(responses=PROBLEMS)
 
@@ -87,3 +172,80 @@ async def _events(request: Request, site: Site, job: str, first: JobReport) -> A
 
 def _seen(site: Site, job: str) -> JobReport:
     return read_job(site.repository().store, job, with_result=False)
+
+
+RunBody = make_body("BackupRunBody", BackupWords)
+
+
+class VerificationBody(Body):
+    """`deep`: read every byte again. `against`: compare with the topics of the cluster of that name."""
+
+    deep: bool = False
+    against: Annotated[str, Field(max_length=60)] | None = None
+
+
+class DrillBody(Body):
+    """`commit`: the restore point to prove, by default the newest, restored into a sandbox. `records`: place of the
+    drill's records, from the coordinator's settings."""
+
+    commit: Annotated[int, Field(ge=0, le=MAX_OFFSET)] | None = None
+    records: Annotated[str, Field(max_length=1_000)] | None = None
+
+
+class TakeBody(Body):
+    """`id`: higher than all earlier ids; by default the time in ms, or one more."""
+
+    id: Annotated[int, Field(ge=1, le=MAX_OFFSET)] | None = None
+
+
+@router.post("/backups/{backup}/runs", status_code=202, response_model=JobBegun)
+def run(
+    site: TheSite,
+    caller: TheCaller,
+    backup: BackupName,
+    body: RunBody,  # type: ignore[valid-type]
+    key: IdempotencyKey = None,
+) -> Response:
+    """Copy new records and commit them. The first run of a name creates the backup."""
+    words: Body = body
+    command = ["backup", "run", *to_arguments({"backup": backup, **sent_words(words)})]
+    return begin(site, make_job_request(caller, "backup", backup, command), site.cluster_address(), word=key)
+
+
+@router.post("/backups/{backup}/checkpoints", status_code=202, response_model=JobBegun)
+def take(site: TheSite, caller: TheCaller, backup: BackupName, body: TakeBody, key: IdempotencyKey = None) -> Response:
+    """Take a checkpoint: by the run that follows the backup, or by a new process."""
+    site.backup(backup)
+    command = [
+        "checkpoint",
+        "take",
+        *to_arguments({"backup": backup, **sent_words(body), **site.take_arguments()}),
+        "--wait",
+    ]
+    return begin(site, make_job_request(caller, "checkpoint", backup, command), site.cluster_address(), word=key)
+
+
+@router.post("/backups/{backup}/verifications", status_code=202, response_model=JobBegun)
+def verify(
+    site: TheSite, caller: TheCaller, backup: BackupName, body: VerificationBody, key: IdempotencyKey = None
+) -> Response:
+    """Check that all listed objects exist; `deep`: byte by byte; `against`: and equal to a cluster."""
+    site.backup(backup)
+    place = ClusterAddress() if body.against is None else site.cluster_address(body.against)
+    brokers = place.bootstrap
+    if body.against is not None and brokers is None:  # a file names the brokers, but the command needs their names
+        brokers = ",".join(map(str, site.cluster(body.against).config.bootstrap))
+    command = ["verify", *to_arguments({"backup": backup, "deep": body.deep, "against": brokers})]
+    return begin(site, make_job_request(caller, "verify", backup, command), place, word=key)
+
+
+@router.post("/backups/{backup}/drills", status_code=202, response_model=JobBegun)
+def drill(
+    site: TheSite, caller: TheCaller, backup: BackupName, body: DrillBody, key: IdempotencyKey = None
+) -> Response:
+    """Prove that a restore point is restorable, in a temporary sandbox."""
+    site.backup(backup)
+    if body.records is not None:
+        site.check_records_place(body.records)
+    command = ["restore", "drill", *to_arguments({"backup": backup, **sent_words(body)}), "--sandbox"]
+    return begin(site, make_job_request(caller, "drill", backup, command), ClusterAddress(), word=key)

@@ -15,12 +15,23 @@ from offsite.restore.options import RestoreWords, parse_restore
 from offsite.restore.plan import prepare_restore
 from offsite.restore.plan_report import RestorePlanReport, report_plan
 from offsite.serve.answers import answer
-from offsite.serve.guard.tokens import Caller
 from offsite.serve.site import SOURCE, Site
-from offsite.serve.v1.confirmation import check_confirmed, make_confirmation
-from offsite.serve.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
-from offsite.serve.v1.job_answers import JobBegun, answer_repeated, begin, make_job_request
-from offsite.serve.v1.words import Body, check_bounded, make_body, sent_words, to_arguments
+from offsite.serve.tokens import Caller
+from offsite.serve.v1.jobs import JobBegun, answer_repeated, begin, make_job_request
+from offsite.serve.v1.requests import (
+    PROBLEMS,
+    BackupName,
+    Body,
+    IdempotencyKey,
+    TheCaller,
+    TheSite,
+    check_bounded,
+    check_confirmed,
+    make_body,
+    make_confirmation,
+    sent_words,
+    to_arguments,
+)
 
 router = APIRouter(responses=PROBLEMS)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from offsite.checkpoint.options import ZeebeWords, parse_zeebe, zeebe_participants
 from offsite.checkpoint.zeebe.address import ZeebeAddress, parse_address, parse_authorizations
-from offsite.checkpoint.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 from offsite.cli.commands.checkpoint import TakeOptions
 from offsite.model.errors import BadOption
 

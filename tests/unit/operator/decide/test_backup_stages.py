@@ -25,8 +25,8 @@ from offsite.operator.decide.backup import (
     seal,
     toggle,
 )
-from offsite.operator.decide.seen import ObservedAgents, ObservedBackup, ObservedLowLevel
-from offsite.operator.decide.wanted import Account, DesiredBackup, resolve_backup
+from offsite.operator.decide.desired import Account, DesiredBackup, resolve_backup
+from offsite.operator.decide.observed import ObservedAgents, ObservedBackup, ObservedLowLevel
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from tests.unit.operator.world.world import new_backup
 

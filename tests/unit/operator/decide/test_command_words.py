@@ -13,11 +13,11 @@ from offsite.cli.app import app
 from offsite.model.errors import BadResource
 from offsite.model.selection import PATTERN_OPTIONS, split_all, split_patterns
 from offsite.model.units import MIB
+from offsite.operator.decide.desired import Account
 from offsite.operator.decide.restore import DesiredRestore, resolve_restore
 from offsite.operator.decide.schedule import build_command
-from offsite.operator.decide.wanted import Account
+from offsite.operator.resources.jobs import Restore
 from offsite.operator.resources.parse import parse_resource
-from offsite.operator.resources.restore import Restore
 from offsite.restore.options import RestoreWords, parse_restore, parse_restore_limits
 from tests.unit.operator.decide.test_schedule import schedule
 

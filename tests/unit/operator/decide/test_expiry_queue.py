@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueRules, QueueSnapshot, RunningJob, step
+from offsite.operator.decide.queue import ExpiryQueue, QueueRules, QueueSnapshot, RunningJob, step
 
 RULES = QueueRules()
 

@@ -19,14 +19,14 @@ from offsite.operator.decide.schedule import (
     DesiredSchedule,
     ObservedSchedule,
     TimeDecision,
+    Timetable,
     build_command,
     decide_time,
     next_time,
     resolve_schedule,
 )
-from offsite.operator.decide.timetable import Timetable
+from offsite.operator.resources.jobs import Schedule
 from offsite.operator.resources.parse import parse_resource
-from offsite.operator.resources.schedule import Schedule
 
 ZONES = ("Europe/Zurich", "America/New_York", "UTC")
 CHANGES = tuple(

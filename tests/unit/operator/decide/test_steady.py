@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsite.operator.decide.steady import StabilizationWindow
+from offsite.operator.folder.documents import StabilizationWindow
 
 HOUR_S = 3600.0
 

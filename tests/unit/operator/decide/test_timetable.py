@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide import timetable as timetables
-from offsite.operator.decide.timetable import Timetable
-from offsite.operator.resources.schedule import CRON, TIME_ZONE
+from offsite.operator.decide import schedule as timetables
+from offsite.operator.decide.schedule import Timetable
+from offsite.operator.resources.jobs import CRON, TIME_ZONE
 
 TAKEN = (
     *(

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.operator.decide.turns import Shares, Turns, WaitingList
+from offsite.operator.decide.queue import Shares, Turns, WaitingList
 
 OWNERS = st.sampled_from("abcd")
 

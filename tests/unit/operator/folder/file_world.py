@@ -19,18 +19,17 @@ from typing import Any
 import yaml
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide.seen import ObservedAgents
-from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace, resolve_backup
-from offsite.operator.folder.admissions import Admissions
-from offsite.operator.folder.documents import DeclaredDocuments, Document, ResourceKey, digest_of, documents_of
-from offsite.operator.folder.records import Edit, ResourceRecord
+from offsite.operator.core.records import Edit, ResourceRecord
+from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace, resolve_backup
+from offsite.operator.decide.observed import ObservedAgents
+from offsite.operator.folder.admission import Admissions
+from offsite.operator.folder.documents import DeclaredDocuments, Document, digest_of, documents_of
 from offsite.operator.resources.backup import Backup
-from offsite.operator.world.act import BackupExecutor
-from offsite.operator.world.look import Observer, read_history
+from offsite.operator.resources.model import ResourceKey
+from offsite.operator.world.backups import BackupExecutor, ReconciledBackup, reconcile
+from offsite.operator.world.claims import Slots
+from offsite.operator.world.observe import BackupFacts, Observer, read_history
 from offsite.operator.world.places import RepositoryAliases, find_current_account
-from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.reconcile import ReconciledBackup, reconcile
-from offsite.operator.world.slots import Slots
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import ProcessIdentity

@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.core.files import FolderLayout
+from offsite.operator.core.records import ResourceRecord
+from offsite.operator.decide.queue import QueueRules
 from offsite.operator.folder.operator import FolderOperator, OperatorRules
-from offsite.operator.folder.records import ResourceRecord
 from offsite.operator.resources.definition import DEFINITIONS
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout

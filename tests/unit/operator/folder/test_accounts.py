@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadResource, RepositoryNotFound
-from offsite.operator.decide.wanted import Account, RepositoryPlace
-from offsite.operator.folder.accounts import Accounts, read_accounts, variables_of
-from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.core.accounts import Accounts, read_accounts, variables_of
+from offsite.operator.core.files import FolderLayout
+from offsite.operator.decide.desired import Account, RepositoryPlace
 
 SECRET = "very-secret"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
-from offsite.operator.folder.accounts import Accounts, read_accounts
+from offsite.operator.core.accounts import Accounts, read_accounts
+from offsite.operator.core.processes import Launches
+from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.folder.agents import END_MAX_MS, PAUSE_MAX_MS, READY_MS, SILENT_S, LocalAgents
-from offsite.operator.folder.launches import Launches
 from offsite.operator.resources.backup import AgentTemplate
 from tests.processes import is_alive, wait_until
 from tests.unit.operator.folder.home import Home, opened_home

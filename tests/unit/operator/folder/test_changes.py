@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from offsite.model.errors import StoreDenied
+from offsite.operator.core.monitor import HomeMonitor
 from offsite.operator.folder.operator import FolderOperator
 from offsite.operator.folder.views import describe
-from offsite.operator.world.monitor import HomeMonitor
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.folder import files
+from offsite.operator.core import files
+from offsite.operator.decide.queue import QueueRules
 from offsite.operator.folder.operator import FolderOperator, OperatorRules
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout

@@ -7,7 +7,7 @@ import pytest
 
 from offsite.model.errors import BadOption, BadResource
 from offsite.operator.folder.documents import read_declared
-from offsite.operator.resources.yaml_text import load_documents
+from offsite.operator.resources.parse import load_documents
 
 GOOD = "apiVersion: offsite.dev/v1alpha1\nkind: Backup\nmetadata: {name: %s}\n"
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.folder.expiry_jobs import UNKNOWN, ExpiryJobs, QueuedExpiry
-from offsite.operator.world.processes import ProcessLaunch, is_alive, last_words
+from offsite.operator.core.expiry_jobs import UNKNOWN, ExpiryJobs, QueuedExpiry
+from offsite.operator.core.processes import ProcessLaunch, is_alive, last_words
+from offsite.operator.decide.queue import QueueRules
 from tests.processes import wait_until
 from tests.unit.operator.folder.home import QUICK, Home, opened_home
 

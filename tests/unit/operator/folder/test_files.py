@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedObject, StoreUnreachable
-from offsite.operator.folder import files
-from offsite.operator.folder.files import create_whole, locked, read_json, write_json, write_whole
+from offsite.operator.core import files
+from offsite.operator.core.files import create_whole, locked, read_json, write_json, write_whole
 
 
 def test_a_file_is_created_once(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_lock_is_free_when_its_process_was_killed(tmp_path: Path) -> None:
     script = f"""
 import os, signal
 from pathlib import Path
-from offsite.operator.folder.files import locked
+from offsite.operator.core.files import locked
 with locked(Path({str(tmp_path / "lock")!r})):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption
-from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
-from offsite.operator.folder.accounts import Accounts
-from offsite.operator.folder.launches import Launches, parse_place_environments
-from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.core.accounts import Accounts
+from offsite.operator.core.files import FolderLayout
+from offsite.operator.core.processes import Launches, parse_place_environments
+from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import agent_deployment, parse_agents
-from offsite.operator.kubernetes.cluster import ResourceReference
+from offsite.operator.kubernetes.api import ResourceReference
 from offsite.operator.resources.backup import AgentTemplate, Expiry
 from offsite.operator.work.assembly import expiry_policy
 from offsite.upkeep.retention.policy import RetentionPolicy
@@ -148,6 +148,6 @@ def test_a_fingerprint_tells_changes_and_no_secret(launches: Launches) -> None:
 
 def test_another_version_of_the_operator_replaces_agents(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
     before = launches.agent("uid", wanted()).fingerprint("salt")
-    monkeypatch.setattr("offsite.operator.folder.launches.__version__", "99")
+    monkeypatch.setattr("offsite.operator.core.processes.__version__", "99")
 
     assert launches.agent("uid", wanted()).fingerprint("salt") != before

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.operator.decide.backup import ChangePhase
-from offsite.operator.decide.wanted import DesiredBackup
+from offsite.operator.decide.desired import DesiredBackup
 from offsite.operator.folder.operator import FolderOperator, LookResult, run
 from offsite.operator.folder.views import describe
-from offsite.operator.world.act import BackupExecutor
+from offsite.operator.world.backups import BackupExecutor
 from offsite.overview.declared.status import read_declared_status
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout

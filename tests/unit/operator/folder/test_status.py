@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from offsite.cli.views.operator_view import render_resources
-from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.records import ResourceRecord, ResourceRecords
-from offsite.operator.folder.status import Statuses, last_look_ms
+from offsite.operator.core.files import FolderLayout
+from offsite.operator.core.records import ResourceRecord, ResourceRecords
+from offsite.operator.core.status import Statuses, last_look_ms
 from offsite.operator.folder.views import ResourceList, list_resources
 from tests.unit.operator.resources.bombs import BOMBS
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from offsite.operator.core.backup_keeper import LEAVE_MAX_MS, STUCK_MS
 from offsite.operator.decide.backup import SlotAvailability
-from offsite.operator.folder.backups import LEAVE_MAX_MS, STUCK_MS
 from offsite.operator.folder.operator import FolderOperator
-from offsite.operator.world.act import BackupExecutor
-from offsite.operator.world.slots import Slots
+from offsite.operator.world.backups import BackupExecutor
+from offsite.operator.world.claims import Slots
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import get_note

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide.wanted import Account, RepositoryPlace
-from offsite.operator.folder.accounts import Accounts, read_accounts
+from offsite.operator.core.accounts import Accounts, read_accounts
+from offsite.operator.decide.desired import Account, RepositoryPlace
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
 from tests.processes import wait_until

@@ -11,15 +11,15 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace, resolve_backup
-from offsite.operator.folder.accounts import Accounts
+from offsite.operator.core.accounts import Accounts
+from offsite.operator.core.files import FolderLayout
+from offsite.operator.core.processes import Launches
+from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace, resolve_backup
 from offsite.operator.folder.edits import apply
-from offsite.operator.folder.launches import Launches
-from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.backup import SPARK_NAMES, AgentTemplate, Backup
 from offsite.operator.resources.definition import BACKUP, resource_definition
+from offsite.operator.resources.model import json_schema
 from offsite.operator.resources.pod_template import VARIABLE_NAMES
-from offsite.operator.resources.schema import json_schema
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource
 from tests.unit.operator.world.world import new_backup
 

@@ -17,7 +17,7 @@ import yaml
 
 from offsite.jobs.workers import SECRET
 from offsite.model.errors import TooManyJobs
-from offsite.operator.kubernetes.cluster import Body, ResourceReference, resources_path
+from offsite.operator.kubernetes.api import Body, ResourceReference, resources_path
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.kubernetes.pod import HomeRules
 from offsite.operator.resources.backup import FINALIZER

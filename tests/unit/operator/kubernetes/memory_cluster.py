@@ -11,7 +11,7 @@ from typing import Any
 
 from offsite.model.errors import KubernetesDenied, KubernetesUnavailable, ResourceConflict
 from offsite.model.units import format_time
-from offsite.operator.kubernetes.cluster import Body
+from offsite.operator.kubernetes.api import Body
 
 NOW = "2026-11-24T12:00:00Z"
 

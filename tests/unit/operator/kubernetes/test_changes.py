@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from offsite.operator.core.monitor import OPERATOR_SERIES, HomeMonitor
 from offsite.operator.kubernetes.record import read_record
-from offsite.operator.world.monitor import OPERATOR_SERIES, HomeMonitor
 from offsite.repository.declared.history import BackupPhase
 from tests.processes import wait_until
 from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world

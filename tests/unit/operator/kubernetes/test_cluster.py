@@ -13,8 +13,14 @@ import kmock
 import pytest
 
 from offsite.model.errors import BadResource, KubernetesDenied, KubernetesUnavailable, ResourceConflict
-from offsite.operator.kubernetes.cluster import KubernetesApi
-from offsite.operator.kubernetes.http_cluster import ANSWER_MAX_BYTES, OBJECT_MAX_BYTES, PAGE, Access, HttpKubernetesApi
+from offsite.operator.kubernetes.api import (
+    ANSWER_MAX_BYTES,
+    OBJECT_MAX_BYTES,
+    PAGE,
+    Access,
+    HttpKubernetesApi,
+    KubernetesApi,
+)
 from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/shops/deployments"

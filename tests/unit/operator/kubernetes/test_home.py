@@ -10,7 +10,7 @@ from offsite.model.errors import KubernetesUnavailable
 from offsite.operator.decide.backup import SlotAvailability
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.status import BackupResourceStatus
-from offsite.operator.world.slots import Slots
+from offsite.operator.world.claims import Slots
 from offsite.repository.declared.history import BackupPhase
 from offsite.stores.posix_store import PosixStore
 from tests.processes import wait_until

@@ -14,11 +14,10 @@ import yaml
 from pydantic import ValidationError
 
 from offsite.operator.decide.backup import QUIET_MS
-from offsite.operator.decide.wanted import DesiredAgents, RepositoryPlace
+from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import AGENTS, agent_deployment
-from offsite.operator.kubernetes.cluster import ResourceReference
+from offsite.operator.kubernetes.api import ResourceReference, merge_patch, strategic_merge
 from offsite.operator.kubernetes.manifests import by_default, operator_manifests
-from offsite.operator.kubernetes.merge import merge_patch, strategic_merge
 from offsite.operator.resources.backup import Agents, AgentTemplate
 from offsite.repository.declared.history import BackupPhase
 from offsite.stores.posix_store import PosixStore

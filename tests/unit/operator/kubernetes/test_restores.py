@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.operator.folder import restores
-from offsite.operator.kubernetes.cluster import ResourceReference
+from offsite.operator.core import job_keepers as restores
+from offsite.operator.kubernetes.api import ResourceReference
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.job import JobLayout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.operator.kubernetes.cluster import ResourceReference
+from offsite.operator.kubernetes.api import ResourceReference
 from offsite.operator.kubernetes.home import wants_finalizer
 from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.posix_store import PosixStore

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from offsite.model.bounds import MAX_OFFSET
-from offsite.operator.folder import backups
+from offsite.operator.core import backup_keeper as backups
 from offsite.operator.kubernetes.home import KubernetesHome
 from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement, decode_entry
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory

@@ -10,18 +10,18 @@ from typing import Any, NoReturn
 import pytest
 
 from offsite.model.errors import StoreUnreachable
-from offsite.operator.decide.wanted import Account, RepositoryPlace
-from offsite.operator.folder import accounts
-from offsite.operator.folder.accounts import Accounts
-from offsite.operator.folder.keeper import Reconciled
-from offsite.operator.folder.records import ResourceRecord
+from offsite.operator.core import accounts
+from offsite.operator.core.accounts import Accounts
+from offsite.operator.core.keeper import Reconciled
+from offsite.operator.core.monitor import SILENT_MAX_S, HomeMonitor
+from offsite.operator.core.records import ResourceRecord
+from offsite.operator.decide.desired import Account, RepositoryPlace
 from offsite.operator.kubernetes import home as homes
-from offsite.operator.kubernetes import status
-from offsite.operator.kubernetes.cluster import Body, ResourceReference
+from offsite.operator.kubernetes import record as status
+from offsite.operator.kubernetes.api import Body, ResourceReference
 from offsite.operator.kubernetes.home import DELETED_MAX, ROUND_MAX_S, KubernetesHome
 from offsite.operator.kubernetes.pod import LOOK_MAX_S
-from offsite.operator.world import look
-from offsite.operator.world.monitor import SILENT_MAX_S, HomeMonitor
+from offsite.operator.world import observe as look
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from offsite.model.errors import KubernetesDenied
-from offsite.operator.folder.backups import STUCK_MS
-from offsite.operator.kubernetes.cluster import ResourceReference, resources_path
+from offsite.operator.core.backup_keeper import STUCK_MS
+from offsite.operator.kubernetes.api import ResourceReference, resources_path
 from offsite.operator.kubernetes.record import PLACE
 from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.declared.history import BackupPhase

@@ -15,10 +15,9 @@ from jsonschema import Draft202012Validator
 from offsite.model.errors import BadResource
 from offsite.model.units import UNIT_MS
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
-from offsite.operator.resources.model import INT_OR_STRING
+from offsite.operator.resources.jobs import RestoreSpec
+from offsite.operator.resources.model import INT_OR_STRING, Schema
 from offsite.operator.resources.parse import KINDS, parse_resource
-from offsite.operator.resources.restore import RestoreSpec
-from offsite.operator.resources.schema import Schema
 from tests.unit.operator.resources.documents import ACCEPTED, REFUSED
 
 MADE = {kind: resource_definition(definition) for kind, definition in DEFINITIONS.items()}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offsite.operator.resources.go_time import format_go_time
+from offsite.operator.resources.backup import format_go_time
 
 TIMES = [
     datetime(2021, 7, 20, 9, 5, 3, tzinfo=UTC),

@@ -8,9 +8,8 @@ import pytest
 
 from offsite.model.errors import BadResource
 from offsite.operator.resources.backup import Backup, DesiredBackupState
+from offsite.operator.resources.jobs import Restore, Schedule
 from offsite.operator.resources.parse import parse_resource
-from offsite.operator.resources.restore import Restore
-from offsite.operator.resources.schedule import Schedule
 
 
 def document(kind: str = "Backup", **spec: Any) -> dict[str, Any]:

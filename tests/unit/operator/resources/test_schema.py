@@ -8,8 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from offsite.model.errors import BadResource
+from offsite.operator.resources.model import json_schema, unchanged
 from offsite.operator.resources.parse import KINDS, parse_resource
-from offsite.operator.resources.schema import json_schema, unchanged
 from tests.unit.operator.resources.documents import (
     ACCEPTED,
     REFUSED,

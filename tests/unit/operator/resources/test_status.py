@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from offsite.operator.folder.status import Condition, build_status
+from offsite.operator.core.status import Condition, build_status
 from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.resources.status import BackupResourceStatus, ScheduleResourceStatus, fit_to_model
 

@@ -6,8 +6,7 @@ import pytest
 
 from offsite.model.errors import BadResource
 from offsite.operator.resources.model import Resource
-from offsite.operator.resources.parse import parse_resource
-from offsite.operator.resources.yaml_text import TEXT_MAX_BYTES, dump_document, load_documents
+from offsite.operator.resources.parse import TEXT_MAX_BYTES, dump_document, load_documents, parse_resource
 from tests.unit.operator.resources.bombs import BOMBS
 
 CPU_MAX_S = 5.0

@@ -14,10 +14,10 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupExists, BackupNotFound, CommitsGone, ExpiryNotDone, RestoreRunning
-from offsite.operator.decide.wanted import RepositoryPlace
+from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.work.assembly import make_expiry_request
 from offsite.operator.work.expire import ExpiryResult, expire
-from offsite.operator.world.facts import RepositoryFacts
+from offsite.operator.world.observe import RepositoryFacts
 from offsite.repository.backup import seal_backup
 from offsite.repository.commit import CommitChanges
 from offsite.repository.declared.entry import DeclaredEntryKind
@@ -35,7 +35,7 @@ from tests.processes import wait_until
 from tests.unit.operator.work.declared import BEGINNING, SETTINGS, UID, Declared
 from tests.unit.operator.world.world import identity
 
-RETURNED = "offsite.operator.work.returned"
+RETURNED = "offsite.operator.work.removed_backups"
 
 
 class Site:
@@ -444,7 +444,7 @@ def test_a_sweep_gives_signs_of_life(site: Site, monkeypatch: pytest.MonkeyPatch
     key = removed_with_a_return(site)
     terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.lock)
     beat = terms.lease.key(terms.newest_term() + 1, "beat")
-    monkeypatch.setattr("offsite.operator.work.beating.BEAT_S", 0.01)
+    monkeypatch.setattr("offsite.operator.work.signs.BEAT_S", 0.01)
     monkeypatch.setattr(
         RETURNED + ".note_deletions",
         lambda *_, **__: wait_until(lambda: site.repository.store.head(beat) is not None, "a beat"),

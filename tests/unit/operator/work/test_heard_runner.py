@@ -14,7 +14,7 @@ from offsite.engine.runner import OnProgress, RunProgress
 from offsite.model.clock import SystemClock
 from offsite.operator.work import assembly
 from offsite.operator.work.assembly import AgentTools, make_agent
-from offsite.operator.work.heard_runner import ProgressRunner
+from offsite.operator.work.signs import ProgressRunner
 from offsite.repository.repository import Repository
 from tests.inline_runner import InlineRunner
 from tests.passing_runner import PassingRunner

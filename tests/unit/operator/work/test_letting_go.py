@@ -12,15 +12,14 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupGoing, BadOption, ExpiryNotDone, PlanChanged, ResourceConflict
-from offsite.operator.decide import wanted as operator
-from offsite.operator.decide.seen import ObservedAgents
+from offsite.operator.decide import desired as operator
+from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.work import expire as job
 from offsite.operator.work.expire import ExpiryRequest, ExpiryResult, expire
 from offsite.operator.work.release import plan_release, refuse_release, release
-from offsite.operator.world.act import last_commit
-from offsite.operator.world.entering import ProposedEntry, enter
-from offsite.operator.world.facts import RepositoryFacts
-from offsite.operator.world.look import Observer, observe_backup
+from offsite.operator.world.backups import last_commit
+from offsite.operator.world.ledger_entry import ProposedEntry, enter
+from offsite.operator.world.observe import Observer, RepositoryFacts, observe_backup
 from offsite.repository import catalog, removal
 from offsite.repository import local_memory as releases
 from offsite.repository.backup import Backup, seal_backup

@@ -9,7 +9,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, ExpiryNotDone
-from offsite.operator.decide.wanted import expiry_fields
+from offsite.operator.decide.desired import expiry_fields
 from offsite.operator.work import expire as expiry
 from offsite.operator.work.assembly import make_expiry_request
 from offsite.operator.work.expire import expire

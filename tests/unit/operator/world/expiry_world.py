@@ -26,16 +26,13 @@ from offsite.log.range import LogRange
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupGoing, OffsiteError
 from offsite.model.selection import parse_selection
-from offsite.operator.decide.seen import ObservedAgents
-from offsite.operator.decide.wanted import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
+from offsite.operator.decide.desired import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
+from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.work.expire import ExpiryRequest, expire
 from offsite.operator.work.release import plan_release, release
-from offsite.operator.world.act import BackupExecutor, seal
-from offsite.operator.world.facts import RepositoryFacts
-from offsite.operator.world.look import Observer, read_history
-from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.reconcile import reconcile
-from offsite.operator.world.slots import Slots
+from offsite.operator.world.backups import BackupExecutor, reconcile, seal
+from offsite.operator.world.claims import Slots
+from offsite.operator.world.observe import BackupFacts, Observer, RepositoryFacts, read_history
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (
     CommitChanges,
@@ -103,7 +100,7 @@ def remembered() -> Callable[[CommitLog, str, bytes], StoredCommit]:
     return decode
 
 
-POOLS = ("offsite.repository.commit_log", "offsite.repository.backup", "offsite.operator.work.reading")
+POOLS = ("offsite.repository.commit_log", "offsite.repository.backup", "offsite.operator.work.comparison")
 """Modules whose `ThreadPoolExecutor` is an `InlinePool` in many courses."""
 
 

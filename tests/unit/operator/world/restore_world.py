@@ -7,19 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from offsite.jobs.forget import LEAST_S, forget_jobs
+from offsite.jobs.end import LEAST_S, forget_jobs
 from offsite.jobs.workers import SECRET
 from offsite.model.errors import BadResource, OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
+from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore
-from offsite.operator.decide.seen import ObservedAgents
-from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
+from offsite.operator.resources.jobs import Restore
 from offsite.operator.resources.parse import parse_resource
-from offsite.operator.resources.restore import Restore
-from offsite.operator.world.job_processes import JobStarter
-from offsite.operator.world.look import Observer
-from offsite.operator.world.ports import BackupFacts
+from offsite.operator.world.claims import Tags
+from offsite.operator.world.jobs import JobStarter
+from offsite.operator.world.observe import BackupFacts, Observer
 from offsite.operator.world.restores import RestoreExecutor
-from offsite.operator.world.tags import Tags
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 from offsite.jobs.workers import SECRET
 from offsite.model.errors import OffsiteError, RestoreRunning
+from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.decide.schedule import DesiredSchedule, resolve_schedule
-from offsite.operator.decide.wanted import RepositoryPlace
+from offsite.operator.resources.jobs import Schedule
 from offsite.operator.resources.parse import parse_resource
-from offsite.operator.resources.schedule import Schedule
-from offsite.operator.world.job_processes import JobStarter
-from offsite.operator.world.look import Observer
-from offsite.operator.world.ports import BackupFacts
+from offsite.operator.world.jobs import JobStarter
+from offsite.operator.world.observe import BackupFacts, Observer
 from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus
 from offsite.operator.world.timeline import RunTarget, SkipReason
 from offsite.stores.store import Store

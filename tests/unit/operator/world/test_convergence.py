@@ -7,9 +7,9 @@ import os
 import pytest
 
 from offsite.operator.decide.backup import SlotAvailability, needs_restart
-from offsite.operator.decide.wanted import DesiredBackup
+from offsite.operator.decide.desired import DesiredBackup
 from offsite.operator.resources.backup import DesiredBackupState
-from offsite.operator.world.slots import Slots
+from offsite.operator.world.claims import Slots
 from offsite.repository.declared.history import BackupPhase
 from tests.unit.operator.world.world import LIMIT, UIDS, World, newest
 

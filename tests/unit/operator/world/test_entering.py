@@ -8,7 +8,7 @@ import pytest
 
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject, RestoreTakenOver
-from offsite.operator.world.entering import ProposedEntry, enter
+from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.restores.lease import LeaseTerms

@@ -12,7 +12,8 @@ import pytest
 from offsite.model.clock import Clock
 from offsite.operator.decide import succession
 from offsite.operator.decide.succession import SuccessionVerdict, Successor
-from offsite.operator.work import comparison, expire, reading
+from offsite.operator.work import comparison, expire
+from offsite.operator.work import comparison as reading
 from offsite.operator.work.expire import _Low
 from offsite.repository import leftovers as readers
 from offsite.repository.commit_log import CommitLog

@@ -3,9 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from offsite.operator.decide.wanted import RepositoryPlace
-from offsite.operator.world.facts import RepositoryFacts, summarize_state
-from offsite.operator.world.ports import BackupFacts
+from offsite.operator.decide.desired import RepositoryPlace
+from offsite.operator.world.observe import BackupFacts, RepositoryFacts, summarize_state
 from offsite.repository.commit import CommitChanges, LeftBehindPartition, PassProgress
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import JobNotBegun
-from offsite.operator.world.processes import (
+from offsite.operator.core.processes import (
     LOG_MAX_BYTES,
     ProcessLaunch,
     begin,
@@ -109,7 +109,7 @@ def test_it_ends_without_doing_anything_when_its_beginner_is_killed_before_it_wa
     script = f"""
 import os, signal
 from pathlib import Path
-from offsite.operator.world.processes import ProcessLaunch, begin
+from offsite.operator.core.processes import ProcessLaunch, begin
 def note(identity):
     Path({str(tmp_path / "pid")!r}).write_text(identity.pid)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from offsite.jobs.status import JobState
+from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
+from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus, resolve_restore
-from offsite.operator.decide.seen import ObservedAgents
-from offsite.operator.decide.wanted import Account, DesiredAgents, RepositoryPlace
-from offsite.operator.world.job_processes import JobStarter, local_processes
-from offsite.operator.world.look import Observer
-from offsite.operator.world.ports import BackupFacts
+from offsite.operator.world.claims import Tags
+from offsite.operator.world.jobs import JobStarter, local_processes
+from offsite.operator.world.observe import BackupFacts, Observer
 from offsite.operator.world.restores import RestoreExecutor
 from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus
-from offsite.operator.world.tags import Tags
 from offsite.operator.world.timeline import RunTarget, Timeline
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import ProcessIdentity

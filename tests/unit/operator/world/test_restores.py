@@ -12,7 +12,7 @@ import pytest
 from offsite.jobs.ask import cancel_job
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus
-from offsite.operator.resources.restore import Restore, RestoreState
+from offsite.operator.resources.jobs import Restore, RestoreState
 from offsite.operator.world.restores import GONE_MS
 from offsite.repository.declared.entry import BackupStart, DeclaredEntry, DeclaredEntryKind, encode_owner, make_settings
 from offsite.repository.declared.layout import DeclaredLayout, owner_key

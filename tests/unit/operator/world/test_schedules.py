@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from offsite.model.errors import BadResource, StoreUnreachable
+from offsite.operator.decide.desired import Account, RepositoryPlace, resolve_backup
 from offsite.operator.decide.schedule import DecisionKind
-from offsite.operator.decide.wanted import Account, RepositoryPlace, resolve_backup
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.world.schedules import ScheduleStatus, find_target

@@ -19,24 +19,23 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ExpiryNotDone, ResourceConflict, RestoreRunning
+from offsite.operator.core import all_keepers as keepers
+from offsite.operator.core import backup_keeper as backups
+from offsite.operator.core.accounts import Accounts
+from offsite.operator.core.backup_keeper import DECLARED_OTHERWISE, BackupKeeper
+from offsite.operator.core.keeper import NoteWriter, Reconciled
+from offsite.operator.core.records import Edit, ResourceRecord
 from offsite.operator.decide import backup as stages
-from offsite.operator.decide import membership
-from offsite.operator.decide.membership import statement_of
-from offsite.operator.decide.seen import ObservedAgents
-from offsite.operator.decide.wanted import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
-from offsite.operator.folder import backups, keepers
-from offsite.operator.folder.accounts import Accounts
-from offsite.operator.folder.backups import DECLARED_OTHERWISE, BackupKeeper
-from offsite.operator.folder.keeper import Reconciled
-from offsite.operator.folder.records import Edit, ResourceRecord
+from offsite.operator.decide.desired import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
+from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.resources.backup import FINALIZER, Backup, DesiredBackupState
 from offsite.operator.work import expire as expiry
 from offsite.operator.work.expire import ExpiryRequest, expire
-from offsite.operator.world.act import BackupExecutor
-from offsite.operator.world.look import Observer, read_history
-from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.slots import Slots
-from offsite.operator.world.telling import NoteWriter
+from offsite.operator.world import membership
+from offsite.operator.world.backups import BackupExecutor
+from offsite.operator.world.claims import Slots
+from offsite.operator.world.membership import statement_of
+from offsite.operator.world.observe import BackupFacts, Observer, read_history
 from offsite.repository.declared.entry import DeclaredEntryKind, decode_entry
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout

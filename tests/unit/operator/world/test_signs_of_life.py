@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from offsite.model.clock import MOST_APART_MS
-from offsite.operator.decide.seen import ObservedAgents, ObservedLowLevel
-from offsite.operator.decide.wanted import RepositoryPlace
-from offsite.operator.world.look import Observer, observe_backup
-from offsite.operator.world.ports import BackupFacts
+from offsite.operator.decide.desired import RepositoryPlace
+from offsite.operator.decide.observed import ObservedAgents, ObservedLowLevel
+from offsite.operator.world.observe import BackupFacts, Observer, observe_backup
 from offsite.repository.declared.notes import AgentReport, put_agent_report
 from offsite.repository.restores.lease import LeaseTerms
 from tests.source_events.memory_store import MemoryStore

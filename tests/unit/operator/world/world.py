@@ -12,23 +12,21 @@ from types import SimpleNamespace
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ExpiryNotDone, OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.operator.core.accounts import Accounts
+from offsite.operator.core.backup_keeper import LEAVE_MAX_MS, BackupKeeper
+from offsite.operator.core.files import FolderLayout
+from offsite.operator.core.keeper import NoteWriter
+from offsite.operator.core.processes import Launches
+from offsite.operator.core.records import Edit, ResourceRecord
 from offsite.operator.decide.backup import QUIET_MS
-from offsite.operator.decide.seen import ObservedAgents
-from offsite.operator.decide.wanted import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
-from offsite.operator.folder.accounts import Accounts
-from offsite.operator.folder.backups import LEAVE_MAX_MS, BackupKeeper
-from offsite.operator.folder.launches import Launches
-from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.records import Edit, ResourceRecord
+from offsite.operator.decide.desired import Account, DesiredAgents, DesiredBackup, RepositoryPlace, resolve_backup
+from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.resources.backup import FINALIZER, Backup, DesiredBackupState
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.work.expire import ExpiryRequest, expire
-from offsite.operator.world.act import BackupExecutor
-from offsite.operator.world.look import Observer, read_history
-from offsite.operator.world.ports import BackupFacts
-from offsite.operator.world.reconcile import ReconciledBackup, reconcile
-from offsite.operator.world.slots import Slots
-from offsite.operator.world.telling import NoteWriter
+from offsite.operator.world.backups import BackupExecutor, ReconciledBackup, reconcile
+from offsite.operator.world.claims import Slots
+from offsite.operator.world.observe import BackupFacts, Observer, read_history
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout

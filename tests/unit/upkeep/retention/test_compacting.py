@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.follow import compacting
-from offsite.follow.compacting import RETRY_S, Compacting
+from offsite.follow import chores as compacting
+from offsite.follow.chores import RETRY_S, Compacting
 from offsite.repository.backup import Backup
 from tests.backups import new_backup
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from offsite.follow import retaining
-from offsite.follow.retaining import RETRY_S, Retaining
+from offsite.follow import chores as retaining
+from offsite.follow.chores import RETRY_S, Retaining
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.model.journal import JOURNAL
 from offsite.repository.commit import CommitChanges

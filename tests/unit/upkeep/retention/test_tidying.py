@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.follow.tidying import REST_S, Tidying
+from offsite.follow.chores import TIDYING_REST_S, Tidying
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
@@ -47,7 +47,7 @@ def test_leftovers_go_after_a_day_where_it_was_asked_for(backup: Backup, store: 
     key = left(backup, clock)
     pass_all(wanted, backup)
     assert key in store.objects, "it was not time for it"
-    clock.sleep(2 * REST_S)
+    clock.sleep(2 * TIDYING_REST_S)
     pass_all(unwanted, backup)
     assert key in store.objects, "nobody asked for it"
     pass_all(wanted, backup)
@@ -58,13 +58,13 @@ def test_damage_is_told_and_it_rests(backup: Backup, store: MemoryStore) -> None
     clock = StoreClock(store)
     tidying = Tidying(is_wanted=True, clock=clock)
     key = left(backup, clock)
-    clock.sleep(2 * REST_S)
+    clock.sleep(2 * TIDYING_REST_S)
     commit = backup.layout.commit_key(1)
     sound, store.objects[commit] = store.objects[commit], b"{}"
     pass_all(tidying, backup)
     store.objects[commit] = sound
     pass_all(tidying, backup)
     assert key in store.objects, "it rests for a day"
-    clock.sleep(2 * REST_S)
+    clock.sleep(2 * TIDYING_REST_S)
     pass_all(tidying, backup)
     assert key not in store.objects

@@ -15,7 +15,7 @@ from offsite.model.units import format_size, format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.jobs.forget import ForgetResult
+    from offsite.jobs.end import ForgetResult
     from offsite.jobs.status import JobList, JobReport
 
 app = typer.Typer(help="Show the jobs of coordinators, and cancel them.", no_args_is_help=True)
@@ -62,7 +62,7 @@ def forget(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Delete the records of old jobs that have ended. Their results are kept: backups, reports of checks and drills."""
-    from offsite.jobs.forget import forget_jobs
+    from offsite.jobs.end import forget_jobs
     from offsite.model.units import parse_duration_s
 
     forgotten = forget_jobs(open_repository(repo).store, older_than_s=parse_duration_s(older_than))

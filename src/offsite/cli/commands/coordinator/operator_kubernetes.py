@@ -17,9 +17,9 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
-    from offsite.operator.decide.expiry_queue import QueueRules
+    from offsite.operator.core.monitor import Home
+    from offsite.operator.decide.queue import QueueRules
     from offsite.operator.kubernetes.pod import HomeRules
-    from offsite.operator.world.monitor import Home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +87,8 @@ class KubernetesOptions:
 def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s: float, initial_copies: int) -> None:
     """Run until SIGINT or SIGTERM. Raises `BadOption`, and `KubernetesUnavailable` without a login."""
     _check_installed()
+    from offsite.operator.kubernetes.api import HttpKubernetesApi
     from offsite.operator.kubernetes.home import KubernetesHome
-    from offsite.operator.kubernetes.http_cluster import HttpKubernetesApi
     from offsite.operator.kubernetes.kopf_operator import log_in, run
 
     log_in()  # who cannot is told so now: later it may pass
@@ -126,9 +126,8 @@ def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -
 @contextmanager
 def serve_probes(home: Home, port: str | None, clock: Clock) -> Iterator[None]:
     """A context in which probes are answered, if requested."""
-    from offsite.monitor.address import parse_address
-    from offsite.monitor.http import StatusServer
-    from offsite.operator.world.monitor import HomeMonitor
+    from offsite.monitor.server import StatusServer, parse_address
+    from offsite.operator.core.monitor import HomeMonitor
 
     if port is None:
         yield

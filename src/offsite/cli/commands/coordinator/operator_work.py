@@ -139,7 +139,7 @@ def _reporting_repository(repository: Repository, signs: ProgressLog) -> Reposit
 
 def _opened(places: Sequence[str]) -> list[Repository]:
     """Open the repositories, with the credentials of their accounts if the operator passed credentials."""
-    from offsite.operator.folder.launches import parse_place_environments
+    from offsite.operator.core.processes import parse_place_environments
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store
 

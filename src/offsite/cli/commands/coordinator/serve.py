@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.checkpoint.zeebe.options import ZeebeWords, parse_zeebe
+from offsite.checkpoint.options import ZeebeWords, parse_zeebe
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo, checked_places
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.serve.guard.gate import GateRules
-    from offsite.serve.guard.tokens import Tokens
+    from offsite.serve.gate import GateRules
     from offsite.serve.site import ClusterAddress, Site
+    from offsite.serve.tokens import Tokens
 
 LOOPBACK = "127.0.0.1"
 TIDIED_EACH_S = 3600.0
@@ -109,9 +109,9 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
     """
     _check_installed()
     from offsite.serve.app import make_app
-    from offsite.serve.guard.login_code import LoginCode
-    from offsite.serve.serve import listen
-    from offsite.serve.serve import serve as run
+    from offsite.serve.browsers import LoginCode
+    from offsite.serve.http_server import listen
+    from offsite.serve.http_server import serve as run
 
     rules, site = _gate_rules(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:
@@ -137,7 +137,7 @@ def _tell(line: str) -> None:
 
 def _tidy(site: Site) -> None:
     """Delete results of searches after their time."""
-    from offsite.jobs.forget import forget_searches
+    from offsite.jobs.end import forget_searches
 
     while True:
         with suppress(OffsiteError):  # there is no repository: whoever asks is told so
@@ -157,7 +157,7 @@ def add(
     everything.
     """
     _check_installed()
-    from offsite.serve.guard.tokens import new_token
+    from offsite.serve.tokens import new_token
 
     name, _, role = form.partition(":")
     emit(NewToken(name=name, role=role, token=new_token(form, token_file)), output=output, render=_render_token)
@@ -172,9 +172,8 @@ def _check_installed() -> None:
 
 def _gate_rules(options: ServeOptions) -> GateRules:
     """Make the access rules. Raises `BadOption`."""
-    from offsite.serve.guard.gate import GateRules
-    from offsite.serve.guard.hosts import Hosts
-    from offsite.serve.guard.sessions import Sessions
+    from offsite.serve.browsers import Hosts, Sessions
+    from offsite.serve.gate import GateRules
 
     if options.no_token and options.token_file is not None:
         raise BadOption("--no-token and --token-file exclude each other", hint="leave one of them out")
@@ -196,7 +195,7 @@ def _gate_rules(options: ServeOptions) -> GateRules:
 
 
 def _tokens(options: ServeOptions) -> Callable[[], Tokens] | None:
-    from offsite.serve.guard.tokens import TokenFile, make_owner_tokens
+    from offsite.serve.tokens import TokenFile, make_owner_tokens
 
     if options.no_token:
         return None

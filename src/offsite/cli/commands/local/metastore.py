@@ -205,8 +205,8 @@ def _follow(options: MetastoreBackupOptions, source: CommandSource, live: LiveBa
     from offsite.backup.outages import Outages
     from offsite.metastore.follow import follow_topic
     from offsite.model.clock import SystemClock
-    from offsite.monitor.address import parse_address
     from offsite.monitor.metastore import MetastoreServer
+    from offsite.monitor.server import parse_address
     from offsite.monitor.waiting import WaitReporter
 
     clock, lines, shown = SystemClock(), OutageLines(SystemClock()), _ViewPrinter(output)

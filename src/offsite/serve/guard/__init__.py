@@ -1,1 +1,0 @@
-"""Access control: host names, tokens, sessions, sizes."""

@@ -1,0 +1,272 @@
+"""Pages that start, follow and end jobs.
+
+A restore has three steps: choice, plan, proof. No state between the steps: the page of the plan holds the plan, and
+its confirmation. A failed restore links back to its form: the same words continue the restore.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Depends, Request, Response
+from starlette.responses import RedirectResponse
+
+from offsite.jobs.ask import SEARCH, JobRequest, cancel_job, find_repeated_job
+from offsite.jobs.status import JobReport, JobState, read_job, read_jobs
+from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.serve.pages.look import TAGS
+from offsite.serve.pages.page import ONCE, page, parse_number, read_form, split_list
+from offsite.serve.site import SOURCE, ClusterAddress, Site
+from offsite.serve.v1.jobs import JobId, begin_job, make_job_request, read_job_noted
+from offsite.serve.v1.read import SearchBody, search_command
+from offsite.serve.v1.requests import BackupName, TheCaller, TheSite, sent_words, to_arguments
+from offsite.serve.v1.restores import (
+    ConfirmableRestore,
+    RestoreBody,
+    check_restore,
+    make_restore_plan,
+    make_restore_request,
+)
+
+FIELDS = ("checkpoint", "commit", "at", "topics", "rename", "groups")
+"""The fields of the restore form, by the names of the command's options."""
+_CARRIED = ("restore", "run", "--yes")
+
+
+def form_path(job: JobReport) -> str:
+    """Return the path of the form, filled in with the words of `job`; empty if the restore succeeded, or used words
+    without a form field."""
+    if job.kind != "restore" or not job.state.is_final or job.state is JobState.SUCCEEDED:
+        return ""
+    words = _words(job.arguments)
+    backup = words.pop("backup", "")
+    if not backup or not words.keys() <= set(FIELDS):
+        return ""
+    target = {"target": job.cluster} if job.cluster else {}
+    return f"/backups/{quote(backup, safe='')}/restore?{urlencode(words | target)}"
+
+
+def _words(arguments: tuple[str, ...]) -> dict[str, str]:
+    words: defaultdict[str, list[str]] = defaultdict(list)
+    for argument in arguments:
+        if argument not in _CARRIED:
+            name, _, text = argument.removeprefix("--").partition("=")
+            words[name].append(text)
+    return {name: ",".join(texts) for name, texts in words.items()}
+
+
+def prefilled_fields(query: Mapping[str, str]) -> dict[str, str]:
+    """The fields filled in by a path of `form_path`."""
+    return {name: query.get(name, "") for name in (*FIELDS, "target")}
+
+
+router = APIRouter(include_in_schema=False)
+
+Form = Annotated[dict[str, str], Depends(read_form)]
+_SHOWN_MAX = 30_000
+
+
+@router.post("/backups/{backup}/runs")
+def run(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    site.backup(backup)  # without topics only an existing backup can continue
+    request = make_job_request(caller, "backup", backup, ["backup", "run", f"--backup={backup}"])
+    return begin_and_redirect(site, request, site.cluster_address(), form)
+
+
+@router.post("/backups/{backup}/verifications")
+def verify(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    site.backup(backup)
+    return begin_and_redirect(
+        site,
+        make_job_request(caller, "verify", backup, ["verify", f"--backup={backup}", "--deep"]),
+        ClusterAddress(),
+        form,
+    )
+
+
+@router.post("/backups/{backup}/drills")
+def drill(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    site.backup(backup)
+    request = make_job_request(caller, "drill", backup, ["restore", "drill", f"--backup={backup}", "--sandbox"])
+    return begin_and_redirect(site, request, ClusterAddress(), form)
+
+
+@router.post("/backups/{backup}/checkpoints")
+def take(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    site.backup(backup)
+    checkpoint_id = parse_number(form.get("id", ""), "checkpoint")
+    command = [
+        "checkpoint",
+        "take",
+        *to_arguments({"backup": backup, "id": checkpoint_id, **site.take_arguments()}),
+        "--wait",
+    ]
+    return begin_and_redirect(
+        site, make_job_request(caller, "checkpoint", backup, command), site.cluster_address(), form
+    )
+
+
+@router.post("/backups/{backup}/searches")
+def search(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    site.backup(backup)
+    words = {name: text for name in ("topic", "key", "value", "start") if (text := form.get(name, "").strip())}
+    try:
+        query = SearchBody.model_validate(words)
+    except ValueError as error:
+        raise BadOption(
+            "the search needs a topic, or a field is too long", hint="give the name of a topic, and shorter texts"
+        ) from error
+    return begin_and_redirect(
+        site, make_job_request(caller, SEARCH, backup, search_command(backup, query)), ClusterAddress(), form
+    )
+
+
+@router.get("/jobs")
+def jobs(request: Request, site: TheSite) -> Response:
+    return page(request, "jobs.html", found=read_jobs(site.repository().store), tags=TAGS)
+
+
+@router.get("/jobs/{job}")
+def job(request: Request, site: TheSite, caller: TheCaller, job: JobId) -> Response:
+    report = read_job_noted(site, caller, job)
+    result = json.dumps(report.result, indent=2) if report.result is not None else ""
+    return page(
+        request,
+        "job.html",
+        job=report,
+        tags=TAGS,
+        command=_command(site, report),
+        result=result if len(result) <= _SHOWN_MAX else f"{result[:_SHOWN_MAX]}\n…",
+        said=report.said[-_SHOWN_MAX:],
+        proof=_proof(report) if report.vouched else None,
+        error=_error(report),
+        again=form_path(report),
+    )
+
+
+@router.post("/jobs/{job}/cancel")
+def cancel(site: TheSite, caller: TheCaller, job: JobId, _: Form) -> Response:
+    store = site.repository().store
+    if read_job(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
+        cancel_job(store, job, by=caller.name)
+    return _to(job)
+
+
+def begin_and_redirect(site: Site, request: JobRequest, place: ClusterAddress, form: Mapping[str, str]) -> Response:
+    """Start the job of the form, and redirect to the page of the job."""
+    return _to(begin_job(site, request, place, word=form.get(ONCE) or None).id)
+
+
+def redirect_repeated(site: Site, request: JobRequest, form: Mapping[str, str]) -> Response | None:
+    """Redirect to the page of the job already started by the form; None: not started yet."""
+    job = find_repeated_job(site.repository().store, request, form[ONCE]) if form.get(ONCE) else None
+    return None if job is None else _to(job)
+
+
+def _to(job: str) -> Response:
+    return RedirectResponse(f"/jobs/{job}", status_code=HTTPStatus.SEE_OTHER)
+
+
+def _command(site: Site, job: JobReport) -> str:
+    """The equivalent command, with the options of the cluster if the coordinator knows the cluster."""
+    where = site.cluster_options(job.cluster) if job.cluster in site.settings.addresses else []
+    return shlex.join(["offsite", *job.arguments, *where])
+
+
+def _proof(job: JobReport) -> tuple[bool, str] | None:
+    """The proof by a restore, a check or a drill, if the result has a proof."""
+    result = job.result if isinstance(job.result, dict) else {}
+    if job.kind == "restore" and result.get("verified") is not None:
+        records = result.get("records")
+        same = "the written records were read back, and equal the backup"
+        return bool(
+            result["verified"]
+        ), f"{records} records: {same if result['verified'] else 'NOT equal to the backup'}."
+    if job.kind == "drill" and result.get("proven") is not None:
+        return bool(result["proven"]), "Proven by a restore." if result["proven"] else "Not proven."
+    if job.kind == "verify" and "ok" in result:
+        return bool(result["ok"]), "Everything exists and is unchanged." if result["ok"] else "Damage was found."
+    return None
+
+
+def _error(job: JobReport) -> dict[str, str]:
+    """The final error document of the command: the last line of its output."""
+    try:
+        last = parse_json(job.said.rstrip().splitlines()[-1].encode())
+    except (BadJson, LookupError):
+        return {}
+    error = last.get("error") if isinstance(last, dict) else None
+    return {str(name): str(value) for name, value in error.items()} if isinstance(error, dict) else {}
+
+
+@router.get("/backups/{backup}/restore")
+def choose(request: Request, site: TheSite, backup: BackupName) -> Response:
+    site.backup(backup)
+    return _form(request, backup, prefilled_fields(request.query_params))
+
+
+@router.post("/backups/{backup}/restore/plan")
+def plan(request: Request, site: TheSite, backup: BackupName, form: Form) -> Response:
+    try:
+        target = form.get("target", SOURCE)
+        confirmable = make_restore_plan(site, backup, _form_words(form), target)
+    except OffsiteError as error:
+        return _form(request, backup, form, f"{error.message}{'; ' if error.hint else ''}{error.hint}")
+    return _plan(request, backup, confirmable, target)
+
+
+@router.post("/backups/{backup}/restore")
+def restore(request: Request, site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    confirmed = _planned(form.get("plan", ""))
+    words, target = sent_words(confirmed, but=("target", "confirmation")), confirmed.model_dump()["target"]
+    job_request = make_restore_request(caller, backup, words, target)
+    if (same := redirect_repeated(site, job_request, form)) is not None:
+        return same  # the second of two clicks: a started restore could not be planned again
+    confirmable = make_restore_plan(site, backup, words, target)
+    check_restore(confirmable, words, confirmed.model_dump()["confirmation"])
+    if form.get("name", "").strip() != confirmable.plan.cluster_id:
+        return _plan(request, backup, confirmable, target, "This is not the id of the cluster: nothing was done.")
+    return begin_and_redirect(site, job_request, site.cluster_address(target), form)
+
+
+def _plan(request: Request, backup: str, confirmable: ConfirmableRestore, target: str, problem: str = "") -> Response:
+    sent = json.dumps({**confirmable.words, "target": target, "confirmation": confirmable.confirmation})
+    return page(
+        request,
+        "restore_plan.html",
+        backup=backup,
+        plan=confirmable.plan,
+        target=target,
+        command=confirmable.command,
+        sent=sent,
+        problem=problem,
+    )
+
+
+def _planned(text: str) -> Any:  # noqa: ANN401  # a model made at run time
+    try:
+        return RestoreBody.model_validate_json(text)
+    except ValueError as error:
+        raise BadOption("this plan is not from this server", hint="begin again with the first step") from error
+
+
+def _form_words(form: dict[str, str]) -> dict[str, Any]:
+    words = {
+        "checkpoint": parse_number(form.get("checkpoint", ""), "checkpoint"),
+        "commit": parse_number(form.get("commit", ""), "commit"),
+        "at": form.get("at", "").strip() or None,
+        **{name: split_list(form.get(name, "")) for name in ("topics", "rename", "groups")},
+    }
+    return {name: value for name, value in words.items() if value is not None}
+
+
+def _form(request: Request, backup: str, fields: dict[str, str], problem: str = "") -> Response:
+    clusters = sorted(request.app.state.site.settings.addresses)
+    return page(request, "restore.html", backup=backup, given=fields, clusters=clusters, problem=problem)

@@ -1,0 +1,216 @@
+"""Bearer tokens and their permissions: the required role of every request. A file holds the SHA-256 of tokens, never
+the tokens.
+
+A token has 256 random bits, so a hash reveals nothing, and a slow hash, as for passwords of people, would add no
+protection. One line per token: `NAME ROLE sha256:HEX`; `#` starts a comment. Roles are in one table; a request
+outside of the table needs the highest role.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from offsite.model.errors import BadOption
+from offsite.model.journal import warned
+from offsite.model.machine import can_others_write
+from offsite.model.untrusted.text import NotUtf8, decode_text
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class AccessRole(IntEnum):
+    """The permissions of a caller; every role includes the roles before."""
+
+    WATCH = 1
+    """See backups and their status: no records, no jobs, no plans."""
+    READ = 2
+    """See everything, and plan."""
+    OPERATE = 3
+    """Take backups, checkpoints and checks, end jobs, call the doctor."""
+    RESTORE = 4
+    """Write into a cluster, and delete restore points."""
+
+
+class Requirement(NamedTuple):
+    """`role`: the required role; None: open to everyone. `changes`: the request changes something: the journal records
+    the caller, and a read-only coordinator refuses."""
+
+    role: AccessRole | None
+    changes: bool
+
+    @property
+    def is_more_than_reading(self) -> bool:
+        return self.role is not None and self.role > AccessRole.READ
+
+
+class _Rule(NamedTuple):
+    methods: frozenset[str]
+    path: re.Pattern[str]
+    requirement: Requirement
+
+
+def _rule(methods: str, path: str, role: AccessRole | None, *, changes: bool) -> _Rule:
+    return _Rule(frozenset(methods.split()), re.compile(path), Requirement(role, changes))
+
+
+_POINTS = r"groups|pins|points|checkpoints(?:/[^/]+(?:/explanation)?)?"
+_SEEN = rf"(?:status|metastores|declared|backups(?:/[^/]+(?:/(?:{_POINTS}))?)?)"
+_ACTUATOR = r"/actuator/(?:backups|backupRuntime)(?:/[^/]+)?"
+_BEGUN = "checkpoints|runs|verifications|drills|searches"
+_RULES = (
+    _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
+    _rule("POST", r"/login|/logout", None, changes=False),
+    _rule("GET", r"/api/v1/doctor", AccessRole.OPERATE, changes=False),
+    _rule("GET HEAD", rf"/|/openapi\.json|/(?:api/v1/)?{_SEEN}|{_ACTUATOR}", AccessRole.WATCH, changes=False),
+    _rule("GET HEAD OPTIONS", r"/.*", AccessRole.READ, changes=False),
+    _rule("POST", r"/api/v1/(.*/)?plan", AccessRole.READ, changes=False),
+    _rule("POST", r"/backups/[^/]+/restore/plan", AccessRole.READ, changes=False),
+    _rule("POST", rf"/(api/v1/)?backups/[^/]+/({_BEGUN})", AccessRole.OPERATE, changes=True),
+    _rule("POST", r"/(api/v1/)?jobs/[^/]+/cancel", AccessRole.OPERATE, changes=True),
+    _rule("POST", r"/actuator/(backups|backupRuntime)(/state/sync)?", AccessRole.OPERATE, changes=True),
+)
+
+
+def find_requirement(method: str, path: str) -> Requirement:
+    """Return the requirement of a request. `path`: decoded, without query."""
+    rules = (rule.requirement for rule in _RULES if method in rule.methods and rule.path.fullmatch(path))
+    return next(rules, Requirement(AccessRole.RESTORE, changes=True))
+
+
+_NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in AccessRole)})"
+_LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
+_FORM = re.compile(f"{_NAME}:{_ROLE}")
+_PREFIX = "offsite_"
+_HINT = "a line is: NAME ROLE sha256:HEX; create one with: offsite tokens add NAME:ROLE --token-file FILE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The caller of a request, by the name of the token."""
+
+    name: str
+    role: AccessRole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownToken:
+    caller: Caller
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The valid tokens."""
+
+    active: tuple[KnownToken, ...]
+
+    def authenticate(self, token: str) -> Caller | None:
+        """Return the owner of a token. All tokens are compared, each in constant time."""
+        digest, caller = _digest(token), None
+        for known_token in self.active:
+            if hmac.compare_digest(known_token.sha256, digest):
+                caller = known_token.caller
+        return caller
+
+    def hash_of(self, name: str) -> str:
+        """Return the hash of the token of that name; empty: none."""
+        return next((known_token.sha256 for known_token in self.active if known_token.caller.name == name), "")
+
+    def find_caller(self, name: str) -> Caller | None:
+        """Return the caller of that name, if a token for the name still exists."""
+        return next((known_token.caller for known_token in self.active if known_token.caller.name == name), None)
+
+
+OWNER = Caller(name="owner", role=AccessRole.RESTORE)
+"""The person who started a coordinator without a token file."""
+
+
+def make_owner_tokens() -> Tokens:
+    """Return the tokens of a coordinator without a token file: its owner may do everything, by a session only, because
+    no token has the hash. The hash is drawn at every start, so no session of an earlier start is valid."""
+    return Tokens(active=(KnownToken(caller=OWNER, sha256=secrets.token_hex(32)),))
+
+
+class TokenFile:
+    """The present tokens of a file: a removed line takes effect at once. Raises the errors of `read_tokens`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._state()
+        self._tokens = read_tokens(path)
+
+    def __call__(self) -> Tokens:
+        """Return the tokens. While the file is unreadable or invalid, no token is valid."""
+        if (state := self._state()) != self._seen:
+            self._seen, self._tokens = state, self._read()
+        return self._tokens
+
+    def _read(self) -> Tokens:
+        try:
+            return read_tokens(self._path)
+        except BadOption as error:
+            warned("tokens", error=error.id, why=error.message)
+            return Tokens(active=())
+
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def read_tokens(path: Path) -> Tokens:
+    """Raises `BadOption` for an unreadable file, a file without tokens, or an invalid line."""
+    try:
+        if can_others_write(path.stat()):
+            raise BadOption(
+                f"the token file {path} can be written by other users, who could add tokens",
+                hint="become its owner, and: chmod go-w FILE",
+            )
+        lines = decode_text(path.read_bytes()).splitlines()
+    except (OSError, NotUtf8) as error:
+        raise BadOption(f"the token file {path} cannot be read: {error}", hint=_HINT) from error
+    tokens = [
+        _known(line, f"line {number} of {path}")
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if len({token.caller.name for token in tokens}) < len(tokens):
+        raise BadOption(f"the token file {path} has a name twice", hint="give each token its own name")
+    if not tokens:
+        raise BadOption(f"the token file {path} contains no token", hint=_HINT)
+    return Tokens(active=tuple(tokens))
+
+
+def new_token(form: str, path: Path) -> str:
+    """Return a new token for `NAME:ROLE`, and append its hash to the file. The token is shown only here. Raises
+    `BadOption`."""
+    match = _FORM.fullmatch(form)
+    if match is None:
+        raise BadOption(f"{form[:80]!r} is not NAME:ROLE", hint="write it as alice:read, ci:operate or admin:restore")
+    if path.exists() and read_tokens(path).find_caller(match["name"]):
+        raise BadOption(f"{path} has a token of {match['name']}", hint="delete its line first, or choose a new name")
+    token = _PREFIX + secrets.token_urlsafe(32)
+    path.touch(mode=0o600)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{match['name']} {match['role']} sha256:{_digest(token)}\n")
+    return token
+
+
+def _known(line: str, where: str) -> KnownToken:
+    match = _LINE.fullmatch(line.strip())
+    if match is None:
+        raise BadOption(f"{where} is not a token", hint=_HINT)
+    return KnownToken(caller=Caller(name=match["name"], role=AccessRole[match["role"].upper()]), sha256=match["hash"])
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,178 @@
+"""What a request of the API carries: the site, the caller, the body, the confirmation of a plan; and the possible
+answers.
+
+Every service declares its words once (`model/option.py`). The body of a request is made from the declaration: the
+option names of the command, checked by type. The command line of a job is made from the body. Every argument is
+`--name=value`, so no value can become an option.
+
+A caller confirms exactly one plan and sends its value back; the plan is made again and compared. No coordinator
+stores a plan. So the answer holds all inputs of the plan in full: absolute times, not `2h-ago`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args
+
+from fastapi import Depends, Header, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from offsite.model.bounds import MAX_OFFSET
+from offsite.model.errors import BadOption, PlanChanged
+from offsite.model.options import DeclaredOption, declared_options
+from offsite.model.plain import plain
+from offsite.model.selection import PATTERN_OPTIONS, escape_pattern
+from offsite.serve.answers import ProblemAnswer
+from offsite.serve.site import SOURCE, Site
+from offsite.serve.tokens import Caller
+
+
+def _site(request: Request) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+TheSite = Annotated[Site, Depends(_site)]
+TheCaller = Annotated[Caller, Depends(_caller)]
+BackupName = Annotated[str, Path(description="Name of the backup.", max_length=255)]
+CommitNumber = Annotated[int | None, Query(ge=0, le=MAX_OFFSET, description="As of this commit; default: the newest.")]
+CheckpointId = Annotated[int, Path(ge=1, le=MAX_OFFSET, description="Id of the checkpoint.")]
+TargetName = Annotated[
+    str,
+    Query(
+        max_length=60, description=f"Name of a cluster of the coordinator (--target); `{SOURCE}` is the source cluster."
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="The same text for each repetition of a request: the request is executed once.",
+    ),
+]
+Confirmation = Annotated[str, Query(max_length=64, description="The value from the plan.")]
+
+_WORDS = {
+    400: "the request is wrong",
+    401: "a token is needed",
+    403: "the caller has no permission for this",
+    404: "the object does not exist",
+    408: "the body arrived too slowly",
+    409: "refused by a guard, or another request was first",
+    413: "the body is too large",
+    421: "the server was called by an unknown host name",
+    422: "stored data is damaged or cannot be used",
+    429: "too many jobs run here, or too many requests of one caller",
+    502: "the cluster did not answer, or denied it",
+    503: "the store did not answer, or holds no repository",
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ProblemAnswer, "description": words} for status, words in _WORDS.items()
+}
+
+
+_TEXT_MAX = 4_000
+_LIST_MAX = 10_000
+_STARS_MAX = 3
+
+
+class Body(BaseModel):
+    """The body of a request: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def make_body(name: str, words: type, *, but: Sequence[str] = (), **more: Any) -> type[Body]:  # noqa: ANN401  # fields
+    """Make a body with the words of a service, all optional. Words for files of the local machine are left out: no
+    caller may read them. `more`: further fields, in the form of pydantic."""
+    options = [
+        option
+        for option in declared_options(words)
+        if option.name not in but and pathlib.Path not in get_args(option.type)
+    ]
+    return create_model(name, __base__=Body, **{option.name: _field(option) for option in options}, **more)
+
+
+def check_bounded(words: Mapping[str, Any]) -> None:
+    """Return if all patterns in the `words` of a request can be matched in bounded time: Python's regular expressions
+    may take years for a name of six letters, and block the whole process. Raises `BadOption`."""
+    for name in ("topics", "exclude", "groups", "rename"):
+        for part in words.get(name) or ():
+            stars = part.rpartition("=")[0].count("*") if name == "rename" else 0
+            if part.strip().startswith("regex:") or stars > _STARS_MAX:
+                raise BadOption(
+                    f"a coordinator does not accept this pattern: {part[:60]!r}",
+                    hint="name topics, or use * a few times; the offsite commands accept regular expressions",
+                )
+
+
+def sent_words(body: BaseModel, *, but: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a request that are set."""
+    return {name: value for name, value in body.model_dump(exclude_none=True).items() if name not in but}
+
+
+def to_arguments(words: Mapping[str, object]) -> list[str]:
+    """`{"topics": ["a", "b"], "deep": True}` → `--topics=a --topics=b --deep`."""
+    return [text for name, value in words.items() for text in _argument(name, value)]
+
+
+def _argument(name: str, value: object) -> list[str]:
+    option = f"--{name.replace('_', '-')}"
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [option]
+    texts = map(str, value if isinstance(value, list | tuple) else [value])
+    return [f"{option}={escape_pattern(text) if name in PATTERN_OPTIONS else text}" for text in texts]
+
+
+def _field(word: DeclaredOption) -> Any:  # noqa: ANN401  # as pydantic wants it
+    return (_type(word), Field(default=None, description=word.option.help))
+
+
+def _type(word: DeclaredOption) -> Any:  # noqa: ANN401  # a type
+    if isinstance(word.option.default, StrEnum):
+        return Literal[tuple(choice.value for choice in type(word.option.default))] | None
+    kinds = [kind for kind in get_args(word.type) or (word.type,) if kind is not NoneType]
+    if kinds == [bool]:
+        return bool | None
+    if kinds == [int]:
+        return _Number | None
+    return _Texts | None if word.type == Sequence[str] | None else _Text | None
+
+
+_Number = Annotated[int, Field(ge=0, le=MAX_OFFSET)]
+_Text = Annotated[str, Field(max_length=_TEXT_MAX)]
+_Texts = Annotated[list[_Text], Field(max_length=_LIST_MAX)]
+
+
+def make_confirmation(plan: object, *, but: tuple[str, ...] = (), **more: object) -> str:
+    """Return 32 hexadecimal digits for a plan and further inputs. `but`: fields that vary between two readings."""
+    shown = plain(plan)
+    compared = (
+        {name: value for name, value in shown.items() if name not in but} if isinstance(shown, Mapping) else shown
+    )
+    text = json.dumps([compared, plain(more)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def check_confirmed(sent: str, now: str) -> None:
+    """Raises `PlanChanged` if `sent` is not the value of the present plan, `now`."""
+    if not hmac.compare_digest(sent.encode("utf-8", "replace"), now.encode()):
+        raise PlanChanged(
+            "the plan has changed since it was confirmed: nothing was done",
+            hint="request the plan again, read it, and send its new value",
+        )
