@@ -62,7 +62,7 @@ def _measure(backup: Backup, records: int, keys: int) -> None:
     load = os.getloadavg()[0]
     before_ticks = int(time.process_time() * os.sysconf("SC_CLK_TCK"))  # what making the records took
     begin_s = time.monotonic()
-    runner = SparkRunner(preload=["offsite.upkeep.compaction.copy.rewrite"])
+    runner = SparkRunner(preload=["offsite.upkeep.compaction.rewrite"])
     runner.begin()
     try:
         plan = plan_compaction(backup, CompactionRequest())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.sandbox import run_tool
-from offsite.sandbox.tools import CONSUMER_PERFORMANCE, PRODUCER_PERFORMANCE
+from offsite.sandbox.jars import CONSUMER_PERFORMANCE, PRODUCER_PERFORMANCE
 
 MIB_TO_MB = 1.048576  # the tools say MB and mean MiB
 TOOL_LIMIT_S = 600.0

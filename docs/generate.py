@@ -19,9 +19,8 @@ import typer
 import offsite
 from offsite.backup.options import BackupWords
 from offsite.cli.app import app
-from offsite.cli.interruption import EXIT_INTERRUPTED
 from offsite.cli.output import EXIT_PARTIAL
-from offsite.cli.streams import EXIT_UNREAD
+from offsite.cli.process import EXIT_INTERRUPTED, EXIT_UNREAD
 from offsite.cut import bcs, bcs_copies, bcs_snapshots
 from offsite.model import errors
 from offsite.model.errors import OffsiteError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from offsite.model.errors import JarsNotFetched
-from offsite.sandbox.jar_source import sources
+from offsite.sandbox.jars import sources
 from offsite.sandbox.java import find_java
 from offsite.sandbox.versions import Jar, verify
 

@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 import httpx
 
 from offsite.engine.local.jvm import java_binary, spark_home
-from offsite.sandbox.ports import free_ports
+from offsite.sandbox.settings import free_ports
 from offsite.sandbox.versions import Jar
 from tests.fetched_tools import maven_jars
 from tests.processes import processes_with, wait_until

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from offsite.generations.coordination import Addresses, CoordinationMailbox
 from offsite.generations.decision import Announcement, InstanceView, Send, TakeBack
 from offsite.generations.instance import InstanceContext, RunningInstance
 from offsite.generations.message import CoordinationMessage, Event, encode_message
-from offsite.generations.messages_told import Addresses, CoordinationMailbox
 from offsite.generations.target import GenerationEnds, Guard, RoundResult
 from offsite.log.buffer import Buffer
 from offsite.model.errors import CommitLost, OffsiteError

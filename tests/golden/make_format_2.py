@@ -19,8 +19,8 @@ from offsite.backup.run import carry_out, make_backup
 from offsite.model.options import CompressionChoice
 from offsite.model.selection import parse_selection
 from offsite.repository import catalog
-from offsite.upkeep.roll_up import copy as copy_roll_up
-from offsite.upkeep.roll_up.run import roll_up_step
+from offsite.upkeep import roll_up_copy as copy_roll_up
+from offsite.upkeep.roll_up import roll_up_step
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.inline_runner import InlineRunner
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from offsite.demo.truth import TopicRecords, compare_readings, read_topic
+from offsite.demo.data import TopicRecords, compare_readings, read_topic
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.cluster import Cluster
 from offsite.kafka.config import KafkaConfig

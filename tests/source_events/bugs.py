@@ -19,9 +19,9 @@ from offsite.repository.backup import Backup
 from offsite.repository.fold import StateBuilder
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import PutResult
+from offsite.upkeep import roll_up_copy as roll_up
 from offsite.upkeep.retention import plan
-from offsite.upkeep.roll_up import copy as roll_up
-from offsite.upkeep.roll_up.copy import RollUp
+from offsite.upkeep.roll_up_copy import RollUp
 from tests.source_events import memory_store, source
 from tests.source_events.course import play
 from tests.source_events.memory_store import MemoryStore

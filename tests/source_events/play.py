@@ -36,11 +36,11 @@ from offsite.repository import backup as stored_backup
 from offsite.repository import catalog, commit_log
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter
+from offsite.upkeep import roll_up_copy as copy_roll_up
 from offsite.upkeep.collection import plan as collect_plan
 from offsite.upkeep.collection import run as collect_run
 from offsite.upkeep.collection.run import collection_steps
-from offsite.upkeep.roll_up import copy as copy_roll_up
-from offsite.upkeep.roll_up.run import roll_up_step
+from offsite.upkeep.roll_up import roll_up_step
 from offsite.upkeep.verification.history import check_history
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner

@@ -21,7 +21,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from offsite.demo.truth import ReadRecord, read_topic
+from offsite.demo.data import ReadRecord, read_topic
 from offsite.engine.local.jvm import spark_home
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.sandbox.jars import cache_folder

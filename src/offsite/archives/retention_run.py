@@ -34,7 +34,7 @@ from offsite.model.errors import ArchiveBusy, BadOption, StoreDenied
 from offsite.model.journal import decided
 from offsite.stores.open_store import open_archive_files
 from offsite.stores.wrapped_store import display_now_ms
-from offsite.upkeep.clocks import check_clocks
+from offsite.upkeep.deletion import check_clocks
 
 LEAST_COLLECT_AFTER_MS = 10 * 60_000
 """Minimum grace period where no lock keeps exports out: an export with the old index may list a file again, so the file

@@ -1,20 +1,147 @@
-"""The command line: assembles the commands and turns errors into exit codes.
+"""The command line: the commands, known by name and a line of help and imported on call, and errors as exit codes.
 
-Importing this module must stay cheap (`offsite --help` in under 250 ms): commands are imported when called, and import
-their services then (`tests/unit/cli/test_start.py` counts).
+Importing this module must stay cheap (`offsite --help` in under 250 ms; `tests/unit/cli/test_start.py` counts).
+Importing all commands takes longer than importing Python and typer together. Listings (help, completion, a mistyped
+name) use `LazyCommand` values; calls, a command's own help, and walks through `commands` (by the generated pages) use
+the real command, which imports its services when called.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any, ClassVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import TyperPath
 
-from offsite.cli.lazy_group import LazyCommand, LazyGroup
+from offsite.cli.logs import log_everywhere
 from offsite.cli.output import OutputFormat, emit_error
-from offsite.cli.streams import check_written
+from offsite.cli.process import check_written
 from offsite.model.errors import BadOption, OffsiteError
+
+_ROOM = "offsite.cli.commands"
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command. `place`: `MODULE:NAME` of a function or of a `Typer` below `cli/commands`. `help`: the first sentence
+    of the command's own help; a test compares the two."""
+
+    name: str
+    place: str
+    help: str
+
+
+class LazyGroup(TyperGroup):
+    """The group made by a `Typer`; a subclass lists the commands."""
+
+    entries: ClassVar[tuple[LazyCommand, ...]] = ()
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # whatever typer has found
+        super().__init__(**settings)
+        self.commands = _ImportedCommands(self.entries)  # type: ignore[assignment]  # nobody adds any
+
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002  # typer's signature
+        return list(self.commands)  # typer looks at each of them
+
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:  # noqa: ARG002  # the same
+        """Return a stand-in for lists. The stand-in cannot be called."""
+        listed = next((entry for entry in self.entries if entry.name == cmd_name), None)
+        return None if listed is None else TyperCommand(listed.name, help=listed.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
+        """Return the real command, about to be called or completed."""
+        name, listed, arguments = super().resolve_command(ctx, args)
+        return name, None if listed is None else self.commands[str(listed.name)], arguments
+
+
+_QUOTE = "Quote patterns, else the shell replaces them with file names: --topics '*'"
+
+
+class _Command(TyperCommand):
+    """A command that explains unexpected words, and refuses a URL for a local file or folder: a URL would become a
+    folder `s3:` below the working folder."""
+
+    def __init__(self, *words: Any, **settings: Any) -> None:  # noqa: ANN401  # whatever typer has found
+        super().__init__(*words, **settings)
+        for param in self.params:
+            if isinstance(param.type, TyperPath):
+                param.type.convert = _of_this_machine(param.type.convert)  # type: ignore[method-assign]  # one for each
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
+        from offsite.model.selection import PATTERN_OPTIONS
+
+        has_patterns = any(word.lstrip("-").replace("-", "_") in PATTERN_OPTIONS for word in args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # click's own, wherever it lies
+            if has_patterns and "unexpected extra argument" in getattr(error, "message", ""):
+                error.message = f"{error.message}. {_QUOTE}"  # type: ignore[attr-defined]  # it has one
+            raise
+
+
+def _of_this_machine(convert: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
+        from offsite.model.errors import BadRepositoryUrl
+        from offsite.model.untrusted.place import is_address, parse_local
+
+        if isinstance(value, str) and is_address(value):
+            try:
+                value = parse_local(value)
+            except BadRepositoryUrl as error:
+                raise BadRepositoryUrl(f"{param.opts[0]}: {error.message}", hint=error.hint) from error
+        return convert(value, param, ctx)
+
+    return checked
+
+
+class _ImportedCommands(Mapping[str, Any]):
+    """The real commands, imported on access."""
+
+    def __init__(self, entries: tuple[LazyCommand, ...]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401  # typer's own type has changed its place
+        return _imported(self._entries[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+@cache  # the options of the log are put to a command once
+def _imported(entry: LazyCommand) -> Any:  # noqa: ANN401  # the same
+    module, _, name = entry.place.partition(":")
+    command = getattr(import_module(f"{_ROOM}.{module}"), name)
+    holder = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    holder.callback()(_nothing)  # so that it is a group, although it has one command
+    if isinstance(command, typer.Typer):
+        holder.add_typer(command, name=entry.name)
+    else:
+        holder.command(name=entry.name)(command)
+    log_everywhere(holder)
+    _explain_everywhere(holder)
+    return typer.main.get_command(holder).commands[entry.name]  # type: ignore[attr-defined]  # a group
+
+
+def _explain_everywhere(app: typer.Typer) -> None:
+    for command in app.registered_commands:
+        command.cls = _Command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _explain_everywhere(group.typer_instance)
+
+
+def _nothing() -> None:
+    pass
 
 
 class _Commands(LazyGroup):
@@ -23,13 +150,13 @@ class _Commands(LazyGroup):
     entries = (
         LazyCommand(
             "demo",
-            "local.demo:demo",
+            "sandbox:demo",
             "Start a real Kafka, write difficult data, back it up, delete it, restore it, and compare record by "
             "record.",
         ),
         LazyCommand(
             "doctor",
-            "coordinator.doctor:doctor",
+            "doctor:doctor",
             "Check for common problems: Java, Spark, brokers, permissions, clocks, the store, this machine.",
         ),
         LazyCommand("init", "repository:init", "Create a new repository in an empty folder or prefix."),
@@ -53,7 +180,7 @@ class _Commands(LazyGroup):
             "import_:import_",
             "Import an archive as a normal backup: records at their offsets, groups, and a list of missing parts.",
         ),
-        LazyCommand("serve", "coordinator.serve:serve", "Serve backups over HTTP: an API, and pages for a browser."),
+        LazyCommand("serve", "serve:serve", "Serve backups over HTTP: an API, and pages for a browser."),
         LazyCommand("backup", "backup:app", "Back up topics into the repository."),
         LazyCommand("checkpoint", "checkpoint:app", "Take checkpoints: restore points with ordered ids."),
         LazyCommand("restore", "restore:app", "Restore topics into a cluster."),
@@ -67,16 +194,14 @@ class _Commands(LazyGroup):
             "generations", "generations:app", "Back up compacted topics in generations, by two instances in turn."
         ),
         LazyCommand(
-            "metastore", "local.metastore:app", "Back up the command topic of ksqlDB to local files, and restore it."
+            "metastore", "metastore:app", "Back up the command topic of ksqlDB to local files, and restore it."
         ),
         LazyCommand("archive", "archive:app", "Inspect archives of other tools, and delete old files."),
-        LazyCommand("tokens", "coordinator.serve:tokens", "Manage tokens: who may do what on a coordinator."),
-        LazyCommand("jobs", "coordinator.jobs:app", "Show the jobs of coordinators, and cancel them."),
+        LazyCommand("tokens", "serve:tokens", "Manage tokens: who may do what on a coordinator."),
+        LazyCommand("jobs", "jobs:app", "Show the jobs of coordinators, and cancel them."),
         LazyCommand("operator", "operator:app", "Run backups as declared in a folder of YAML files."),
-        LazyCommand("spark", "local.spark:app", "Bring offsite to the executors of a Spark cluster."),
-        LazyCommand(
-            "sandbox", "local.sandbox:app", "Start and stop a real Kafka on this machine, of one broker or several."
-        ),
+        LazyCommand("spark", "spark:app", "Bring offsite to the executors of a Spark cluster."),
+        LazyCommand("sandbox", "sandbox:app", "Start and stop a real Kafka on this machine, of one broker or several."),
     )
 
 

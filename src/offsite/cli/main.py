@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from offsite.cli.interruption import Interruption
-from offsite.cli.streams import end_streams, open_streams
+from offsite.cli.process import Interruption, end_streams, open_streams
 
 
 def main() -> None:

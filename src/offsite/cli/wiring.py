@@ -1,14 +1,20 @@
-"""Makes the parts needed by services out of options: the repository, the cluster, Spark. Heavy imports happen
-inside."""
+"""Makes the parts needed by services out of options: the repository, the cluster, Spark with its settings. Heavy
+imports happen inside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from offsite.cli.output import note, report_damage
+from offsite.model.options import SecretsChoice
 
 if TYPE_CHECKING:
     from offsite.engine.rate_limits import RateLimits
@@ -56,3 +62,100 @@ def spark(choice: SparkChoice, *, preload: str, limits: RateLimits | None = None
         yield runner
     finally:
         runner.close()
+
+
+CONF_VARIABLE = "OFFSITE_SPARK_CONF"
+"""Read here and not by typer: typer would split at blanks, and values contain blanks."""
+PROPERTIES_VARIABLE = "OFFSITE_SPARK_PROPERTIES"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """As typed."""
+
+    spark_master: Annotated[
+        str | None,
+        typer.Option(
+            "--spark-master", envvar="OFFSITE_SPARK_MASTER", help="Spark master URL [default: this machine's cores]."
+        ),
+    ] = None
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--spark-conf",
+            metavar="KEY=VALUE",
+            help="A Spark setting, such as spark.executor.memory=2g; may be repeated. More in OFFSITE_SPARK_CONF, one "
+            "per line; options override variables.",
+        ),
+    ] = None
+    spark_properties: Annotated[
+        Path | None,
+        typer.Option(
+            "--spark-properties",
+            envvar=PROPERTIES_VARIABLE,
+            help="A file of Spark settings; --spark-conf overrides it.",
+        ),
+    ] = None
+    spark_archive: Annotated[
+        str | None,
+        typer.Option(
+            "--spark-archive",
+            envvar="OFFSITE_SPARK_ARCHIVE",
+            metavar="FILE|URL",
+            help="The archive made by offsite spark pack, for executors without offsite.",
+        ),
+    ] = None
+    secrets: Annotated[
+        SecretsChoice,
+        typer.Option(
+            "--secrets",
+            envvar="OFFSITE_SECRETS",
+            help="How executors get passwords of Kafka: encrypted by Spark, from the file of --kafka-config on each "
+            "executor, or readable by others.",
+        ),
+    ] = SecretsChoice.DEFAULT
+
+    def choice(self) -> SparkChoice:
+        """Raises `BadOption`."""
+        from offsite.engine.settings import SparkChoice
+
+        return SparkChoice(
+            master=self.spark_master,
+            conf=self._conf(),
+            archive=self.spark_archive,
+            secrets=self.secrets,
+        )
+
+    def arguments(self) -> list[str]:
+        """Return the options as arguments of another command, without the settings: settings may hold Spark's own
+        secret, and any user of the machine reads a command line. See `environment`."""
+        options = {
+            "--spark-master": self.spark_master,
+            "--spark-archive": self.spark_archive,
+            "--secrets": self.secrets,
+        }
+        return [text for name, value in options.items() if value is not None for text in (name, str(value))]
+
+    def environment(self) -> dict[str, str]:
+        """Return the settings as variables of the other command. Raises `BadOption`."""
+        from offsite.engine.settings import lines_of
+
+        variables = {CONF_VARIABLE: lines_of(self._conf()), PROPERTIES_VARIABLE: ""}
+        return {name: value for name, value in variables.items() if value or name in os.environ}
+
+    def _conf(self) -> Mapping[str, str]:
+        """Return the settings. Typed settings win over the environment, and single settings win over a file. A file
+        named both ways counts as the environment's: typer does not say the origin."""
+        from offsite.engine.settings import settings_of
+
+        typed, environment = settings_of(None, self.spark_conf or ()), settings_of(None, _of_environment())
+        file = settings_of(self.spark_properties, ())
+        if self.spark_properties == Path(os.environ.get(PROPERTIES_VARIABLE, "")):
+            return {**file, **environment, **typed}
+        return {**environment, **file, **typed}
+
+
+def _of_environment() -> list[str]:
+    """Split at line feeds, as joined by `lines_of`, and nowhere else: values may contain other line separators of
+    Python."""
+    return [line for line in os.environ.get(CONF_VARIABLE, "").split("\n") if line.strip()]

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from offsite.cli.interruption import Interruption
-from offsite.cli.streams import open_streams
+from offsite.cli.process import Interruption, open_streams
 from offsite.jobs.workers import SECRET
 
 if TYPE_CHECKING:

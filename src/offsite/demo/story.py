@@ -13,8 +13,16 @@ from typing import TypeVar
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import make_replan, plan_backup
 from offsite.backup.run import BackupResult, run_backup
-from offsite.demo.data import ORDERS, TOPICS, write_demo_data
-from offsite.demo.truth import TopicRecords, commit_half_way, committed_offsets, compare_readings, read_topic
+from offsite.demo.data import (
+    ORDERS,
+    TOPICS,
+    TopicRecords,
+    commit_half_way,
+    committed_offsets,
+    compare_readings,
+    read_topic,
+    write_demo_data,
+)
 from offsite.engine.runner import Runner
 from offsite.kafka.cluster import connect
 from offsite.model.clock import Clock

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from offsite.doctor.aside import TooLateError, within
-from offsite.doctor.check import Need
+from offsite.doctor.check import Need, TooLateError, within
 from offsite.engine.runner import Runner
 from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner

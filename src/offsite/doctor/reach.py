@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from offsite.doctor.aside import map_within
+from offsite.doctor.check import map_within
 from offsite.kafka.config import BrokerAddress, KafkaConfig
 from offsite.kafka.coordinators import LOWEST_VERSION as FIND_VERSION
 from offsite.kafka.net.connection import Connection

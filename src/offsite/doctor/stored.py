@@ -1,5 +1,6 @@
-"""The store: permissions for the operations of backups, and promises. Uses temporary objects, under names of their
-own."""
+"""The store: permissions for the operations of backups, and promises. Uses temporary objects, under names of their own.
+And the folder of a metastore's backup files: usable, private, with whole files.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ import os
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
-from offsite.doctor.aside import map_within
-from offsite.doctor.check import CheckResult, NotMeasurable, failed, ok, warning
+from offsite.doctor.check import NAMED_MAX, CheckResult, NotMeasurable, failed, map_within, ok, warning
 from offsite.doctor.parts import Parts
-from offsite.model.errors import Damaged, OffsiteError, OverwritingStore, StoreDenied, StoreUnavailable
+from offsite.metastore.folder import exposure_warning
+from offsite.metastore.status import metastore_status
+from offsite.model.errors import Damaged, OffsiteError, OverwritingStore, StoreDenied, StoreUnavailable, check
 from offsite.model.journal import decided
 from offsite.model.units import MIB, format_size
 from offsite.repository.layout import DOCTOR_PREFIX, PROBES_PREFIX, ROOT_KEY
@@ -157,3 +160,29 @@ def _sweep(parts: Parts) -> None:
             with suppress(StoreDenied, StoreUnavailable):
                 parts.store.delete(probe.key)
                 decided("sweep", key=probe.key, why="an interrupted offsite doctor left it")
+
+
+def metastore_files(parts: Parts) -> CheckResult:
+    """Whether backups can be written into the folder, and the existing ones are sound."""
+    check(parts.request.metastore is not None, "the metastore is checked only if you give a folder")
+    folder = Path(parts.request.metastore or "")
+    if not folder.is_dir():
+        return failed(
+            f"{folder} is not a folder", cure="offsite metastore backup creates the folder; or give the right folder"
+        )
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return failed(
+            f"{folder} may not be read and written", cure="make the user that runs offsite the owner of the folder"
+        )
+    report = metastore_status(folder)
+    bad = [backup for backup in report.backups if not backup.safe]
+    if bad:
+        said = "; ".join(f"{backup.file.name}: {backup.problems[0]}" for backup in bad[:NAMED_MAX])
+        return failed(said, cure=f"see all problems with: offsite metastore verify {bad[0].file}")
+    if open_to_others := exposure_warning(folder):
+        return warning(open_to_others, cure=f"chmod go= {folder}")
+    if not report.backups:
+        return warning(f"there is no backup in {folder}", cure="offsite metastore backup --follow, on each node")
+    unchecked = sum(backup.unchecked for backup in report.backups)
+    unsure = f"but {unchecked} commands are in no sidecar, so they cannot be verified"
+    return ok(f"{len(report.backups)} backups in {folder}, {unsure if unchecked else 'every byte as it was written'}")

@@ -22,16 +22,15 @@ from offsite.model.units import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import NOTHING_IN_FORCE, RetentionInForce
-from offsite.upkeep.collection.leftovers_run import LeftoversResult, leftover_steps
+from offsite.upkeep.collection.leftovers import LeftoversResult, leftover_steps
 from offsite.upkeep.collection.run import CollectionResult, collection_steps
-from offsite.upkeep.compaction.copy.regions import Region
 from offsite.upkeep.compaction.plan import CompactionRequest, first_regions, plan_compaction
+from offsite.upkeep.compaction.regions import Region
 from offsite.upkeep.compaction.run import compact
-from offsite.upkeep.retention.apply import carry_out
-from offsite.upkeep.retention.carried import carry_to
+from offsite.upkeep.retention.apply import carry_out, carry_to
 from offsite.upkeep.retention.plan import RetentionPlan, retention_plan_steps
 from offsite.upkeep.retention.policy import RetentionPolicy
-from offsite.upkeep.retention.told_settings import read_cluster_retention
+from offsite.upkeep.retention.topic_retention import read_cluster_retention
 
 COLLECTING_REST_S = 6 * 3600.0
 """Seconds between passes when a pass left nothing. A pass reads the data around everything that it deletes, so larger

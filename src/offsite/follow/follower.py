@@ -32,8 +32,8 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import RetentionInForce
 from offsite.upkeep.retention.policy import RetentionPolicy
-from offsite.upkeep.retention.told_settings import read_cluster_retention
-from offsite.upkeep.roll_up.run import RollUpWatch, roll_up_step
+from offsite.upkeep.retention.topic_retention import read_cluster_retention
+from offsite.upkeep.roll_up import RollUpWatch, roll_up_step
 
 HEARTBEAT_S = 300.0
 """Seconds after which a commit is made even without news."""

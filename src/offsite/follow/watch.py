@@ -22,8 +22,8 @@ from offsite.repository.local_memory import LastLook
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import TimedStore
-from offsite.upkeep.retention.let_go import let_go_since
-from offsite.upkeep.retention.outlook import retention_outlook
+from offsite.upkeep.retention.missing_points import let_go_since
+from offsite.upkeep.retention.report import retention_outlook
 from offsite.upkeep.verification.last_checks import LastChecks, read_last_checks
 
 

@@ -17,10 +17,9 @@ from offsite.archives.export.run import ExportJob, ExportResult, export_of_clust
 from offsite.archives.formats import WriteOptions, open_reader
 from offsite.archives.indexed.layout import MANIFEST_KEY
 from offsite.engine.runner import Runner
-from offsite.generations.compacted_topics import uncompacted
 from offsite.generations.lost_keys import lost_of_archives
 from offsite.generations.request import ARCHIVE_TARGET
-from offsite.generations.target import GenerationEnds, Guard, RoundResult
+from offsite.generations.target import GenerationEnds, Guard, RoundResult, uncompacted
 from offsite.kafka.cluster import Cluster
 from offsite.model.errors import ArchiveNotFound
 from offsite.model.journal import decided

@@ -1,4 +1,4 @@
-"""Assembles an instance from a request and both ends."""
+"""Assembles an instance from a request and both ends, and reports its actions, a line at a time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from offsite.engine.runner import Runner
 from offsite.follow.follower import Round
 from offsite.generations.archive_target import ArchiveParts, ArchiveTarget
 from offsite.generations.backup_target import BackupParts, BackupTarget
-from offsite.generations.coordination import CoordinationTopic
-from offsite.generations.decision import InstanceView
+from offsite.generations.coordination import Addresses, CoordinationTopic
+from offsite.generations.decision import AppendEntry, CopyGeneration, Effect, InstanceView, RemoveGeneration, Rest, Send
 from offsite.generations.instance import CompletedEffect, InstanceContext, RunningInstance
-from offsite.generations.messages_told import Addresses
 from offsite.generations.request import GenerationsRequest, selection_of
 from offsite.generations.target import GenerationTarget
 from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.selection import TopicSelection
-from offsite.repository.generation_sets.entry import Founding
+from offsite.repository.generation_sets.entry import Founding, GenerationEntryKind
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.generation_sets.ledger import Ledger
 from offsite.repository.repository import Repository
@@ -97,3 +96,56 @@ def _backup_parts(request: GenerationsRequest, workshop: Workshop) -> BackupPart
         outages=workshop.outages,
         on_round=workshop.on_round,
     )
+
+
+_WORDS = {
+    GenerationEntryKind.JOINED: "this process runs the instance",
+    GenerationEntryKind.BEGUN: "generation {} begins, from the first offset on",
+    GenerationEntryKind.COMPLETED: "generation {} is complete",
+    GenerationEntryKind.ASKED: "generation {} is old enough: the other instance may begin the next one",
+    GenerationEntryKind.SWITCHED: "generation {} has reached the end, and is the active one",
+    GenerationEntryKind.REMOVING: "generation {} is being removed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportLine:
+    """A line. `active`: the number of the active generation; `restorable`: the number of the generation to restore
+    from; 0: none yet. `lasts`: the line describes a lasting state, and its repetition is no news."""
+
+    text: str
+    set: str
+    active: int
+    restorable: int
+    lasts: bool = False
+
+
+def line_of(completed: CompletedEffect) -> ReportLine | None:
+    """The line for a completed effect; None if not worth a line."""
+    state, text = completed.state, _text(completed.effect)
+    if text is None:
+        return None
+    newest = state.restorable
+    return ReportLine(
+        text=text,
+        set=state.name,
+        active=state.active,
+        restorable=0 if newest is None else newest.number,
+        lasts=isinstance(completed.effect, CopyGeneration | Rest),
+    )
+
+
+def _text(effect: Effect) -> str | None:
+    match effect:
+        case AppendEntry(kind=kind, generation=number):
+            return _WORDS[kind].format(number) if kind in _WORDS else None
+        case Send(event=event, to=to):
+            return f"{event} is sent to instance {to}"
+        case RemoveGeneration(generation=number):
+            return f"generation {number} is removed"
+        case CopyGeneration(generation=number, why=why):
+            return f"generation {number} is read" + (f", and does not take over: {why}" if why else "")
+        case Rest(why=why):
+            return why
+        case _:
+            return None

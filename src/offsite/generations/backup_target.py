@@ -15,9 +15,8 @@ from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
 from offsite.engine.runner import OnProgress, Runner
 from offsite.follow.follower import Follower, FollowSettings, Round
-from offsite.generations.compacted_topics import uncompacted
 from offsite.generations.lost_keys import lost_of_backups
-from offsite.generations.target import GenerationEnds, Guard, RoundResult
+from offsite.generations.target import GenerationEnds, Guard, RoundResult, uncompacted
 from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import BackupNotFound, DamagedObject

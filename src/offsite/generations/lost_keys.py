@@ -23,7 +23,7 @@ from offsite.model.units import MIB
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
-from offsite.upkeep.compaction.copy.latest import (
+from offsite.upkeep.compaction.latest import (
     LatestCollector,
     LatestKeys,
     UnreadableRegion,
@@ -31,7 +31,7 @@ from offsite.upkeep.compaction.copy.latest import (
     find_latest,
     report_unreadable,
 )
-from offsite.upkeep.compaction.copy.regions import MAX_END, CompactionPart, Region, make_parts
+from offsite.upkeep.compaction.regions import MAX_END, CompactionPart, Region, make_parts
 
 TaskT = TypeVar("TaskT")
 

@@ -1,4 +1,6 @@
-"""The port into which a generation is read, and the comparison of two generations."""
+"""The port into which a generation is read, the comparison of two generations, and the topics of a set that are not
+compacted: a new generation lacks their older records.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from offsite.kafka.admin import ClusterAdmin
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.selection import TopicSelection, drill_copies
 from offsite.repository.removal import Announce
 
 GenerationEnds = Mapping[tuple[str, str, int], int]
@@ -86,3 +91,13 @@ def lacking(new: GenerationEnds, old: GenerationEnds) -> tuple[str, ...]:
         if new.get((topic, topic_id, partition), 0) < end
     )
     return tuple(lines)
+
+
+def uncompacted(admin: ClusterAdmin, selection: TopicSelection) -> Sequence[str]:
+    """The selected topics whose settings, with the cluster's defaults, do not name compaction or may not be read.
+    Raises the errors of the cluster."""
+    topics = admin.topics()
+    internal = frozenset(name for name, topic in topics.items() if topic.internal)
+    names = selection.select(topics, internal=internal, hidden=drill_copies(topics))
+    configs = admin.readable_topic_configs(names, with_defaults=True).configs if names else {}
+    return [name for name in names if not is_compacted(configs.get(name, {}))]

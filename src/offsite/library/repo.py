@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from offsite.library.backup import Backup
-from offsite.library.engine import Engine, SparkWords
+from offsite.library.backup import Backup, Engine, SparkWords
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +92,7 @@ class Repo:
         """Copy everything new since the last run and commit it, as `offsite backup run` does: the same options,
         `topics` for `--topics`. The first run makes the backup.
 
-        Raises the errors of `services.backup`: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
+        Raises the errors of `offsite.backup`: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
         from offsite.backup.options import parse_backup, parse_limits
         from offsite.backup.plan import make_replan, plan_backup

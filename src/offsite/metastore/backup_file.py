@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Self
 
 from offsite.log.records.record import Record
-from offsite.metastore.names import BackupName
+from offsite.metastore.folder import BackupName
 from offsite.metastore.reading import ReadBackup, read_backup
-from offsite.metastore.sidecar import SUFFIX, BadEntry, Header, SidecarEntry, encode_entry, entry_of, first_chain
+from offsite.metastore.stored_command import SUFFIX, BadEntry, Header, SidecarEntry, encode_entry, entry_of, first_chain
 from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BadOption
 from offsite.model.units import KIB
 from offsite.stores.plain_files import wrap_errors

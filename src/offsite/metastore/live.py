@@ -17,12 +17,11 @@ from pathlib import Path
 from offsite.log.records.record import Record
 from offsite.metastore.backup_file import BackupFile, load, load_lines, read_header, remove_if_empty
 from offsite.metastore.comparison import CommandComparison, CommandMatch
-from offsite.metastore.folder import list_backups
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.folder import BackupName, NameForm, list_backups
 from offsite.metastore.reading import ReadBackup
-from offsite.metastore.sidecar import Header
 from offsite.metastore.source import CommandSource, CommandTopic, Portion
-from offsite.metastore.view import MetastoreVerdict, MetastoreView
+from offsite.metastore.status import MetastoreVerdict, MetastoreView
+from offsite.metastore.stored_command import Header
 from offsite.model.clock import Clock
 from offsite.model.errors import BackupFileDamaged, OffsiteError, TopicReplaced, check
 from offsite.model.journal import decided, warned

@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offsite.log.records.record import CREATE_TIME, Record
-from offsite.metastore.line import is_whole_line, parse_line
-from offsite.metastore.sidecar import BadEntry, Header, StoredSidecarEntry, decode_entry, first_chain
+from offsite.metastore.stored_command import (
+    BadEntry,
+    Header,
+    StoredSidecarEntry,
+    decode_entry,
+    first_chain,
+    is_whole_line,
+    parse_line,
+)
 
 UNKNOWN = -1
 _MARK = b"\xef\xbb\xbf"

@@ -1,7 +1,8 @@
 """Carries out a planned restore of a command topic: first a copy of the topic, then the new topic, then a proof.
 
 After a crash the same command begins again, and ends the same: the topic is created empty, and all commands are
-written. The first attempt's copy holds the topic from before the first attempt; each attempt keeps its own copy.
+written. The first attempt's copy holds the topic from before the first attempt; each attempt keeps its own copy: a file
+in the form of backups, under a name outside of the backups' names.
 """
 
 from __future__ import annotations
@@ -19,15 +20,28 @@ from offsite.kafka.small_log import OrderedTransactions
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode_batches, renumber
 from offsite.log.records.record import CREATE_TIME, Record
-from offsite.metastore.copies import keep_copy
-from offsite.metastore.placement import at_its_offset
+from offsite.metastore.backup_file import BackupFile, load
 from offsite.metastore.reading import UNKNOWN
-from offsite.metastore.restore_plan import ExistingTopic, MetastoreRestorePlan
-from offsite.metastore.sidecar import Header
+from offsite.metastore.restore_plan import ExistingTopic, MetastoreRestorePlan, at_its_offset
 from offsite.metastore.source import CommandSource
+from offsite.metastore.stored_command import Header
 from offsite.model.clock import Clock
-from offsite.model.errors import KafkaNotAuthorized, PlanChanged, TargetDisturbed
+from offsite.model.errors import BackupFileDamaged, KafkaNotAuthorized, PlanChanged, TargetDisturbed
 from offsite.model.version import __version__
+
+_SUFFIX = ".replaced"
+
+
+def keep_copy(folder: Path, header: Header, records: Sequence[Record]) -> Path:
+    """Write the commands into a new file in `folder`, and read the file again. Raises `BackupFileDamaged` if it does
+    not hold the commands, and errors of writing a file."""
+    with BackupFile.create_named(folder, f"{header.topic}_{header.created_at_ms}{_SUFFIX}", header) as file:
+        file.append(records)
+    read = load(file.path)
+    if read.problems or [command.record for command in read.commands] != list(records):
+        raise BackupFileDamaged(f"{file.path} differs from the written data", hint="check the disk")
+    return file.path
+
 
 _PLAIN = 0
 """Commands are written uncompressed, as by ksqlDB."""

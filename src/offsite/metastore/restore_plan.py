@@ -1,19 +1,134 @@
-"""The plan of a restore of a command topic, decided in full before any change."""
+"""The plan of a restore of a command topic, decided in full before any change.
+
+The commands are placed in the new log at their original offsets, if possible. ksqlDB names a query by the offset of its
+command: `CSAS_ORDERS_12`. With other offsets a later query could take the name, the state and the consumer group of an
+earlier query. ksqlDB writes each command in a transaction of its own, whose marker takes the next offset; so the same
+log can be written again. Unused offsets are filled by transactions without data, each with only a marker.
+
+ksqlDB refuses a command of an unknown newer version, and an unreadable command (its classes CommandId and Command); the
+server then runs degraded. Its restore refuses the whole file, or skips such commands on request
+(`--skip-incompatible-commands`).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from offsite.log.records.record import Record
 from offsite.metastore.backup_file import load
-from offsite.metastore.compatibility import why_incompatible
-from offsite.metastore.names import parse_name
-from offsite.metastore.placement import Placement, at_its_offset, plan_placement
-from offsite.metastore.reading import ReadBackup
+from offsite.metastore.folder import parse_name
+from offsite.metastore.reading import UNKNOWN, ReadBackup
 from offsite.metastore.source import CommandSource
 from offsite.model.errors import BackupFileDamaged, BadOption
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+
+FILLED_MAX = 1_000
+"""Offsets without a command to fill at most, one after the other, a few milliseconds each. More would take minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """Consecutive records, committed together; `records` may be empty. A marker follows."""
+
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The transactions in order. `same_offsets`: each command gets its original offset, if known; else `why` not, and
+    each command is in a transaction of its own. `filled`: the number of filled offsets."""
+
+    transactions: tuple[Transaction, ...]
+    same_offsets: bool
+    filled: int
+    why: str = ""
+
+
+def plan_placement(records: Sequence[Record]) -> Placement:
+    """How to write `records` into an empty log."""
+    described = list(takewhile(lambda record: record.offset != UNKNOWN, records))
+    undescribed = records[len(described) :]  # a crash may leave lines without entries
+    if why := _why_not(described, undescribed):
+        return Placement(transactions=_each_alone(records), same_offsets=False, filled=0, why=why)
+    transactions: list[Transaction] = []
+    end = 0
+    for run in _runs(described):
+        gap = run[0].offset - end
+        transactions += [Transaction(records=())] * gap
+        transactions.append(Transaction(records=tuple(run)))
+        end = run[-1].offset + 2  # the marker takes the next offset
+    filled = sum(not transaction.records for transaction in transactions)
+    return Placement(transactions=(*transactions, *_each_alone(undescribed)), same_offsets=True, filled=filled)
+
+
+def at_its_offset(record: Record, expected: Record) -> bool:
+    """Whether a command is at its original offset, if known."""
+    return expected.offset in {UNKNOWN, record.offset}
+
+
+def _each_alone(records: Sequence[Record]) -> tuple[Transaction, ...]:
+    return tuple(Transaction(records=(record,)) for record in records)
+
+
+def _why_not(described: Sequence[Record], undescribed: Sequence[Record]) -> str:
+    offsets = [record.offset for record in described]
+    if not described or any(record.offset != UNKNOWN for record in undescribed):
+        return "the file does not record the offsets"
+    if any(after <= before for before, after in pairwise(offsets)):
+        return "the offsets in the file are not in rising order"
+    gaps = offsets[-1] + 2 - sum(len(run) + 1 for run in _runs(described))
+    return f"{gaps} offsets without a command would have to be filled" if gaps > FILLED_MAX else ""
+
+
+def _runs(records: Sequence[Record]) -> list[list[Record]]:
+    """Runs of records at consecutive offsets, without a marker between them."""
+    runs: list[list[Record]] = []
+    for record in records:
+        if runs and record.offset == runs[-1][-1].offset + 1:
+            runs[-1].append(record)
+        else:
+            runs.append([record])
+    return runs
+
+
+VERSION = 18
+"""The newest command version of ksqlDB so far."""
+_TOLD_MAX = 1_000_000
+_KEY = re.compile(r"(topic|stream|table|cluster|type|pause|resume|terminate)/.+/[a-z_]+", re.DOTALL | re.IGNORECASE)
+
+
+def why_incompatible(record: Record, *, version: int = VERSION) -> str:
+    """Why a ksqlDB with the newest command version `version` refuses the command; empty if it accepts the command."""
+    if record.key is None or record.value is None:
+        return "it has no key" if record.key is None else "it has no value"
+    key, command = _json(record.key), _json(record.value)
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        return "its key is not TYPE/ENTITY/ACTION"
+    if not isinstance(command, dict) or not isinstance(command.get("statement"), str):
+        return "its value is not a command with a statement"
+    command_version = command.get("version")
+    if command_version is None or (type(command_version) is int and command_version <= version):
+        return ""
+    is_number = (
+        type(command_version) is int and command_version < _TOLD_MAX
+    )  # other values can be megabytes, and hostile
+    return (
+        f"it has version {command_version}, but ksqlDB knows {version}"
+        if is_number
+        else "its version is not a version number"
+    )
+
+
+def _json(data: bytes) -> object:
+    try:
+        return parse_json(data)
+    except BadJson:
+        return None
+
 
 _NAMED_MAX = 5
 KEEPS_ALL: Mapping[str, str] = {

@@ -2,7 +2,7 @@
 
 A `TypedDict` holds name and type of every option, for type checkers (`**words: Unpack[…]`). Texts for people are an
 `Option` in the same annotation: `at: Annotated[str | None, Option("…")]`. The command line makes its options from both,
-and adds nothing (`cli/options/option_group.py`).
+and adds nothing (`cli/options.py`).
 
 `DEFAULT` of a choice applies unless another member is given. A member is the text that people write, that restores are
 remembered by and that `-o json` prints: it is compared with text of earlier versions, and never changes. The `Literal`

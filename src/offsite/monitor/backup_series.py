@@ -17,7 +17,7 @@ from offsite.monitor.view import (
     seconds,
     silence_limit_s,
 )
-from offsite.upkeep.retention.outlook import RetentionOutlook
+from offsite.upkeep.retention.report import RetentionOutlook
 
 HOLE_REASONS = ("retention", "truncation")
 """Reasons with a series from the start, so that the first hole is seen as an increase."""

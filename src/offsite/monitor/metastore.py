@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsite.metastore.view import MetastoreVerdict, MetastoreView
+from offsite.metastore.status import MetastoreVerdict, MetastoreView
 from offsite.model.clock import Clock
 from offsite.model.units import format_duration
 from offsite.monitor.exposition import OPEN_METRICS, Exposition

@@ -23,7 +23,7 @@ from enum import StrEnum
 from offsite.backup.outages import Outage
 from offsite.model.units import format_duration, format_time
 from offsite.model.untrusted.text import printable
-from offsite.upkeep.retention.outlook import RetentionOutlook
+from offsite.upkeep.retention.report import RetentionOutlook
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the buckets of durations, inclusive: from an idle round to a round that copies until it must

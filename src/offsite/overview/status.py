@@ -22,8 +22,8 @@ from offsite.repository.state import BackupState
 from offsite.restore.unfinished_aside import unfinished_asides, unreadable_restores
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import display_now_ms
-from offsite.upkeep.retention.let_go import PointsLetGo, note_look, since_look
-from offsite.upkeep.retention.outlook import RetentionOutlook, retention_outlook
+from offsite.upkeep.retention.missing_points import PointsLetGo, note_look, since_look
+from offsite.upkeep.retention.report import RetentionOutlook, retention_outlook
 from offsite.upkeep.verification.last_checks import LastChecks, read_last_checks
 
 _STRANGERS_MAX = 1000

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from offsite.participant.again import until_read
 from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG
 from offsite.participant.errors import ControlUnavailable, NotCommitted
-from offsite.participant.lease import delivery_timeout_ms
+from offsite.participant.membership import delivery_timeout_ms
 from offsite.participant.number import Form, Header, TopicPartition
 from offsite.participant.participant import Assignment, Participant, Settings
-from offsite.participant.ports import ANSWER_S, Committed, ControlRead, Outgoing, Record, first_to_read
+from offsite.participant.ports import ANSWER_S, Committed, ControlRead, Outgoing, Record, first_to_read, until_read
 
 if TYPE_CHECKING:
     import confluent_kafka

@@ -36,8 +36,7 @@ from offsite.participant.number import (
     stamped,
 )
 from offsite.participant.ports import Clock, ControlLog, ControlRead, Group, Record
-from offsite.participant.reading import ReadPositions
-from offsite.participant.writing import SentOutputs
+from offsite.participant.positions import ReadPositions, SentOutputs
 
 OnCheckpoint = Callable[[int, Mapping[TopicPartition, int]], None]
 OnLost = Callable[[Iterable[TopicPartition]], None]

@@ -12,8 +12,7 @@ from typing import Self
 
 from offsite.participant.control import CONTROL_TOPIC
 from offsite.participant.core import Hooks, ParticipantCore
-from offsite.participant.lease import DEFAULT_LEASE_MS, beat_every_ms
-from offsite.participant.membership import Membership
+from offsite.participant.membership import DEFAULT_LEASE_MS, Membership, beat_every_ms
 from offsite.participant.number import Form, Header, TopicPartition
 from offsite.participant.ports import Client, Clock, ControlLog, Outgoing, Record
 

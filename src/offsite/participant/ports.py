@@ -1,11 +1,16 @@
-"""The needs of the rules: a Kafka client, the control topic and a clock. Every wrapper brings its own."""
+"""The needs of the rules: a Kafka client, the control topic and a clock. Every wrapper brings its own.
+
+Reading the control topic is tried again: it was just made, its leader moves, or records were deleted meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from offsite.participant.errors import ControlUnavailable
 from offsite.participant.number import Header, TopicPartition
 
 
@@ -112,3 +117,19 @@ class Client(Group, Protocol):
 class Clock(Protocol):
     def now_ms(self) -> int:
         """Never goes back, and continues while the process or the machine sleeps."""
+
+
+_PAUSE_S = 0.1
+
+
+def until_read(read: Callable[[], ControlRead], problems: type[Exception], topic: str) -> ControlRead:
+    """The answer of `read`, after at most `ANSWER_S` of `problems`; every attempt looks again where `topic` begins.
+    Raises `ControlUnavailable`."""
+    end_s = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return read()
+        except problems as problem:
+            if time.monotonic() > end_s:
+                raise ControlUnavailable(f"cannot read {topic}: {problem}") from problem
+        time.sleep(_PAUSE_S)

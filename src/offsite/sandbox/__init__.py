@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from offsite.sandbox.broker import Sandbox, SandboxInfo
+from offsite.sandbox.broker import Sandbox, SandboxInfo, SandboxNode
+from offsite.sandbox.jars import run_tool
 from offsite.sandbox.java import Java, find_java
-from offsite.sandbox.node import SandboxNode
 from offsite.sandbox.settings import SandboxSettings, Security, Tls
-from offsite.sandbox.tools import run_tool
 from offsite.sandbox.versions import KNOWN_VERSIONS
 
 __all__ = [

@@ -17,11 +17,9 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox import process
 from offsite.sandbox.java import LONG_RUN, QUICK_START, Jvm, archive_flags, discard_archives
-from offsite.sandbox.layout import Node, NodeRole, zookeeper_lines
-from offsite.sandbox.ports import HOST
+from offsite.sandbox.layout import Identity, Node, NodeRole, format_storage, zookeeper_lines
 from offsite.sandbox.process import NodeState, ProcessId, write_state
-from offsite.sandbox.settings import PLAINTEXT, SandboxSettings, server_properties
-from offsite.sandbox.storage import Identity, format_storage
+from offsite.sandbox.settings import HOST, PLAINTEXT, SandboxSettings, server_properties
 from offsite.sandbox.versions import find_version
 
 _METADATA_OF_NO_TOPIC = struct.pack(">hhi", 3, 1, 7) + struct.pack(">h", -1) + struct.pack(">i", 0)

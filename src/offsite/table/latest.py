@@ -25,14 +25,14 @@ from offsite.points.source_view import VisibleBatch
 from offsite.stores.store import Store
 from offsite.table.scan import scan_arrow, scan_batches
 from offsite.table.scan_plan import RowFilter, ScanTask
-from offsite.upkeep.compaction.copy.latest import (
+from offsite.upkeep.compaction.latest import (
     BUCKET_RECORDS,
     LatestCollector,
     LatestKeys,
     UnreadableRegion,
     send_latest,
 )
-from offsite.upkeep.compaction.copy.regions import MAX_END, Routes
+from offsite.upkeep.compaction.regions import MAX_END, Routes
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

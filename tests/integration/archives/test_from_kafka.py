@@ -21,8 +21,7 @@ from offsite.archives.retention import RetentionLimits
 from offsite.archives.retention_run import open_archive, plan_retention
 from offsite.archives.retention_source import MirrorSource
 from offsite.backup.outages import Outages
-from offsite.demo.data import DemoMessage
-from offsite.demo.truth import read_topic
+from offsite.demo.data import DemoMessage, read_topic
 from offsite.kafka.cluster import connect
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.model.clock import SystemClock

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsite.metastore.backup_file import BackupFile
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.folder import BackupName, NameForm
 from offsite.serve.tokens import new_token
 from tests.fake_cluster.site import Site
 from tests.integration.browser.conftest import PHONE, LookAt

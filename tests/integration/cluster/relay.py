@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from offsite.demo.truth import TopicRecords, read_topic
+from offsite.demo.data import TopicRecords, read_topic
 from offsite.log.range import TopicPartition as LogPartition
 from tests.integration.cluster.relay_worker import PARTITIONS, WorkerOrder
 from tests.integration.kafka.cluster import Cluster, wait_until

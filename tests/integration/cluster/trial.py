@@ -23,8 +23,7 @@ from offsite.archives.formats import WriteOptions
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import plan_backup
 from offsite.backup.run import BackupResult, run_backup
-from offsite.demo.data import BASE_MS
-from offsite.demo.truth import read_topic
+from offsite.demo.data import BASE_MS, read_topic
 from offsite.engine.runner import Runner
 from offsite.kafka.cluster import Cluster as Ends
 from offsite.kafka.config import KafkaConfig, parse_bootstrap

@@ -12,7 +12,7 @@ import pytest
 from offsite.cli.wiring import connect
 from offsite.engine.settings import SparkChoice
 from offsite.sandbox import Sandbox
-from offsite.sandbox.ports import free_ports
+from offsite.sandbox.settings import free_ports
 from tests.integration.docs.page import Command, commands, is_shown, run
 from tests.shared_brokers import running
 from tests.shared_spark import end_shared_spark

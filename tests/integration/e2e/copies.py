@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import compare_readings, read_topic
+from offsite.demo.data import BASE_MS, DemoMessage, compare_readings, read_topic
 from offsite.log.range import TopicPartition
 from offsite.model.selection import parse_selection
 from offsite.restore.plan import prepare_restore

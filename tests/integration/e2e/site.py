@@ -13,8 +13,7 @@ from confluent_kafka import Producer
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import BackupPlan, plan_backup
 from offsite.backup.run import BackupResult, run_backup
-from offsite.demo.data import DemoMessage, produce
-from offsite.demo.truth import TopicRecords, compare_readings, read_topic
+from offsite.demo.data import DemoMessage, TopicRecords, compare_readings, produce, read_topic
 from offsite.engine.runner import Runner
 from offsite.log.range import TopicPartition
 from offsite.model.options import MissingTopics

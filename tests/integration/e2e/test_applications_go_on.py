@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import compare_readings, read_topic
+from offsite.demo.data import BASE_MS, DemoMessage, compare_readings, read_topic
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.codec import ZSTD
 from offsite.log.range import TopicPartition as Partition

@@ -32,7 +32,7 @@ from offsite.model.errors import (
     TargetNotEmpty,
 )
 from offsite.sandbox import SandboxInfo
-from offsite.sandbox.ports import free_ports
+from offsite.sandbox.settings import free_ports
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import Finished, files_under, offsite, succeed
 from tests.integration.e2e.site import produce_to

@@ -17,10 +17,10 @@ from offsite.model.selection import parse_selection
 from offsite.repository import catalog
 from offsite.table.options import read_options
 from offsite.table.stream import TableStream
+from offsite.upkeep import roll_up
+from offsite.upkeep import roll_up_copy as copy_roll_up
 from offsite.upkeep.collection.run import collect, plan_collection
-from offsite.upkeep.leftovers import find_leftovers
-from offsite.upkeep.roll_up import copy as copy_roll_up
-from offsite.upkeep.roll_up import run as roll_up
+from offsite.upkeep.verification.leftovers import find_leftovers
 from tests.integration.e2e.site import BACKUP, Site, new_name, values
 
 ROUNDS = 16

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import TopicRecords, read_topic
+from offsite.demo.data import BASE_MS, DemoMessage, TopicRecords, read_topic
 from offsite.engine.runner import Runner
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.repository.commit import CommitChanges
 from offsite.stores.open_store import open_store
-from offsite.upkeep.compaction.copy import regions
+from offsite.upkeep.compaction import regions
 from offsite.upkeep.compaction.plan import CompactionRequest, plan_compaction
 from offsite.upkeep.compaction.run import compact
 from offsite.upkeep.verification.run import verify_deep

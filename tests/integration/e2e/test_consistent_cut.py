@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 
 from offsite.backup.pass_cut import NoCut
-from offsite.demo.truth import read_topic
+from offsite.demo.data import read_topic
 from offsite.engine.runner import Runner
 from offsite.log.offset_vector import parse_before
 from offsite.model.errors import DamagedObject, NoConsistentCut

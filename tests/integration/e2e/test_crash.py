@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import compare_readings, read_topic
+from offsite.demo.data import BASE_MS, DemoMessage, compare_readings, read_topic
 from offsite.model.errors import CommitLost
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import offsite, start, succeed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.demo.truth import read_topic
+from offsite.demo.data import read_topic
 from offsite.model.options import CutChoice
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut

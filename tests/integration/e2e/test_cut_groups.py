@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from offsite.backup import plan as planned
 from offsite.backup.cut.readings import ROW
 from offsite.backup.run import carry_out, run_backup
-from offsite.demo.truth import read_topic
+from offsite.demo.data import read_topic
 from offsite.kafka.groups import FetchedGroups, GroupFailure
 from offsite.kafka.watermarks import LogEndReader
 from offsite.model.errors import LeaderUnavailable, NoConsistentCut

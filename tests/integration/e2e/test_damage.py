@@ -20,7 +20,7 @@ from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
-from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
+from offsite.sandbox.jars import DUMP_LOG_SEGMENTS, run_tool
 from offsite.upkeep.verification.run import verify_deep, verify_quick
 from tests.integration.e2e.command import files_under, offsite
 from tests.integration.e2e.site import BACKUP, Site, new_name

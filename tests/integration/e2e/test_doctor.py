@@ -15,7 +15,7 @@ import pytest
 
 from offsite.model.errors import KafkaUnavailable, NoRepository
 from offsite.sandbox import SandboxInfo, SandboxSettings
-from offsite.sandbox.ports import free_ports
+from offsite.sandbox.settings import free_ports
 from offsite.stores.open_store import open_store
 from tests.integration.e2e.command import Finished, clean_environment, command, offsite, succeed
 from tests.integration.kafka.cluster import Cluster

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import compare_readings, read_topic
+from offsite.demo.data import BASE_MS, DemoMessage, compare_readings, read_topic
 from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.repository.repository import Repository

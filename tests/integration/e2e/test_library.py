@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import offsite
-from offsite.demo.truth import compare_readings, read_topic
+from offsite.demo.data import compare_readings, read_topic
 from offsite.model.errors import BackupNotFound, BadOption, RepositoryExists
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.site import produce_to

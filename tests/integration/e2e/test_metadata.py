@@ -12,8 +12,7 @@ import pytest
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import plan_backup
 from offsite.backup.run import BackupResult, run_backup
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import read_topic
+from offsite.demo.data import BASE_MS, DemoMessage, read_topic
 from offsite.engine.runner import Runner
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity

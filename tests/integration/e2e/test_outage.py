@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from offsite.cli.output import EXIT_PARTIAL
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import compare_readings
+from offsite.demo.data import BASE_MS, DemoMessage, compare_readings
 from offsite.engine.runner import Runner
 from offsite.log.range import TopicPartition
 from offsite.model.errors import SourceTruncated

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import TopicRecords
+from offsite.demo.data import BASE_MS, DemoMessage, TopicRecords
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.offset_vector import parse_before
 from offsite.log.range import TopicPartition

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import read_topic
+from offsite.demo.data import BASE_MS, DemoMessage, read_topic
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch

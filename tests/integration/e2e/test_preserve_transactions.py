@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 from confluent_kafka import Producer
 
-from offsite.demo.data import DemoMessage, produce
-from offsite.demo.truth import read_topic
+from offsite.demo.data import DemoMessage, produce, read_topic
 from offsite.log.offset_vector import parse_before
 from offsite.model.topic_choices import parse_renames
 from tests.integration.e2e.copies import Copy, clusters, messages

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from confluent_kafka import Producer
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import TopicRecords
+from offsite.demo.data import BASE_MS, DemoMessage, TopicRecords
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KeylessRecord, StoreUnreachable, TargetMismatch
 from offsite.model.selection import parse_selection

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
-from offsite.demo.truth import compare_readings
+from offsite.demo.data import compare_readings
 from offsite.engine.runner import Done, Failed, OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.cluster import Cluster

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import make_replan
 from offsite.backup.run import run_backup
-from offsite.demo.truth import read_topic
+from offsite.demo.data import read_topic
 from offsite.model.options import CutChoice, OffsetsMode
 from offsite.model.selection import ALL_GROUPS, parse_selection
 from offsite.restore.plan import prepare_restore

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from offsite.demo.truth import compare_readings, read_topic
+from offsite.demo.data import compare_readings, read_topic
 from offsite.engine.executor_archive import UNPACKED, own_manifest
 from offsite.engine.local.jvm import spark_home
 from offsite.engine.pack import pack

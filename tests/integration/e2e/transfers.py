@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from offsite.demo.truth import TopicRecords, read_topic
+from offsite.demo.data import TopicRecords, read_topic
 from tests.integration.kafka.cluster import Cluster
 
 ERRORS_ONLY = 3

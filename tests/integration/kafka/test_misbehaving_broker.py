@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from offsite.demo.truth import read_topic
+from offsite.demo.data import read_topic
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import ConnectionPool, Router

@@ -21,7 +21,7 @@ from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
 from offsite.log.transactions import TransactionIndexer
 from offsite.sandbox import SandboxInfo
-from offsite.sandbox.tools import PRODUCER_PERFORMANCE, run_tool
+from offsite.sandbox.jars import PRODUCER_PERFORMANCE, run_tool
 
 ODD_NAME = b"\xff\xfe".decode("utf-8", "surrogateescape")
 WAIT_S = 30.0

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.records.record import Record
-from offsite.metastore.names import topic_of_service
+from offsite.metastore.folder import topic_of_service
 from offsite.metastore.source import CommandSource
 from tests.integration.kafka.cluster import Cluster, wait_until
 

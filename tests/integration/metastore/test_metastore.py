@@ -19,9 +19,9 @@ from confluent_kafka import Producer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.backup_file import BackupFile, load, sidecar_of
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.folder import BackupName, NameForm
 from offsite.sandbox import SandboxInfo
-from offsite.sandbox.tools import CONSOLE_PRODUCER, run_tool
+from offsite.sandbox.jars import CONSOLE_PRODUCER, run_tool
 from tests.integration.e2e.command import Finished, offsite, start
 from tests.integration.kafka.cluster import Cluster, wait_until
 from tests.integration.metastore.ksql import Ksql, Written, create_stream

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from offsite.sandbox.ports import free_ports
+from offsite.sandbox.settings import free_ports
 from tests.certificates import Certificates, make_certificates
 from tests.fetched_tools import debian_tool, go_module, go_program, go_tool
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from offsite.model.errors import ResourceNotFound
-from offsite.overview.declared.status import read_declared_status
+from offsite.overview.declared import read_declared_status
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.stores.object_store import CloudStore

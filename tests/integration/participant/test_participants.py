@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from offsite.participant import again, confluent, kafka_python, ports
+from offsite.participant import confluent, kafka_python, ports
+from offsite.participant import ports as again
 from offsite.participant.control import AckRecord, SignRecord
 from offsite.participant.errors import ControlUnavailable, LeaseLost, NotCommitted, NotDelivered
 from offsite.participant.number import Form, parse_note

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.demo.truth import compare_readings, read_topic
+from offsite.demo.data import BASE_MS, DemoMessage, compare_readings, read_topic
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.cluster import Cluster as Connected
 from offsite.kafka.protocol.metadata import NewTopic

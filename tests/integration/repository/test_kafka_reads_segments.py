@@ -9,7 +9,7 @@ from offsite.log.range import LogRange
 from offsite.model.options import CompressionChoice
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.writer import SegmentWriter
-from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
+from offsite.sandbox.jars import DUMP_LOG_SEGMENTS, run_tool
 from offsite.stores.posix_store import open_folder
 from tests.batches import chunk_of, make_batch, make_control_batch, make_log
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox import Sandbox, SandboxInfo, SandboxSettings, Security, process, run_tool
-from offsite.sandbox.tools import DUMP_LOG_SEGMENTS
+from offsite.sandbox.jars import DUMP_LOG_SEGMENTS
 from tests.conftest import SecureBroker, StartSandbox
 
 ANSWER_LIMIT_S = 30

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Position
 
-from offsite.demo.data import ORDERS, PAYMENTS, TOPICS, write_demo_data
-from offsite.demo.truth import compare_readings, read_topic
+from offsite.demo.data import ORDERS, PAYMENTS, TOPICS, compare_readings, read_topic, write_demo_data
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.group_offsets import GroupOffsets, TopicOffsetsBuilder
 from offsite.log.range import TopicPartition

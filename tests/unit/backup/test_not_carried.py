@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from offsite.backup.cluster_settings import read_cluster_settings, with_not_carried
-from offsite.cli.views.backup_view import render_result
-from offsite.cli.views.settings_view import render_applied, render_metadata_plan
+from offsite.cli.views.backup import render_result
+from offsite.cli.views.repository import render_applied, render_metadata_plan
 from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import KafkaUnreachable

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from offsite.cli.views.backup_view import render_result
+from offsite.cli.views.backup import render_result
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.overview.status import read_status

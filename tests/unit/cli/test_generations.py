@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
+from offsite.generations.assembly import line_of
 from offsite.generations.decision import AppendEntry, CopyGeneration, ReadTopic, Rest
 from offsite.generations.instance import CompletedEffect
-from offsite.generations.report import line_of
 from offsite.model.errors import BackupNotFound, GenerationRefused
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generation_sets.generation_set import GenerationSet

@@ -14,7 +14,7 @@ BEGIN = """
 import os, signal, sys, time
 for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(each, signal.SIG_DFL)
-from offsite.cli.interruption import Interruption
+from offsite.cli.process import Interruption
 interruption = Interruption()
 interruption.raise_in_command()
 NUMBER = int(sys.argv[1])
@@ -101,7 +101,7 @@ def run(script: str, number: signal.Signals, folder: Path) -> subprocess.Complet
 LATE = """
 import os, signal, sys
 from offsite.cli import app, main
-from offsite.cli.interruption import Interruption
+from offsite.cli.process import Interruption
 
 class Late(Interruption):
     is_over = False

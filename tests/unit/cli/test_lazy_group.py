@@ -8,8 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from offsite.cli.app import app
-from offsite.cli.lazy_group import LazyGroup
+from offsite.cli.app import LazyGroup, app
 
 GROUP: Any = typer.main.get_command(app)
 WHOLE = 10_000

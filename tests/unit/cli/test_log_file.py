@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from offsite.cli.log_file import LogFile
+from offsite.cli.logs import LogFile
 
 WRITER = """
 import logging, sys
 from pathlib import Path
-from offsite.cli.log_file import LogFile
+from offsite.cli.logs import LogFile
 file = LogFile(Path(sys.argv[1]), max_bytes=2000, kept_files=100)
 for number in range(300):
     file.emit(logging.makeLogRecord({"msg": f"{sys.argv[2]} {number}"}))

@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 
 import offsite
 from offsite.cli.commands.export import ExportOptions
-from offsite.cli.commands.restore_source import RestoreRunOptions
-from offsite.cli.options.option_group import takes
-from offsite.cli.options.restore import RestoreOptions
+from offsite.cli.commands.restore_source import RestoreOptions, RestoreRunOptions
+from offsite.cli.options import takes
 from offsite.model.options import Option, declared_options, with_defaults
 from offsite.model.selection import parse_selection
 from offsite.restore.options import PointWords, RestoreWords, parse_restore

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from offsite.cli.app import app
-from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions
+from offsite.cli.commands.operator_processes import KubernetesOptions
 from offsite.model.errors import BadOption, KubernetesUnavailable
 from offsite.monitor.server import StatusServer, parse_address
 from offsite.operator.core.monitor import SILENT_MAX_S, HomeMonitor

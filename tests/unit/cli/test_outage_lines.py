@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offsite.backup.outages import Outage
-from offsite.cli.views.outage_view import SHOWN_AGAIN_S, OutageLines
+from offsite.cli.views.backup import SHOWN_AGAIN_S, OutageLines
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaTimeout
 from offsite.monitor.waiting import Waiting

@@ -14,7 +14,7 @@ from offsite.backup.options import parse_backup
 from offsite.checkpoint.options import parse_participants
 from offsite.cli.app import app
 from offsite.cli.commands.checkpoint import TakeOptions
-from offsite.generations.options import GenerationInput, parse_generations
+from offsite.generations.request import GenerationInput, parse_generations
 from offsite.model.selection import PATTERN_OPTIONS, split_patterns
 from offsite.operator.decide.options import option_words, parse_parameters
 from offsite.restore.options import parse_restore

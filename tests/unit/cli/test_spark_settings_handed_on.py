@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsite.checkpoint.background import Background
-from offsite.cli.options.spark import CONF_VARIABLE, PROPERTIES_VARIABLE, SparkOptions
+from offsite.cli.wiring import CONF_VARIABLE, PROPERTIES_VARIABLE, SparkOptions
 from offsite.model.errors import BadOption
 from tests.processes import wait_until
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.cli.streams import EXIT_UNREAD
+from offsite.cli.process import EXIT_UNREAD
 from offsite.model.errors import OutputNotWritten
 from offsite.stores.posix_store import open_folder
 from tests.backups import new_backup, run_once
@@ -178,7 +178,7 @@ def test_a_command_with_nothing_to_write_ends_well_without_streams(forks: Forks,
 
 def test_no_file_of_a_command_gets_the_number_of_a_closed_stream(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from offsite.cli.streams import open_streams; open_streams();"
+        "import os, sys; from offsite.cli.process import open_streams; open_streams();"
         f"os.write(os.open({str(tmp_path / 'numbers')!r}, os.O_CREAT | os.O_WRONLY), b'%d' % os.dup(0));"
         "print('told', file=sys.stderr); sys.stdin.read()"
     )
@@ -190,7 +190,7 @@ def test_no_file_of_a_command_gets_the_number_of_a_closed_stream(tmp_path: Path)
 
 
 def test_output_waits_where_somebody_has_told_a_full_pipe_not_to_wait() -> None:
-    script = "from offsite.cli.streams import open_streams; open_streams(); print('x' * 3_000_000, flush=True)"
+    script = "from offsite.cli.process import open_streams; open_streams(); print('x' * 3_000_000, flush=True)"
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with subprocess.Popen([sys.executable, "-c", script], stdout=writer) as process:

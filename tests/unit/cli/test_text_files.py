@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from offsite.engine.settings import settings_of
-from offsite.generations.options import read_properties
+from offsite.generations.request import read_properties
 from offsite.kafka.client_properties import read_client_properties
 from offsite.kafka.config import TokenSource
 from offsite.kafka.net.sasl import read_token
-from offsite.metastore.options import parse_location
+from offsite.metastore.folder import parse_location
 from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.operator.core.files import read_text

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.cli.output import OutputFormat, emit
-from offsite.cli.views.verify_view import render_verification
+from offsite.cli.views.verify import render_verification
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Position
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot

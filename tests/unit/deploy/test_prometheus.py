@@ -15,7 +15,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from offsite.metastore.view import MetastoreVerdict, MetastoreView
+from offsite.metastore.status import MetastoreVerdict, MetastoreView
 from offsite.model.clock import SystemClock
 from offsite.monitor.exposition import expose
 from offsite.monitor.metastore import MetastoreMonitor

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from offsite.backup.cut.coordinator_log import STATE_TOPIC
-from offsite.doctor import brokers, clocks, rights, spark_start
+from offsite.doctor import brokers, machine, rights, spark_start
 from offsite.doctor.check import CheckVerdict
 from offsite.doctor.parts import Parts
 from offsite.kafka.config import BrokerAddress
@@ -155,7 +155,7 @@ class OffBy(SystemClock):
 )
 def test_the_stores_clock_is_compared_by_what_was_put(parts: Parts, ahead_ms: int, verdict: CheckVerdict) -> None:
     parts.clock = OffBy(ahead_ms)
-    told = found(clocks.of_store, parts)
+    told = found(machine.store_clock, parts)
     assert told.verdict is verdict
     assert [each.key for each in parts.store.list("probes/")] == ["probes/create-only"]
     if ahead_ms:
@@ -163,17 +163,17 @@ def test_the_stores_clock_is_compared_by_what_was_put(parts: Parts, ahead_ms: in
 
 
 def test_brokers_clocks_are_told_by_commits_of_groups_alone(site: Site, parts: Parts) -> None:
-    assert found(clocks.of_cluster, parts).verdict is CheckVerdict.SKIPPED
-    site.source.make_topic(clocks.GROUPS_TOPIC)
-    assert found(clocks.of_cluster, parts).verdict is CheckVerdict.SKIPPED
-    site.source.write(clocks.GROUPS_TOPIC, [b"x"])
-    offset, stamp_ms = site.source.topics[clocks.GROUPS_TOPIC].partitions[0].first_at(0)
+    assert found(machine.cluster_clock, parts).verdict is CheckVerdict.SKIPPED
+    site.source.make_topic(machine.GROUPS_TOPIC)
+    assert found(machine.cluster_clock, parts).verdict is CheckVerdict.SKIPPED
+    site.source.write(machine.GROUPS_TOPIC, [b"x"])
+    offset, stamp_ms = site.source.topics[machine.GROUPS_TOPIC].partitions[0].first_at(0)
     assert offset == 0
-    long_after = found(clocks.of_cluster, parts)
+    long_after = found(machine.cluster_clock, parts)
     assert (long_after.verdict, "no group has committed" in long_after.said) == (CheckVerdict.SKIPPED, True)
     now_ms = SystemClock().now_ms()
     parts.clock = OffBy(stamp_ms - now_ms + 5_000)
-    assert found(clocks.of_cluster, parts).verdict is CheckVerdict.OK
+    assert found(machine.cluster_clock, parts).verdict is CheckVerdict.OK
     parts.clock = OffBy(stamp_ms - now_ms - 120_000)
-    told = found(clocks.of_cluster, parts)
+    told = found(machine.cluster_clock, parts)
     assert (told.verdict, "ahead" in told.said) == (CheckVerdict.WARNING, True)

@@ -11,8 +11,7 @@ import pytest
 
 from offsite.doctor import machine
 from offsite.doctor.check import SAID_MAX, CheckResult, CheckVerdict, DoctorCheck, Need, failed, ok, warning
-from offsite.doctor.checks import CHECKS
-from offsite.doctor.examine import Examination, examine
+from offsite.doctor.examine import CHECKS, Examination, examine
 from offsite.doctor.parts import DoctorRequest, Parts
 from offsite.model.errors import (
     BadKafkaConfig,

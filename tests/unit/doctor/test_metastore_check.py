@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from offsite.doctor import metastore
+from offsite.doctor import stored
 from offsite.doctor.check import CheckResult, CheckVerdict
 from offsite.doctor.parts import DoctorRequest, Parts
 from offsite.metastore.backup_file import BackupFile, sidecar_of
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.folder import BackupName, NameForm
 from tests.unit.metastore.commands import HEADER, command
 
 
@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def found(folder: Path) -> CheckResult:
-    return metastore.files(Parts(DoctorRequest(metastore=folder)))
+    return stored.metastore_files(Parts(DoctorRequest(metastore=folder)))
 
 
 def made(folder: Path) -> Path:

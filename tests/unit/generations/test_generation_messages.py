@@ -12,6 +12,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.generations.coordination import Addresses
 from offsite.generations.decision import Announcement, Send
 from offsite.generations.message import (
     CANONICAL_SCHEMA,
@@ -22,8 +23,7 @@ from offsite.generations.message import (
     decode_message,
     encode_message,
 )
-from offsite.generations.messages_told import Addresses
-from offsite.generations.options import GenerationInput, parse_generations, read_properties
+from offsite.generations.request import GenerationInput, parse_generations, read_properties
 from offsite.model.errors import BadOption
 from offsite.repository.generation_sets.entry import Instance
 

@@ -15,14 +15,13 @@ from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
 from offsite.generations import instance
 from offsite.generations.archive_target import place_of
-from offsite.generations.assembly import Workshop, open_instance
+from offsite.generations.assembly import Workshop, line_of, open_instance
 from offsite.generations.backup_target import BackupTarget
 from offsite.generations.coordination import CoordinationTopic
 from offsite.generations.decision import Rest
 from offsite.generations.instance import CompletedEffect, RunningInstance
 from offsite.generations.message import TOPIC, CoordinationMessage, Event, decode_message, encode_message
 from offsite.generations.removals import GenerationRemoval
-from offsite.generations.report import line_of
 from offsite.generations.request import GenerationsRequest
 from offsite.generations.status import (
     backup_or_generation,

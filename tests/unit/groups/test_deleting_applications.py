@@ -339,7 +339,7 @@ def test_a_stopped_run_counts_its_commits_where_a_cut_is_of_a_newer_version(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from offsite.model.errors import FormatTooNew
-    from offsite.overview.newest_commit import describe_new_commits
+    from offsite.overview.contents import describe_new_commits
     from offsite.points import point_cut
 
     site.source.make_topic("work", retention_ms="-1")

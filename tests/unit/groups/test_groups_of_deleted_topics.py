@@ -14,7 +14,7 @@ from rich.console import Console
 from offsite.archives.export.plan import ExportRequest, plan_export
 from offsite.archives.export.run import open_target
 from offsite.archives.formats import WriteOptions
-from offsite.cli.views.restore_view import render_outlook
+from offsite.cli.views.restore import render_outlook
 from offsite.groups import snapshots
 from offsite.groups.groups_as_of import GoneSince
 from offsite.groups.report import report_groups, show_groups
@@ -35,8 +35,8 @@ from offsite.repository.restores.record import find_record, get_targets, put_rec
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, get_commit_cut, put_commit_cut
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot, put_group_snapshot
 from offsite.restore.plan_report import report_plan
-from offsite.upkeep.collection.leftovers_plan import leftovers_plan_steps
-from offsite.upkeep.steps import run_to_end
+from offsite.upkeep.collection.leftovers import leftovers_plan_steps
+from offsite.upkeep.deletion import run_to_end
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.site import Site
 from tests.unit.log.test_group_records import key, value

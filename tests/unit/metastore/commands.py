@@ -7,7 +7,7 @@ import json
 from hypothesis import strategies as st
 
 from offsite.log.records.record import CREATE_TIME, Record
-from offsite.metastore.sidecar import Header
+from offsite.metastore.stored_command import Header
 
 HEADER = Header(topic="_confluent-ksql-x_command_topic", cluster_id="c", topic_id="t", created_at_ms=1, created_by="0")
 

@@ -9,10 +9,9 @@ from hypothesis import given
 
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.backup_file import BackupFile, load, sidecar_of
-from offsite.metastore.folder import exposure_warning, list_backups, locked, make_folder
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.folder import BackupName, NameForm, exposure_warning, list_backups, locked, make_folder
 from offsite.metastore.reading import UNKNOWN, FileProblem, read_backup
-from offsite.metastore.sidecar import encode_entry, entry_of, first_chain
+from offsite.metastore.stored_command import encode_entry, entry_of, first_chain
 from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BackupFileInUse, StoreFull, StoreUnavailable
 from tests.unit.metastore.commands import HEADER, command, commands
 

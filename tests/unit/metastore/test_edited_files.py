@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from offsite.metastore.backup_file import BackupFile, load, sidecar_of
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.comparison import verify_file
+from offsite.metastore.folder import BackupName, NameForm
 from offsite.metastore.reading import read_backup
-from offsite.metastore.verify import verify_file
 from tests.unit.metastore.commands import HEADER, command
 
 MARK = b"\xef\xbb\xbf"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsite.metastore.backup_file import load
-from offsite.metastore.names import topic_of_service
+from offsite.metastore.folder import topic_of_service
 from offsite.metastore.reading import UNKNOWN
-from offsite.metastore.sidecar import Header
+from offsite.metastore.stored_command import Header
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "metastore-1"
 TOPIC = topic_of_service("golden")

@@ -14,9 +14,9 @@ from hypothesis import given
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.backup_file import BackupFile, load, sidecar_of
 from offsite.metastore.comparison import CommandComparison, CommandMatch
-from offsite.metastore.compatibility import why_incompatible
-from offsite.metastore.names import BackupName, NameForm, backups_of, parse_name, topic_of_service
+from offsite.metastore.folder import BackupName, NameForm, backups_of, parse_name, topic_of_service
 from offsite.metastore.reading import read_backup
+from offsite.metastore.restore_plan import why_incompatible
 from tests.unit.metastore import ksqldb
 from tests.unit.metastore.commands import HEADER, command, commands
 from tests.unit.metastore.test_backup_file import described

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 
-from offsite.metastore.line import cut_at_first_colon, line_of, parse_line
+from offsite.metastore.stored_command import cut_at_first_colon, line_of, parse_line
 from tests.unit.metastore.commands import parts
 
 KEY, VALUE = b'"stream/`TEST1`/create"', b'{"statement":"CREATE STREAM TEST1;"}'

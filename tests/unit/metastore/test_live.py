@@ -13,11 +13,11 @@ import pytest
 
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.backup_file import BackupFile, load, sidecar_of
+from offsite.metastore.folder import BackupName, NameForm
 from offsite.metastore.live import LiveBackup
-from offsite.metastore.names import BackupName, NameForm
-from offsite.metastore.sidecar import Header
 from offsite.metastore.source import CommandSource, CommandTopic, Portion
-from offsite.metastore.view import MetastoreVerdict
+from offsite.metastore.status import MetastoreVerdict
+from offsite.metastore.stored_command import Header
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupFileChanged, SourceTruncated, StoreFull, TopicReplaced
 from tests.unit.metastore.commands import command

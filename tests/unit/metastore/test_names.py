@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.metastore.names import BackupName, NameForm, backups_of, parse_name, service_of_topic, topic_of_service
+from offsite.metastore.folder import BackupName, NameForm, backups_of, parse_name, service_of_topic, topic_of_service
 
 TOPIC = "_confluent-ksql-default__command_topic"
 

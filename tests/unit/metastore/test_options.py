@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.metastore.options import MetastoreWords, Switch, parse_location, parse_place
+from offsite.metastore.folder import MetastoreWords, Switch, parse_location, parse_place
 from offsite.model.errors import BadOption, BadRepositoryUrl
 
 ENABLED = ("ksql.enable.metastore.backup", "ksql.metastore.enable.backup")

@@ -5,8 +5,8 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.metastore.placement import FILLED_MAX, plan_placement
 from offsite.metastore.reading import UNKNOWN
+from offsite.metastore.restore_plan import FILLED_MAX, plan_placement
 from tests.unit.metastore.commands import command
 
 

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from offsite.metastore.backup_file import BackupFile, sidecar_of
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.folder import BackupName, NameForm
 from offsite.metastore.restore_plan import ExistingTopic, MetastoreRestorePlan, plan_restore
 from offsite.metastore.source import CommandSource
 from offsite.model.errors import BackupFileDamaged

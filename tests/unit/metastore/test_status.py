@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from offsite.metastore.backup_file import BackupFile
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.folder import BackupName, NameForm
 from offsite.metastore.status import metastore_status
 from tests.unit.metastore.commands import HEADER, command
 

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from offsite.metastore.view import MetastoreVerdict, MetastoreView
+from offsite.metastore.status import MetastoreVerdict, MetastoreView
 from offsite.model.clock import SystemClock
 from offsite.monitor.metastore import METASTORE_SERIES, SILENT_MAX_S, MetastoreMonitor, MetastoreServer
 from offsite.monitor.server import ListenAddress

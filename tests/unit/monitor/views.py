@@ -7,7 +7,7 @@ from dataclasses import replace
 from offsite.backup.outages import Outage
 from offsite.model.errors import KafkaUnreachable
 from offsite.monitor.view import REQUEST_BUCKETS_S, Durations, FollowView, RepositoryView, TopicView
-from offsite.upkeep.retention.outlook import RetentionOutlook
+from offsite.upkeep.retention.report import RetentionOutlook
 
 NOW_MS = 1_800_000_000_000
 S, H, DAY = 1000, 3_600_000, 86_400_000

@@ -11,8 +11,7 @@ from offsite.cli.commands.repository import _render_detail
 from offsite.model.units import format_time
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.world.observe import RepositoryFacts
-from offsite.overview.contents import show_backup
-from offsite.overview.newest_commit import describe_new_commits
+from offsite.overview.contents import describe_new_commits, show_backup
 from offsite.overview.status import read_status
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges

@@ -9,9 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.overview.glance import glance
 from offsite.overview.status import BackupStatus, Status, read_status
-from offsite.overview.status_page import read_glances, status_page
+from offsite.overview.status_page import glance, read_glances, status_page
 from tests.fake_cluster.site import Site, open_site
 
 

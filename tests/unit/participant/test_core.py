@@ -18,7 +18,7 @@ from offsite.participant.number import (
     stamped,
 )
 from offsite.participant.ports import Committed
-from offsite.participant.writing import MAX_OUTPUTS, SentOutputs
+from offsite.participant.positions import MAX_OUTPUTS, SentOutputs
 from tests.unit.participant.participant_world import ALSO_IN, CONTROL, IN, OUT, World
 
 

@@ -7,7 +7,7 @@ import pytest
 from offsite.participant.control import AckRecord, ControlRecord, SignRecord, parse_record
 from offsite.participant.core import Hooks
 from offsite.participant.errors import ControlUnavailable, LeaseLost, NotDelivered
-from offsite.participant.lease import Lease, beat_every_ms, delivery_timeout_ms
+from offsite.participant.membership import Lease, beat_every_ms, delivery_timeout_ms
 from offsite.participant.number import Form
 from tests.unit.participant.participant_world import IN, LEASE_MS, OUT, World
 

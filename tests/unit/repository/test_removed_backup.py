@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from offsite.cli.views.status_view import render_status
+from offsite.cli.views.repository import render_status
 from offsite.model.errors import CommitsGone
 from offsite.overview.status import read_status
 from offsite.repository.declared.entry import DeclaredEntryKind

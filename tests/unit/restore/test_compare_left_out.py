@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from offsite.cli.views.verify_view import render_verification
+from offsite.cli.views.verify import render_verification
 from offsite.model.selection import parse_selection
 from offsite.model.units import format_time
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedJar, JarsNotFetched
-from offsite.sandbox.jar_source import sources
-from offsite.sandbox.jars import cache_folder, ensure_jars, ignore_progress
+from offsite.sandbox.jars import cache_folder, ensure_jars, ignore_progress, sources
 from offsite.sandbox.java import find_java
 from offsite.sandbox.versions import Jar, kafka_jars, verify
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import socket
 
-from offsite.sandbox.ports import HOST, are_free, free_ports
+from offsite.sandbox.settings import HOST, are_free, free_ports
 
 
 def test_free_ports_are_all_different_and_free() -> None:

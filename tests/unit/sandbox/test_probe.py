@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from offsite.sandbox.launch import has_controller
-from offsite.sandbox.ports import HOST, free_ports
+from offsite.sandbox.settings import HOST, free_ports
 
 ONE_BROKER = struct.pack(">ii", 7, 1) + struct.pack(">ih9sih", 1, 9, b"127.0.0.1", 9092, -1)
 NO_BROKER = struct.pack(">ii", 7, 0)

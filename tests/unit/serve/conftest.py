@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from offsite.jobs.workers import SECRET
 from offsite.kafka.cluster import Cluster
 from offsite.metastore.backup_file import BackupFile
-from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.folder import BackupName, NameForm
 from offsite.serve.app import routes
 from offsite.serve.browsers import Hosts, Sessions
 from offsite.serve.gate import Gate, GateRules

@@ -7,7 +7,7 @@ from dataclasses import replace
 from starlette.testclient import TestClient
 
 from offsite.doctor.check import Need
-from offsite.doctor.checks import CHECKS
+from offsite.doctor.examine import CHECKS
 from offsite.serve.tokens import TokenFile
 from offsite.serve.v1 import read as doctor
 from tests.unit.serve.conftest import Connect, FakedClusters

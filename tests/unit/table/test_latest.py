@@ -18,7 +18,7 @@ from offsite.table import latest
 from offsite.table.latest import by_partition, latest_arrow, latest_offsets
 from offsite.table.scan_plan import RowFilter, plan_scan
 from offsite.table.search import RecordsRequest, cat_records, plan_records, raw_values
-from offsite.upkeep.compaction.copy import latest as gathering
+from offsite.upkeep.compaction import latest as gathering
 from tests.backups import new_backup
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, segments_of
 from tests.source_events.memory_store import MemoryStore

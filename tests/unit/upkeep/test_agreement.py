@@ -18,7 +18,7 @@ from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import RetentionInForce
 from offsite.upkeep.collection.run import CollectionResult, collect, plan_collection
 from offsite.upkeep.retention.apply import apply_retention, describe_points, describe_range, plan_retention
-from offsite.upkeep.retention.let_go import let_go_since
+from offsite.upkeep.retention.missing_points import let_go_since
 from offsite.upkeep.retention.policy import RetentionPolicy
 from tests.inline_runner import InlineRunner
 from tests.retained import DAY_MS, HOUR_MS, Retained, go_on, objects, twenty_days

@@ -41,8 +41,8 @@ from offsite.upkeep.collection import plan as collect_plan
 from offsite.upkeep.collection.agreement import RetentionInForce
 from offsite.upkeep.collection.plan import CollectableObject, CollectionPlan
 from offsite.upkeep.collection.run import CollectionResult, collect, collection_steps, plan_collection
-from offsite.upkeep.leftovers import find_leftovers
 from offsite.upkeep.verification import run
+from offsite.upkeep.verification.leftovers import find_leftovers
 from offsite.upkeep.verification.run import verify_deep, verify_quick
 from tests import roll_ups
 from tests.backups import PARTITIONS, SELECTION, content, new_backup, run_once, write_segment

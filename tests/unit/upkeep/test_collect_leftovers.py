@@ -17,9 +17,10 @@ from offsite.repository.commit import CommitChanges, PartitionId
 from offsite.repository.layout import index_key, parse_part_key
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans
 from offsite.repository.segments.segment import Segment
-from offsite.upkeep.collection import leftovers_run
-from offsite.upkeep.collection.leftovers_plan import MARGIN_MS, LeftoversPlan
-from offsite.upkeep.collection.leftovers_run import (
+from offsite.upkeep.collection import leftovers as leftovers_run
+from offsite.upkeep.collection.leftovers import (
+    MARGIN_MS,
+    LeftoversPlan,
     LeftoversResult,
     collect_leftovers,
     leftover_steps,

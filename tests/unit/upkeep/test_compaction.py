@@ -32,7 +32,7 @@ from offsite.restore.request import RestoreRequest
 from offsite.table.latest import by_partition, latest_arrow
 from offsite.table.scan_plan import RowFilter, plan_scan
 from offsite.upkeep.collection.run import collect, plan_collection
-from offsite.upkeep.compaction.copy import latest, regions
+from offsite.upkeep.compaction import latest, regions
 from offsite.upkeep.compaction.plan import CompactionRequest, plan_compaction
 from offsite.upkeep.compaction.run import CompactionResult, compact
 from offsite.upkeep.verification.run import verify_deep

@@ -14,7 +14,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.stores.posix_store import PosixStore, open_folder
-from offsite.upkeep.leftovers import CONTINUE, DRILL, UNNAMED, Leftovers, find_leftovers
+from offsite.upkeep.verification.leftovers import CONTINUE, DRILL, UNNAMED, Leftovers, find_leftovers
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
 
 

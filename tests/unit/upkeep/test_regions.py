@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.repository.commit import PartitionId
-from offsite.upkeep.compaction.copy.regions import find_regions, make_parts
+from offsite.upkeep.compaction.regions import find_regions, make_parts
 from tests.unit.upkeep.test_roll_up import row, segment
 
 PARTITION = PartitionId(topic="t", topic_id="id", partition=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from offsite.upkeep.steps import PAUSE_S, Pauses, run_to_end
+from offsite.upkeep.deletion import PAUSE_S, Pauses, run_to_end
 
 
 class Machine:

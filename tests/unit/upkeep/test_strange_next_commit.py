@@ -10,8 +10,8 @@ from offsite.groups.report import show_groups
 from offsite.model.errors import DamagedCommit, FormatTooNew, NoSuchRestorePoint, OffsiteError
 from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import list_backups, show_backup
-from offsite.overview.glance import glance
 from offsite.overview.status import read_status
+from offsite.overview.status_page import glance
 from offsite.points.restore_point import PointRequest
 from offsite.repository.catalog import Catalog
 from offsite.repository.commit import CommitChanges, ExpiredRange

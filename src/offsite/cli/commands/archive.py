@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.archive_options import ArchivePlace, ArchiveReadOptions, archive_source
 from offsite.cli.commands import archive_retention
-from offsite.cli.options.archive import ArchivePlace, ArchiveReadOptions, archive_source
-from offsite.cli.options.common import Output
-from offsite.cli.options.option_group import takes
+from offsite.cli.options import Output, takes
 from offsite.cli.output import OutputFormat, emit
 from offsite.model.errors import Damaged, UnfitArchive
 from offsite.model.units import format_size, format_time

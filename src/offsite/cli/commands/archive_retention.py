@@ -1,24 +1,192 @@
-"""`offsite archive retention`: remove old files of an archive."""
+"""`offsite archive retention`: remove old files of an archive, and show removed and kept parts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.archive import ArchivePlace, BackupId, FormatToWrite
-from offsite.cli.options.common import COLLECT_AFTER, Bootstrap, KafkaConfigFile, Output, Yes
-from offsite.cli.options.option_group import takes
+from offsite.cli.archive_options import ArchivePlace, BackupId, FormatToWrite
+from offsite.cli.options import COLLECT_AFTER, Bootstrap, KafkaConfigFile, Output, Yes, takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
-from offsite.cli.views.archive_retention_view import audit_line, make_retention_report, render_done, render_plan
 from offsite.cli.wiring import connect
 from offsite.model.clock import SystemClock
+from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from offsite.archives.retention import RetentionLimits
-    from offsite.archives.retention_run import ArchiveRetentionPlan, RetentionTarget
+    from rich.console import Console
+
+    from offsite.archives.retention import ExpiredObject, RetentionLimits
+    from offsite.archives.retention_audit import ArchiveAuditReport
+    from offsite.archives.retention_run import ArchiveRetentionPlan, ArchiveRetentionResult, RetentionTarget
     from offsite.archives.retention_source import MirrorSource
+
+
+_LISTED_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedFile:
+    """A removed file: records of offsets `[start, end)`, the newest of `last_message_ms`."""
+
+    name: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    bytes: int
+    last_message_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPartition:
+    """The kept part of a partition, and why the first file is kept."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    files: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRetentionReport:
+    """The removed and kept parts of an archive at `at_ms`, by the clock of the store. Ages count back from `from_ms`: 0
+    if no record has a time, and nothing is removed by age. `removed_files` no longer count; `deleted_objects` are gone,
+    from these files or from files of earlier runs; `waiting_objects` are deleted after the grace period;
+    `locked_objects` are protected by the store. A plan deletes nothing: the report lists the planned deletions."""
+
+    archive: str
+    format: str
+    at_ms: int
+    from_ms: int
+    removed_files: tuple[RemovedFile, ...]
+    removed_bytes: int
+    kept: tuple[KeptPartition, ...]
+    kept_bytes: int
+    deleted_objects: tuple[str, ...]
+    deleted_bytes: int
+    waiting_objects: int
+    waiting_bytes: int
+    locked_objects: tuple[str, ...]
+
+
+def make_retention_report(
+    target: RetentionTarget, plan: ArchiveRetentionPlan, *, result: ArchiveRetentionResult | None = None
+) -> ArchiveRetentionReport:
+    """Make the report of a plan, or of the executed part of a plan."""
+    deleted, waiting = (result.deleted, result.waiting) if result else (plan.collectable, plan.waiting)
+    return ArchiveRetentionReport(
+        archive=target.place,
+        format=target.format,
+        at_ms=plan.now_ms,
+        from_ms=plan.from_ms,
+        removed_files=tuple(
+            RemovedFile(
+                name=expiring.file.name,
+                topic=expiring.file.partition.topic,
+                partition=expiring.file.partition.partition,
+                start=expiring.file.start,
+                end=expiring.file.end,
+                bytes=expiring.file.size_bytes,
+                last_message_ms=expiring.last_message_ms,
+                why=expiring.why,
+            )
+            for expiring in plan.going
+        ),
+        removed_bytes=sum(expiring.file.size_bytes for expiring in plan.going),
+        kept=tuple(
+            KeptPartition(
+                topic=kept_files.partition.topic,
+                partition=kept_files.partition.partition,
+                start=kept_files.start,
+                end=kept_files.end,
+                files=kept_files.files,
+                bytes=kept_files.size_bytes,
+                why=kept_files.why,
+            )
+            for kept_files in plan.kept_files
+        ),
+        kept_bytes=sum(kept_files.size_bytes for kept_files in plan.kept_files),
+        deleted_objects=tuple(stored_object.key for stored_object in deleted),
+        deleted_bytes=_bytes(deleted),
+        waiting_objects=len(waiting),
+        waiting_bytes=_bytes(waiting),
+        locked_objects=tuple(stored_object.key for stored_object in result.locked) if result else (),
+    )
+
+
+def render_plan(console: Console, report: ArchiveRetentionReport) -> None:
+    """Show the planned removals, and the kept parts."""
+    from rich.table import Table
+
+    _render_files(console, report, "would be removed")
+    if report.deleted_objects:
+        size = format_size(report.deleted_bytes)
+        console.print(f"  {len(report.deleted_objects)} objects ({size}) of files removed earlier would be deleted")
+    table = Table("topic", "partition", "from offset", "to offset", "files", "size", "kept because")
+    for partition in report.kept:
+        row = (
+            partition.topic,
+            str(partition.partition),
+            f"{partition.start:,}",
+            f"{partition.end:,}",
+            str(partition.files),
+        )
+        table.add_row(*row, format_size(partition.bytes), partition.why)
+    console.print(table)
+
+
+def render_done(console: Console, report: ArchiveRetentionReport) -> None:
+    """Show the removals."""
+    if not (report.removed_files or report.deleted_objects or report.locked_objects):
+        console.print(f"{report.format} archive {report.archive}: nothing to delete")
+        return
+    _render_files(console, report, "removed")
+    console.print(f"  deleted: {len(report.deleted_objects)} objects ({format_size(report.deleted_bytes)})")
+    if report.waiting_objects:
+        size = format_size(report.waiting_bytes)
+        console.print(
+            f"  {report.waiting_objects} objects ({size}) are not deleted yet: run this command again when "
+            "--collect-after has passed"
+        )
+    for key in report.locked_objects:
+        console.print(f"  protected by the store, not deleted: {key}")
+
+
+def audit_line(line: ArchiveAuditReport) -> str:
+    """Format a deletion as a line."""
+    if line.problem:
+        return f"{line.what} cannot be read: {line.problem}"
+    size = f" ({format_size(line.bytes)})" if line.bytes else ""
+    return f"{format_time(line.at_ms)} {line.kind}, {line.state}: {line.what}{size}, {line.rule}; by {line.who}"
+
+
+def _render_files(console: Console, report: ArchiveRetentionReport, verb: str) -> None:
+    count, size = len(report.removed_files), format_size(report.removed_bytes)
+    kept_size = format_size(report.kept_bytes)
+    console.print(f"{report.format} archive {report.archive}: {count} files ({size}) {verb}, {kept_size} kept")
+    if report.from_ms != report.at_ms:
+        since = (
+            f"from {format_time(report.from_ms)}, the newest record"
+            if report.from_ms
+            else "from no time: no record has one"
+        )
+        console.print(f"  ages count back {since}")
+    for file in report.removed_files[:_LISTED_MAX]:
+        console.print(f"  {file.name}: last message {format_time(file.last_message_ms)}, {file.why}")
+    if count > _LISTED_MAX:
+        console.print(f"  and {count - _LISTED_MAX} more; -o json lists them")
+
+
+def _bytes(objects: Iterable[ExpiredObject]) -> int:
+    return sum(stored_object.size_bytes for stored_object in objects)
+
 
 app = typer.Typer(help="Delete old files of an archive.", no_args_is_help=True)
 

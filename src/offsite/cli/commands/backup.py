@@ -10,18 +10,17 @@ import typer
 
 from offsite.backup.options import parse_backup, parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe
-from offsite.cli.options.backup import BackupOptions, BackupRunOptions
-from offsite.cli.options.common import (
+from offsite.cli.backup_options import BackupOptions, BackupRunOptions
+from offsite.cli.options import (
     COLLECT_AFTER,
     GIVE_UP_AFTER,
     GiveUpAfter,
     Output,
+    takes,
 )
-from offsite.cli.options.option_group import takes
-from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
-from offsite.cli.views.backup_view import render_result
-from offsite.cli.wiring import connect, open_repository, spark
+from offsite.cli.views.backup import render_result
+from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption
 from offsite.model.names import named
 from offsite.model.units import format_size
@@ -151,7 +150,7 @@ def run(
 @contextmanager
 def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]:
     """A context for executing `plan`: after an interrupt, print the commits made."""
-    from offsite.overview.newest_commit import describe_new_commits
+    from offsite.overview.contents import describe_new_commits
 
     try:
         yield

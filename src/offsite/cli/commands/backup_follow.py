@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from offsite.backup.options import parse_backup, parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe, zeebe_participants
-from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
-from offsite.cli.views.backup_view import render_commit
-from offsite.cli.views.outage_view import OutageLines
-from offsite.cli.wiring import connect, open_repository, spark
+from offsite.cli.views.backup import OutageLines, render_commit
+from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsite.cli.options.backup import BackupRunOptions
+    from offsite.cli.backup_options import BackupRunOptions
     from offsite.follow.follower import Round
     from offsite.follow.options import FollowTimes
 
@@ -39,7 +37,7 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
     from offsite.monitor.server import MonitorServer
     from offsite.monitor.view import FollowView
     from offsite.monitor.waiting import WaitReporter, waiting_now
-    from offsite.overview.newest_commit import describe_new_commits
+    from offsite.overview.contents import describe_new_commits
 
     request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
     zeebe, requests = parse_zeebe(options.clusters), StoreRequests()

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import COLLECT_AFTER, BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
-from offsite.cli.options.option_group import takes
-from offsite.cli.options.spark import SparkOptions
+from offsite.cli.options import COLLECT_AFTER, BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes, takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
-from offsite.cli.views.leftovers_view import (
+from offsite.cli.views.verify import (
     DeletedLeftovers,
     make_leftovers_report,
-    render_leftovers,
     render_leftovers_done,
+    render_leftovers_plan,
 )
-from offsite.cli.wiring import connect, open_repository, spark
+from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.clock import SystemClock
 from offsite.model.units import format_size
 from offsite.upkeep.retention.policy import OFF, parse_retain
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from offsite.archives.import_staging import Staging
     from offsite.repository.backup import Backup
     from offsite.upkeep.collection.agreement import DisbelievedCommit, RetentionInForce
-    from offsite.upkeep.collection.leftovers_plan import LeftoversPlan
+    from offsite.upkeep.collection.leftovers import LeftoversPlan
     from offsite.upkeep.collection.plan import CollectionPlan
     from offsite.upkeep.collection.run import CollectionResult
 
@@ -159,7 +157,7 @@ def _in_force(options: CollectOptions) -> RetentionInForce:
     from functools import partial
 
     from offsite.upkeep.collection.agreement import RetentionInForce
-    from offsite.upkeep.retention.told_settings import read_cluster_retention
+    from offsite.upkeep.retention.topic_retention import read_cluster_retention
 
     policy = parse_retain(options.retain)
     is_asked = policy is not None and policy.mirrors and (options.bootstrap or options.kafka_config)
@@ -202,17 +200,17 @@ def _collect(
 def _plan_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat) -> None:
     """Show the planned deletion. Changes nothing."""
     planned, copies = _planned_leftovers(repo, opened, grace_ms)
-    emit(make_leftovers_report(planned, copies), output=output, render=render_leftovers)
+    emit(make_leftovers_report(planned, copies), output=output, render=render_leftovers_plan)
 
 
 def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat, *, yes: bool) -> None:
     """Delete leftovers, after a question unless `yes`."""
     from offsite.archives.import_staging import remove_dead_copy
-    from offsite.upkeep.collection.leftovers_run import collect_leftovers
+    from offsite.upkeep.collection.leftovers import collect_leftovers
 
     planned, copies = _planned_leftovers(repo, opened, grace_ms)
     if not yes and (planned.objects or copies):
-        emit_notice(make_leftovers_report(planned, copies), render=render_leftovers)
+        emit_notice(make_leftovers_report(planned, copies), render=render_leftovers_plan)
         confirm(f"delete leftovers of killed runs in backup {planned.head.backup}?")
     result = collect_leftovers(opened, planned, clock=SystemClock())
     removed = tuple(staging.backup for staging, _ in copies if remove_dead_copy(staging))
@@ -230,7 +228,7 @@ def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputForma
 
 def _planned_leftovers(repo: str, opened: Backup, grace_ms: int) -> tuple[LeftoversPlan, list[tuple[Staging, int]]]:
     from offsite.archives.import_staging import find_dead_copies
-    from offsite.upkeep.collection.leftovers_run import plan_leftovers
+    from offsite.upkeep.collection.leftovers import plan_leftovers
 
     planned = plan_leftovers(opened, clock=SystemClock(), grace_ms=grace_ms)
     copies = [(staging, folder.size_bytes) for staging, folder in find_dead_copies(open_repository(repo))]

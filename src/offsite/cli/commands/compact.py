@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Output, Repo, Yes
-from offsite.cli.options.option_group import takes
-from offsite.cli.options.spark import SparkOptions
+from offsite.cli.options import BackupName, Output, Repo, Yes, takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
-from offsite.cli.wiring import open_repository, spark
+from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.errors import BadOption
 from offsite.model.selection import split_all
 from offsite.model.units import format_size
@@ -151,7 +149,7 @@ def _compacted(opened: Backup, planned: CompactionPlan, engine: SparkOptions) ->
     if not planned.regions:
         return CompactionResult(state=planned.head)
     with (
-        spark(engine.choice(), preload="offsite.upkeep.compaction.copy.rewrite") as runner,
+        spark(engine.choice(), preload="offsite.upkeep.compaction.rewrite") as runner,
         progress("compact", total_bytes=2 * planned.raw_bytes) as on_progress,  # all is read twice
     ):
         return compact(opened, planned, runner=runner, on_progress=on_progress)

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo
-from offsite.cli.options.option_group import WordChoice, takes
-from offsite.cli.options.spark import SparkOptions
+from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, WordChoice, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
-from offsite.cli.views.proof_view import render_lacking
-from offsite.cli.wiring import connect, open_repository, spark
+from offsite.cli.views.verify import render_lacking
+from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged, OutputNotWritten
 from offsite.model.plain import plain
 from offsite.model.units import format_duration, format_size

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.archive import ArchivePlace, FormatToWrite
-from offsite.cli.options.common import (
+from offsite.cli.archive_options import ArchivePlace, FormatToWrite
+from offsite.cli.commands.restore_source import named_backup
+from offsite.cli.options import (
     GIVE_UP_AFTER,
     Bootstrap,
     GiveUpAfter,
@@ -22,13 +23,12 @@ from offsite.cli.options.common import (
     OptionalBackup,
     OptionalRepo,
     Output,
+    WordChoice,
+    takes,
 )
-from offsite.cli.options.option_group import WordChoice, takes
-from offsite.cli.options.restore import named_backup
-from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
-from offsite.cli.views.outage_view import OutageLines
-from offsite.cli.wiring import connect, spark
+from offsite.cli.views.backup import OutageLines
+from offsite.cli.wiring import SparkOptions, connect, spark
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
 from offsite.model.selection import split_all

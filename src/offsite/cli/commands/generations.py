@@ -3,22 +3,166 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import COLLECT_AFTER, GIVE_UP_AFTER, Output, Repo, Yes
-from offsite.cli.options.generations import GenerationOptions, Name
-from offsite.cli.options.option_group import takes
-from offsite.cli.options.spark import SparkOptions
+from offsite.backup.options import BackupWords
+from offsite.cli.options import (
+    COLLECT_AFTER,
+    GIVE_UP_AFTER,
+    Bootstrap,
+    KafkaConfigFile,
+    Output,
+    Repo,
+    WordChoice,
+    Yes,
+    checked_places,
+    takes,
+)
 from offsite.cli.output import OutputFormat, confirm, emit, note
-from offsite.cli.views.generations_view import render_happened, render_release, render_sets
-from offsite.cli.views.outage_view import OutageLines
-from offsite.cli.wiring import connect, open_repository, spark
+from offsite.cli.views.backup import OutageLines
+from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
+from offsite.model.units import format_size, format_time
+from offsite.repository.generation_sets.entry import Instance
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from offsite.generations.assembly import ReportLine
     from offsite.generations.instance import CompletedEffect
+    from offsite.generations.removals import GenerationRemoval
     from offsite.generations.request import GenerationsRequest
+    from offsite.generations.status import GenerationReport, SetReport
+
+
+Name = Annotated[str | None, typer.Option("--name", help="Name of the set: generation 3 is backup NAME.gen-3.")]
+InstanceName = Annotated[
+    Instance | None, typer.Option("--instance", help="Name of this instance, one of two: run both, each once.")
+]
+Length = Annotated[
+    str | None,
+    typer.Option("--length", help="How long a generation stays active [default: 7d]: 7d, 12h."),
+]
+First = Annotated[
+    bool | None,
+    typer.Option(
+        "--first/--second",
+        help="Whether this instance begins as the active one if no generation exists [default: instance a].",
+    ),
+]
+Properties = Annotated[
+    Path | None,
+    typer.Option(
+        "--properties", help="A connector's properties: name, topics, compacted.log.backup.length.days and the like."
+    ),
+]
+Archive = Annotated[
+    str,
+    typer.Option(
+        "--archive", help="Write Avro archives below this folder or URL, instead of backups.", callback=checked_places
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationOptions:
+    """Options of both instances of a set, with the choice of the instance, as typed."""
+
+    repo: Repo
+    name: Name = None
+    instance: InstanceName = None
+    length: Length = None
+    first: First = None
+    archive: Archive = ""
+    properties: Properties = None
+    words: Annotated[BackupWords, WordChoice(but=("missing_topics", "group_history"))] = field(
+        default_factory=BackupWords
+    )
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+def render_happened(console: Console, line: ReportLine) -> None:
+    console.print(f"{line.set}: {line.text}")
+
+
+def render_sets(console: Console, sets: Sequence[SetReport]) -> None:
+    if not sets:
+        console.print("no generations; begin with: offsite generations run")
+    for generation_set in sets:
+        _render_set(console, generation_set)
+
+
+def render_release(console: Console, generation_set: SetReport) -> None:
+    console.print(
+        "released: its instance deletes it when the next generation has replaced it; on another machine in 3 days"
+    )
+    _render_set(console, generation_set)
+
+
+def _render_set(console: Console, generation_set: SetReport) -> None:
+    from rich.table import Table
+
+    console.print(
+        f"{generation_set.name}: topics {', '.join(generation_set.topics)} of cluster {generation_set.cluster_id}"
+    )
+    table = Table("generation", "instance", "phase", "began", "complete", "place")
+    for generation in generation_set.generations:
+        table.add_row(
+            str(generation.number), generation.instance, _phase(generation), *_times(generation), generation.place
+        )
+    console.print(table)
+    for generation in generation_set.generations:
+        if generation.is_released:
+            release_text = f"{format_time(generation.released_ms)}, in the name of {generation.released_by or 'nobody'}"
+            console.print(f"  generation {generation.number} was released: {release_text}")
+        if generation.kept:
+            console.print(f"  generation {generation.number} is kept: {generation.kept}")
+            console.print(
+                "    look at the source; if this is intended: "
+                f"offsite generations release --name {generation_set.name} --generation {generation.number}"
+            )
+    for instance, process in generation_set.processes:
+        console.print(f"  instance {instance}: last run by {process}")
+    if generation_set.asked_ms:
+        console.print(
+            f"  the next generation was requested at {format_time(generation_set.asked_ms)}: does the other instance "
+            "run?"
+        )
+    console.print(f"  {generation_set.removed} earlier generations are removed")
+    for removal in generation_set.removals:
+        console.print(f"    {_removal(removal)}")
+    if not generation_set.restore_from:
+        console.print("  nothing to restore from yet: no generation is complete")
+    elif generation_set.is_archive:
+        console.print(
+            f"next: offsite import {generation_set.restore_from} --format avro --backup {generation_set.name}-import"
+        )
+    else:
+        console.print(f"next: offsite restore plan --backup {generation_set.restore_from}")
+
+
+def _phase(generation: GenerationReport) -> str:
+    active = "active, " if generation.is_active else ""
+    return f"{active}{generation.phase}{', released' if generation.is_released else ''}"
+
+
+def _removal(entry: GenerationRemoval) -> str:
+    if entry.problem:
+        return f"{entry.generation} cannot be read: {entry.problem}"
+    return f"{format_time(entry.at_ms)} {entry.generation} ({format_size(entry.bytes)}): {entry.why}; by {entry.who}"
+
+
+def _times(generation: GenerationReport) -> tuple[str, str]:
+    return format_time(generation.began_ms), format_time(
+        generation.complete_ms
+    ) if generation.complete_ms else "not yet"
+
 
 app = typer.Typer(help="Back up compacted topics in generations, by two instances in turn.", no_args_is_help=True)
 
@@ -52,7 +196,7 @@ def run(
 
 
 def _request(options: GenerationOptions, interval: str) -> GenerationsRequest:
-    from offsite.generations.options import GenerationInput, parse_generations
+    from offsite.generations.request import GenerationInput, parse_generations
 
     typed = GenerationInput(
         name=options.name,
@@ -111,7 +255,7 @@ class _EventPrinter:
         self._last = ""
 
     def __call__(self, happened: CompletedEffect) -> None:
-        from offsite.generations.report import line_of
+        from offsite.generations.assembly import line_of
 
         line = line_of(happened)
         if line is None or (line.lasts and line.text == self._last):

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes
-from offsite.cli.options.option_group import takes
+from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
-from offsite.cli.views.groups_view import render_gone
+from offsite.cli.views.repository import render_gone
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
 from offsite.model.selection import split_all

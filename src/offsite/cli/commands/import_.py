@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.archive import ArchiveReadOptions, SkipDamaged, archive_source
-from offsite.cli.options.common import BackupName, Output, Repo
-from offsite.cli.options.option_group import takes
-from offsite.cli.options.spark import SparkOptions
+from offsite.cli.archive_options import ArchiveReadOptions, SkipDamaged, archive_source
+from offsite.cli.options import BackupName, Output, Repo, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
-from offsite.cli.wiring import open_repository, spark
+from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.head import Head
 from offsite.model.selection import split_all
 from offsite.model.units import format_size

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.commands.coordinator import operator_work
-from offsite.cli.commands.coordinator.operator_kubernetes import (
+from offsite.cli.commands import operator_processes as operator_work
+from offsite.cli.commands.operator_processes import (
     KubernetesOptions,
     check_not_given,
     run_in_kubernetes,
     serve_probes,
 )
-from offsite.cli.options.common import Output, Repo, Yes
-from offsite.cli.options.option_group import takes
+from offsite.cli.options import Output, Repo, Yes, takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice, note
-from offsite.cli.views.operator_view import (
+from offsite.cli.views.operator import (
     render_applied,
     render_detail,
     render_look,

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Output, Repo
-from offsite.cli.options.option_group import WordChoice, takes
-from offsite.cli.options.spark import SparkOptions
+from offsite.cli.options import BackupName, Output, Repo, WordChoice, takes
 from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
-from offsite.cli.wiring import open_repository, spark
+from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
 from offsite.model.selection import split_all

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import OptionalRepo, Output, Records, Repo, checked_places
+from offsite.cli.options import OptionalRepo, Output, Records, Repo, checked_places
 from offsite.cli.output import OutputFormat, emit, note
-from offsite.cli.views.consistency_view import render_consistency
-from offsite.cli.views.settings_view import render_cluster_settings, render_not_carried, render_topic_settings
-from offsite.cli.views.status_view import render_status
+from offsite.cli.views.repository import (
+    render_cluster_settings,
+    render_consistency,
+    render_not_carried,
+    render_status,
+    render_topic_settings,
+)
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption, Damaged
 from offsite.model.ids import random_id

@@ -11,15 +11,12 @@ import typer
 from offsite.cli.commands.drill import drill
 from offsite.cli.commands.groups import records_flag as same
 from offsite.cli.commands.groups import render_applied as render_groups
-from offsite.cli.commands.restore_source import RestoreRunOptions, backup_to_restore
-from offsite.cli.options.common import BackupName, Output, Records, Repo, Yes
-from offsite.cli.options.option_group import takes
-from offsite.cli.options.restore import RestoreOptions, named_backup
-from offsite.cli.options.spark import SparkOptions
+from offsite.cli.commands.restore_source import RestoreOptions, RestoreRunOptions, backup_to_restore, named_backup
+from offsite.cli.options import BackupName, Output, Records, Repo, Yes, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.output import note as tell
-from offsite.cli.views.restore_view import render_restore_plan, render_what_came_back
-from offsite.cli.wiring import connect, open_repository, spark
+from offsite.cli.views.restore import render_restore_plan, render_what_came_back
+from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS, whole_number
 from offsite.model.errors import BadOption, Damaged
 from offsite.restore.options import parse_restore, parse_restore_limits

@@ -1,4 +1,6 @@
-"""The backup for `offsite restore run`: a stored backup, or a temporary backup made of an archive."""
+"""The backup to restore, and its options: a stored backup, or for `offsite restore run` a temporary backup made of an
+archive.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.archive import SkipDamaged
-from offsite.cli.options.common import checked_places
-from offsite.cli.options.restore import RestoreOptions, named_backup
+from offsite.cli.archive_options import SkipDamaged
+from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo, WordChoice, checked_places
 from offsite.cli.output import EXIT_PARTIAL, emit_notice, note
+from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption, Damaged, OffsiteError, RestoreTakenOver, UserError
 from offsite.restore.options import RestoreWords, parse_restore
 
@@ -22,6 +24,36 @@ if TYPE_CHECKING:
     from offsite.engine.runner import Runner
     from offsite.repository.backup import Backup
     from offsite.restore.lease import RestoreLease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOptions:
+    """The data to restore, and the target cluster, as typed."""
+
+    repo: OptionalRepo = None
+    backup: OptionalBackup = None
+    words: Annotated[RestoreWords, WordChoice(but=("write_limit",))] = field(default_factory=RestoreWords)
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+def named_backup(
+    repo: str | None, backup: str | None, *, otherwise: str, looks: bool = False, records: str | None = None
+) -> Backup:
+    """Open the backup named by `--repo` and `--backup`; `looks` and `records` as in `open_repository`. Raises
+    `BadOption` for a missing option, `RepositoryNotFound`, `BackupNotFound`."""
+    if repo is None or backup is None:
+        raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
+    from offsite.generations.status import backup_or_generation, restores_elsewhere
+
+    repository = open_repository(repo, looks=looks, records=records)
+    opened = backup_or_generation(repository, backup)
+    if opened.descriptor.name != backup:
+        note(f"note: {backup} has generations: this one is {opened.descriptor.name}")
+        for other in restores_elsewhere(repository, backup, chosen=opened.descriptor.name):
+            note(f"note: a restore from {other} has not ended; to continue it, give --backup {other}")
+    return opened
+
 
 Archive = Annotated[
     str | None,

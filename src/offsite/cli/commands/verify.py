@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, KafkaConfigFile, Output, Records, Repo
-from offsite.cli.options.option_group import takes
-from offsite.cli.options.spark import SparkOptions
+from offsite.cli.options import BackupName, KafkaConfigFile, Output, Records, Repo, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
-from offsite.cli.views.verify_view import render_verification
-from offsite.cli.wiring import connect, open_repository, spark
+from offsite.cli.views.verify import render_verification
+from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged, DamagedCommit, FormatTooNew
 from offsite.model.head import Head, parse_head
 from offsite.model.options import Isolation
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from offsite.repository.backup import Backup
     from offsite.repository.repository import Repository
     from offsite.restore.compare.run import CompareRequest, CompareResult
-    from offsite.upkeep.leftovers import Leftovers
+    from offsite.upkeep.verification.leftovers import Leftovers
     from offsite.upkeep.verification.run import VerifyResult
 
 Against = Annotated[
@@ -154,7 +152,7 @@ def _expected_head(options: VerifyOptions) -> Head | None:
 def _missing_heads(repository: Repository, opened: Backup, expected: Head | None, *, accept: bool) -> list[str]:
     """Return why heads seen before, by the caller or on this machine, are not part of the backup."""
     from offsite.repository.heads import RememberedHead, head_of, why_missing
-    from offsite.upkeep.retention.let_go import note_look
+    from offsite.upkeep.retention.missing_points import note_look
 
     state = opened.readable_state()
     seen_head = RememberedHead(repository=repository, backup=state.backup)
@@ -169,7 +167,7 @@ def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, 
     """Find leftovers; None with unreadable commits, because leftovers are unknown then."""
     from offsite.archives.import_staging import find_staging_copies
     from offsite.repository.leftovers import LEFTOVER_AFTER_MS
-    from offsite.upkeep.leftovers import find_leftovers
+    from offsite.upkeep.verification.leftovers import find_leftovers
 
     if result.damaged_commits:
         return None

@@ -22,7 +22,7 @@ from offsite.groups.report import show_groups
 from offsite.model.errors import UserError
 from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import TopicDetail, show_backup
-from offsite.overview.declared.status import read_declared_status
+from offsite.overview.declared import read_declared_status
 from offsite.overview.status_page import describe_checks, read_glances
 from offsite.reports.html_page import places
 from offsite.reports.log_report import HoleReport

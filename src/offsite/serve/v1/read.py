@@ -29,7 +29,7 @@ from offsite.model.journal import noted
 from offsite.model.selection import ALL_GROUPS
 from offsite.model.units import MIB
 from offsite.overview.contents import BackupDetail, BackupList, list_backups, show_backup
-from offsite.overview.declared.status import DeclaredList, read_declared_status
+from offsite.overview.declared import DeclaredList, read_declared_status
 from offsite.overview.status import Status
 from offsite.repository.backup import Backup
 from offsite.restore.options import PointWords, parse_point

@@ -26,7 +26,7 @@ from offsite.upkeep.collection.agreement import (
     read_commit_to_judge,
 )
 from offsite.upkeep.collection.plan import CatalogCheck
-from offsite.upkeep.steps import run_to_end
+from offsite.upkeep.deletion import run_to_end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

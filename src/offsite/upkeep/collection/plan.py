@@ -46,7 +46,7 @@ from offsite.upkeep.collection.agreement import (
     judge_commit,
     read_commit_to_judge,
 )
-from offsite.upkeep.steps import Pauses
+from offsite.upkeep.deletion import Pauses
 
 OBJECTS_MAX = 20_000
 """Objects of one plan, which is held in memory; the next plan takes the rest."""

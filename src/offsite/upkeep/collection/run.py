@@ -37,7 +37,7 @@ from offsite.upkeep.collection.plan import (
     collection_plan_steps,
     find_needed,
 )
-from offsite.upkeep.steps import run_to_end
+from offsite.upkeep.deletion import run_to_end
 from offsite.upkeep.verification.segments import SegmentFinding, make_shares, verify_share
 
 STEP_BYTES = 256 * MIB

@@ -1,6 +1,6 @@
 """The compaction of a backup: one commit replaces segments with all records by segments with the latest records.
 
-The replaced objects stay for readers with a plan, and are collected later (see `services.collect`). A crash leaves a
+The replaced objects stay for readers with a plan, and are collected later (see `upkeep.collection`). A crash leaves a
 commit or none. If another writer commits meanwhile, the work is committed on top, if the segments read are unchanged.
 """
 
@@ -25,11 +25,10 @@ from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.repository.state import BackupState
-from offsite.upkeep.compaction.copy.latest import count_buckets, find_latest, report_unreadable, send_latest
-from offsite.upkeep.compaction.copy.regions import CompactionPart, Region, make_parts
-from offsite.upkeep.compaction.copy.rewrite import RewrittenPart, rewrite_part
-from offsite.upkeep.compaction.note import put_stretches
-from offsite.upkeep.compaction.plan import CompactionPlan, is_unchanged
+from offsite.upkeep.compaction.latest import count_buckets, find_latest, report_unreadable, send_latest
+from offsite.upkeep.compaction.plan import CompactionPlan, is_unchanged, put_stretches
+from offsite.upkeep.compaction.regions import CompactionPart, Region, make_parts
+from offsite.upkeep.compaction.rewrite import RewrittenPart, rewrite_part
 
 JOB_BYTES = 64 * GIB
 """Raw bytes of one job and one commit, about: the most work lost by a crash."""

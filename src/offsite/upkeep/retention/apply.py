@@ -2,17 +2,19 @@
 
 The commit takes effect at one moment: its forgotten restore points stop being points, and its expired ranges are no
 longer held. A crash before the commit changes nothing; a crash after the commit leaves objects for the next collection
-(see `services.collect`, decision 0022). A line for each deletion is written before the commit (see `audit_record`).
+(see `upkeep.collection`, decision 0022). A line for each deletion is written before the commit (see `audit_record`).
 
 Another writer may commit between the plan and the commit. The points shown in the plan still go, and newer data stays:
 a new choice could drop a point shown as kept, because a newer point took its place. Only a new pin, restore or
-truncation requires a new plan, as of the same moment; the new plan may drop fewer points, never additional points.
+truncation requires a new plan, as of the same moment; the new plan may drop fewer points, never additional points. A
+continuous run carries its plan to the newer state: newer points stay with all their data, and merged data is examined
+again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.log.range import uncovered
 from offsite.model.cleanup_policy import Retention
@@ -26,12 +28,45 @@ from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
 from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
 from offsite.repository.state import BackupState
-from offsite.upkeep.retention.carried import carry_to
-from offsite.upkeep.retention.kept_points import points_between
-from offsite.upkeep.retention.note import BY, put_note
+from offsite.upkeep.deletion import run_to_end
+from offsite.upkeep.retention.kept_points import NEWEST, ChosenPoints, merge_chosen, points_between
+from offsite.upkeep.retention.needs import Branches, UnneededSegments, add_needs, needs_of_run
 from offsite.upkeep.retention.plan import RetentionPlan, points_in_use, retention_plan_steps
 from offsite.upkeep.retention.policy import RetentionPolicy, rule_of
-from offsite.upkeep.steps import run_to_end
+from offsite.upkeep.retention.report import BY, put_note
+
+
+def carry_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
+    """`plan` for `head`, a later state than the plan's own; None if a new plan is needed."""
+    if head.seq == plan.head.seq:
+        return plan
+    if (head.pins, len(head.branches)) != (plan.head.pins, len(plan.head.branches)) or head.seq < plan.head.seq:
+        return None
+    since = plan.head.seq, head.seq + 1
+    states = {plan.head.seq: plan.head, head.seq: head}
+    needs = {history: list(spans) for history, spans in plan.needs.items()}
+    add_needs(needs, needs_of_run(states, since, Branches.of(head)))
+    unneeded = UnneededSegments(head=head, needs=needs, may_go=plan.may_go)
+    expired: list[ExpiredRange] = []
+    segments = removed_bytes = 0
+    for partition_id in sorted({expired_range.partition_id for expired_range in plan.expired}):
+        expired_segments = unneeded.of(partition_id)
+        expired += expired_segments.ranges
+        segments, removed_bytes = segments + expired_segments.segments, removed_bytes + expired_segments.bytes
+    points = {span: points_between(head.history, span[0], span[1] - 1) for span in plan.forgotten}
+    came = ChosenPoints(start=since[0] + 1, end=since[1], rule=NEWEST)
+    return replace(
+        plan,
+        head=head,
+        kept_points=(*plan.kept_points, *merge_chosen(head.history, [came])),
+        forgotten=tuple(span for span, count in points.items() if count),
+        points=sum(points.values()),
+        expired=tuple(expired),
+        segments=segments,
+        removed_bytes=removed_bytes,
+        kept_bytes=max(0, plan.kept_bytes + plan.removed_bytes - removed_bytes),
+    )
+
 
 ATTEMPTS = 10
 """How often to plan again after losing to another writer: a continuous run commits every few seconds."""

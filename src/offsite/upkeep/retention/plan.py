@@ -25,8 +25,7 @@ from offsite.repository.leftovers import living_restores
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import uses_own_clock
-from offsite.upkeep.clocks import check_clocks
-from offsite.upkeep.retention.gone import MayGo, NeededBytes, UnneededSegments, allow_any
+from offsite.upkeep.deletion import check_clocks
 from offsite.upkeep.retention.kept_points import (
     AGE,
     FIXED,
@@ -47,7 +46,19 @@ from offsite.upkeep.retention.kept_points import (
     unbroken_runs,
 )
 from offsite.upkeep.retention.mirror import ExpiringRanges, find_needing_expired
-from offsite.upkeep.retention.needs import Branches, Needs, PartitionHistory, add_needs, needs_of_run, states_to_read
+from offsite.upkeep.retention.needs import (
+    Branches,
+    MayGo,
+    NeededBytes,
+    Needs,
+    PartitionHistory,
+    UnneededSegments,
+    add_needs,
+    allow_any,
+    first_that_fits,
+    needs_of_run,
+    states_to_read,
+)
 from offsite.upkeep.retention.policy import MIRROR, RetentionPolicy
 from offsite.upkeep.retention.reckoning import (
     RUNS_CHECKED,
@@ -56,7 +67,6 @@ from offsite.upkeep.retention.reckoning import (
     explain_silence,
     reckon,
 )
-from offsite.upkeep.retention.size_limit import first_that_fits
 from offsite.upkeep.retention.topic_retention import is_retention_known
 
 _PARTITIONS_AT_ONCE = 100

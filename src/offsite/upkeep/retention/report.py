@@ -1,21 +1,31 @@
-"""A retention plan as printed. The fields are a contract with scripts: fields are added, never renamed."""
+"""Retention for people and scripts: a plan as printed, the audit, and the outlook for status, metrics and pages. Reads
+no data. The printed fields are a contract with scripts: fields are added, never renamed.
+
+The note of the last retention (the policy, and the next expiry) is a hint for display, overwritten each time, never
+trusted, and never the basis of a decision.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from offsite.model.errors import DamagedCommit
+from offsite.model.errors import DamagedCommit, DamagedObject, OffsiteError
+from offsite.model.journal import noted
 from offsite.repository.backup import Backup
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import own_objects
+from offsite.repository.replaced import collected_hint
 from offsite.repository.snapshots.audit_record import OBJECT, AuditLine, UnreadableLine, read_audit
+from offsite.repository.state import BackupState
 from offsite.upkeep.retention.kept_points import KeptPoints, points_between
 from offsite.upkeep.retention.policy import rule_of
 
 if TYPE_CHECKING:
     from offsite.upkeep.retention.plan import RetentionPlan
+
 
 DONE = "done"
 NOT_DONE = "not done"
@@ -189,3 +199,94 @@ class _Outcomes:
                 return ""
             self._writers[seq] = stored.commit.writer
         return self._writers[seq]
+
+
+BY = "retention"
+"""The kind of work named in audit lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionNote:
+    """Commit `commit` removed everything not kept by the policy `rule`, at `at_ms`. `kept_points` and `kept_bytes`
+    stayed. Of the kept points commit `next_commit` may expire first, at `next_ms` at the earliest (0: no time known).
+    """
+
+    at_ms: int
+    commit: int
+    rule: str
+    kept_points: int
+    kept_bytes: int
+    next_commit: int
+    next_ms: int
+
+
+def put_note(backup: Backup, plan: RetentionPlan, commit: int) -> None:
+    """Write the note about `commit`. A failure is logged and ignored."""
+    note = RetentionNote(
+        at_ms=plan.now_ms,
+        commit=commit,
+        rule=rule_of(plan.policy),
+        kept_points=sum(points.points for points in plan.kept_points),
+        kept_bytes=plan.kept_bytes,
+        next_commit=plan.next_commit,
+        next_ms=plan.next_ms,
+    )
+    try:
+        backup.store.put_overwrite(backup.layout.retention_key, encode_object({"format": FORMAT, **asdict(note)}))
+    except OffsiteError as error:
+        noted("no_note", what="what retention did", why=error.message)
+
+
+def get_note(backup: Backup) -> RetentionNote | None:
+    """The note; None if none exists, or the note is unreadable."""
+    key = backup.layout.retention_key
+    try:
+        data = backup.store.get(key)
+        if data is None:
+            return None
+        document = parse_json_object(data, source=key, damaged=DamagedObject)
+        numbers = ("at_ms", "commit", "kept_points", "kept_bytes", "next_commit", "next_ms")
+        return RetentionNote(rule=document.text("rule"), **{name: document.count(name) for name in numbers})
+    except OffsiteError as error:
+        noted("hint_unusable", what=key, why=error.message)
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOutlook:
+    """The retention of a backup. `applied_ms`: when retention last removed something (epoch ms by the store's clock, 0:
+    never), `rule`: the policy; `applied_commit`: the commit. `restore_points`: the number of kept points; `pinned`: the
+    number of pinned ones. Of the unpinned points `next_commit` may expire first, at `next_ms` at the earliest (0: no
+    time known). `waiting_bytes`: expired, and not yet collected."""
+
+    applied_ms: int
+    applied_commit: int
+    rule: str
+    restore_points: int
+    pinned: int
+    next_commit: int
+    next_ms: int
+    waiting_bytes: int
+
+
+def retention_outlook(backup: Backup, state: BackupState) -> RetentionOutlook | None:
+    """The outlook of a backup; None without any retention and without pins. Raises errors of the store."""
+    note = get_note(backup)
+    if note is None and not state.pins:
+        return None
+    return RetentionOutlook(
+        applied_ms=note.at_ms if note else 0,
+        applied_commit=note.commit if note else 0,
+        rule=note.rule if note else "",
+        restore_points=len(state.history),
+        pinned=len(state.pins),
+        next_commit=note.next_commit if note else 0,
+        next_ms=note.next_ms if note else 0,
+        waiting_bytes=_waiting_bytes(backup) if note else 0,
+    )
+
+
+def _waiting_bytes(backup: Backup) -> int:
+    """The bytes expired by commits after the last collection, according to the audit lines of existing commits."""
+    lines = audit_reports(backup, after=max(0, collected_hint(backup).done_upto - 1))
+    return sum(line.bytes for line in lines if line.by == BY and line.state == DONE)

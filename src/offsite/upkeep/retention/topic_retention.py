@@ -1,4 +1,5 @@
-"""Applies the topics' own retention to a mirroring backup: by time and by size, as a broker would. Pure.
+"""The topics' own retention: read from the cluster, including defaults, unknown to commits; and applied to a mirroring
+backup, by time and by size, as a broker would.
 
 A broker deletes whole segments from the beginning of a partition: a segment with its newest record older than
 `retention.ms`, or with at least `retention.bytes` behind the segment; never the active segment. The same rules apply to
@@ -13,12 +14,18 @@ time counts as Kafka's default; an unknown current setting expires nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from offsite.kafka.protocol.configs import TopicConfigs
+from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
 from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, NO_LIMITS, POLICY, UNLIMITED, KeepLimits, Retention
+from offsite.model.errors import OtherCluster
+from offsite.repository.backup import Backup
 from offsite.repository.commit import Position, TopicShape
 from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
 
 
 def limits_now(shape: TopicShape, cluster_retention: Mapping[str, Retention]) -> KeepLimits:
@@ -81,3 +88,35 @@ def is_retention_known(shape: TopicShape, cluster_retention: Mapping[str, Retent
         or "retention.ms" in names
         or (POLICY in names and "delete" not in names[POLICY])
     )
+
+
+class TopicSettingsSource(Protocol):
+    """The description of a cluster and its topics."""
+
+    def cluster(self) -> ClusterMetadata: ...
+
+    def topics(self) -> Mapping[str, TopicMetadata]: ...
+
+    def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs: ...
+
+
+def read_cluster_retention(cluster: TopicSettingsSource, backup: Backup, state: BackupState) -> Mapping[str, Retention]:
+    """The retention of the topics of `state` still present in the cluster, by name. Topics without the right to
+    describe are left out. Raises `OtherCluster` if the cluster is not the source of `backup`, and `KafkaUnavailable`.
+    """
+    expected, actual = backup.descriptor.cluster_id, cluster.cluster().cluster_id
+    if actual != expected:
+        raise OtherCluster(
+            f"backup {state.backup} was made on cluster {expected}, but this cluster is {actual}",
+            hint="check --bootstrap",
+        )
+    topics = cluster.topics()
+    same = [
+        shape.topic
+        for shape in state.latest_shapes().values()
+        if shape.topic in topics and str(topics[shape.topic].topic_id or "") == shape.topic_id
+    ]
+    if not same:
+        return {}
+    configs = cluster.readable_topic_configs(same, with_defaults=True).configs
+    return {topic: Retention.of(settings) for topic, settings in configs.items()}

@@ -24,7 +24,6 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.restore.compare.run import CompareResult
 from offsite.stores.store import Store
-from offsite.upkeep.leftovers import Leftovers
 from offsite.upkeep.verification.history import (
     CheckedHistory,
     CommitDamage,
@@ -32,6 +31,7 @@ from offsite.upkeep.verification.history import (
     UncoveredOffsets,
     check_history,
 )
+from offsite.upkeep.verification.leftovers import Leftovers
 from offsite.upkeep.verification.records import (
     CheckedRecords,
     SnapshotDamage,

@@ -15,12 +15,12 @@ from offsite.operator.decide.desired import DesiredBackup
 from offsite.operator.folder.operator import FolderOperator, LookResult, run
 from offsite.operator.folder.views import describe
 from offsite.operator.world.backups import BackupExecutor
-from offsite.overview.declared.status import read_declared_status
+from offsite.overview.declared import read_declared_status
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import KeptBackup, put_kept_backups
 from offsite.repository.layout import BackupLayout
-from offsite.sandbox.ports import free_ports
+from offsite.sandbox.settings import free_ports
 from tests.backups import SELECTION
 from tests.processes import wait_until
 from tests.script_clock import Script

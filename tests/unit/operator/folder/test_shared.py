@@ -15,7 +15,7 @@ from offsite.model.errors import ResourceNotFound
 from offsite.operator.folder.edits import plan_removal
 from offsite.operator.folder.operator import FolderOperator
 from offsite.operator.world.membership import list_members
-from offsite.overview.declared.status import read_declared_status
+from offsite.overview.declared import read_declared_status
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger

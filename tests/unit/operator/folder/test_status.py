@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from offsite.cli.views.operator_view import render_resources
+from offsite.cli.views.operator import render_resources
 from offsite.operator.core.files import FolderLayout
 from offsite.operator.core.records import ResourceRecord, ResourceRecords
 from offsite.operator.core.status import Statuses, last_look_ms

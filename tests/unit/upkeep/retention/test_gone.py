@@ -10,8 +10,14 @@ from offsite.log.range import Span
 from offsite.repository.commit import ExpiredRange, PartitionId
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
-from offsite.upkeep.retention.gone import ExpiredSegments, NeededBytes, UnneededSegments, allow_any
-from offsite.upkeep.retention.needs import Branches, PartitionHistory
+from offsite.upkeep.retention.needs import (
+    Branches,
+    ExpiredSegments,
+    NeededBytes,
+    PartitionHistory,
+    UnneededSegments,
+    allow_any,
+)
 from tests.retained import Retained
 
 

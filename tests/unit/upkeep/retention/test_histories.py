@@ -15,7 +15,8 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection import plan as collect_plan
 from offsite.upkeep.collection import run as collect_run
-from offsite.upkeep.retention import apply, gone, mirror, needs, plan
+from offsite.upkeep.retention import apply, mirror, needs, plan
+from offsite.upkeep.retention import needs as gone
 from offsite.upkeep.retention.kept_points import KeptPoints
 from offsite.upkeep.retention.topic_retention import StoredPartition
 from tests.source_events.retaining import problem_of

@@ -12,11 +12,9 @@ from offsite.repository.snapshots.audit_record import AuditLine, Deletion, Unrea
 from offsite.stores.store import PutResult
 from offsite.upkeep.collection.run import collect, plan_collection
 from offsite.upkeep.retention.apply import apply_retention, plan_retention
-from offsite.upkeep.retention.note import get_note
-from offsite.upkeep.retention.outlook import retention_outlook
 from offsite.upkeep.retention.pins import parse_until, pin_point, pinned_points, unpin_point
 from offsite.upkeep.retention.policy import parse_policy
-from offsite.upkeep.retention.report import DONE, NOT_DONE, TO_BE_DONE, audit_reports
+from offsite.upkeep.retention.report import DONE, NOT_DONE, TO_BE_DONE, audit_reports, get_note, retention_outlook
 from tests.inline_runner import InlineRunner
 from tests.retained import DAY_MS, HOUR_MS, Retained, StoreClock, begin_restore
 

@@ -12,8 +12,7 @@ from offsite.follow.chores import RETRY_S, Retaining
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.model.journal import JOURNAL
 from offsite.repository.commit import CommitChanges
-from offsite.upkeep.retention.apply import RetentionResult, plan_retention
-from offsite.upkeep.retention.carried import carry_to
+from offsite.upkeep.retention.apply import RetentionResult, carry_to, plan_retention
 from offsite.upkeep.retention.pins import pin_point
 from offsite.upkeep.retention.plan import retention_plan_steps
 from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy

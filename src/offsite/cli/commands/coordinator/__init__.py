@@ -1,1 +1,0 @@
-"""`offsite serve`, jobs of coordinators, and `offsite doctor`, also answered by coordinators."""

@@ -1,1 +1,0 @@
-"""Commands without a repository: the data lies on this machine."""

@@ -1,0 +1,261 @@
+"""`offsite metastore`: the commands of ksqlDB, or of any command log with a single partition, as local files."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options import GIVE_UP_AFTER, Bootstrap, GiveUpAfter, KafkaConfigFile, Output, Yes, takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice, note
+from offsite.cli.views.backup import OutageLines
+from offsite.cli.views.metastore import (
+    render_backup,
+    render_restore_plan,
+    render_restored,
+    render_status,
+    render_verification,
+)
+from offsite.cli.wiring import connect
+from offsite.metastore.folder import ENABLED, MetastoreWords, Switch, parse_location, parse_place, parse_topic
+from offsite.model.errors import BackupFileDamaged, BadOption, NoSuchTopic
+from offsite.model.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from offsite.kafka.net.routing import Router
+    from offsite.metastore.live import LiveBackup
+    from offsite.metastore.source import CommandSource
+    from offsite.metastore.status import MetastoreView
+    from offsite.monitor.metastore import MetastoreServer
+
+
+app = typer.Typer(help="Back up the command topic of ksqlDB to local files, and restore it.", no_args_is_help=True)
+
+Topic = Annotated[str | None, typer.Option("--topic", help="The command topic. It has one partition.")]
+ServiceId = Annotated[str | None, typer.Option("--service-id", help="ksqlDB's ksql.service.id, instead of --topic.")]
+Location = Annotated[
+    str | None,
+    typer.Option(
+        "--location",
+        help="The folder of the backup files [default: the folder in --properties, else offsite/metastore below "
+        "$XDG_STATE_HOME, or ~/.local/state].",
+    ),
+]
+Properties = Annotated[
+    Path | None,
+    typer.Option("--properties", help="A ksql-server.properties file: brokers, service id, location, on or off."),
+]
+File = Annotated[Path, typer.Argument(help="A backup file, of offsite or of ksqlDB.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOptions:
+    """Options that name a command topic, as typed: a field per option."""
+
+    topic: Topic = None
+    service_id: ServiceId = None
+    properties: Properties = None
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreBackupOptions(TopicOptions):
+    location: Location = None
+    ksqldb_names: Annotated[
+        bool, typer.Option("--ksqldb-names", help="Name new files as ksqlDB does: backup_TOPIC_MILLISECONDS.")
+    ] = False
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with the topic until SIGINT or SIGTERM.")] = False
+    give_up_after: GiveUpAfter = GIVE_UP_AFTER
+    metrics_port: Annotated[
+        str | None,
+        typer.Option("--metrics-port", help="With --follow: where to show metrics, as 9464 or 0.0.0.0:9464."),
+    ] = None
+
+
+@app.command()
+@takes(MetastoreBackupOptions)
+def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Bring the backup file up to the end of the topic; with --follow, write each new command to disk at once.
+
+    The file is compared with the topic before commands are added. Properties without ksql.enable.metastore.backup=true
+    (or ksql.metastore.enable.backup=true) switch backups off. Exit code 14: the topic has lost commands of the file;
+    the file stays unchanged. Exit code 3: the topic has other commands than the file, and a new file was begun; or a
+    transaction is open, and later commands cannot be read yet; or the properties do not say whether backups are wanted.
+    """
+    from offsite.metastore.backup import live_backup, lost_commands_error, warnings_of
+    from offsite.model.clock import SystemClock
+
+    place = parse_place(_words(options))
+    if options.metrics_port is not None and not options.follow:
+        raise BadOption("--metrics-port works only with --follow", hint="add --follow")
+    if place.switch is not Switch.ON:
+        _tell_off(place.switch, options.properties)
+        return
+    source = _source(options, place.topic)
+    for warning in warnings_of(place):
+        note(f"warning: {warning}")
+    with live_backup(source, place, clock=SystemClock()) as live:
+        if options.follow:
+            _follow(options, source, live, output)
+            return
+        view = live.catch_up()
+    emit(view, output=output, render=render_backup)
+    if (lost := lost_commands_error(view)) is not None:
+        raise lost
+    if view.diverged or view.undecided:
+        raise typer.Exit(EXIT_PARTIAL)
+    if not live.is_there:
+        raise NoSuchTopic(f"there is no topic {source.topic}, and no backup of one", hint="check the service id")
+
+
+@app.command()
+def status(location: Location = None, properties: Properties = None, output: Output = OutputFormat.TABLE) -> None:
+    """Show a verdict for each backup in a folder. Reads only the files, every byte.
+
+    Exit code 13: a backup is not safe; 3: no backup.
+    """
+    from offsite.metastore.status import metastore_status
+
+    report = metastore_status(parse_location(location, properties))
+    emit(report, output=output, render=render_status)
+    if not report.safe:
+        raise typer.Exit(BackupFileDamaged.exit_code if report.backups else EXIT_PARTIAL)
+
+
+@app.command()
+@takes(TopicOptions)
+def verify(options: TopicOptions, file: File, output: Output = OutputFormat.TABLE) -> None:
+    """Check a backup file. With --topic or --service-id, also compare it with the topic. Changes nothing.
+
+    Exit code 13 when the file is damaged, or the topic differs: the first different line is named.
+    """
+    from offsite.metastore.comparison import verify_file
+
+    names_one = options.topic or options.service_id is not None or options.properties
+    source = _source(options, parse_topic(_words(options))) if names_one else None
+    report = verify_file(file, source)
+    emit(report, output=output, render=render_verification)
+    if not report.ok:
+        raise typer.Exit(BackupFileDamaged.exit_code)
+
+
+@app.command()
+@takes(TopicOptions)
+def restore(
+    options: TopicOptions,
+    file: File,
+    skip_incompatible: Annotated[
+        bool,
+        typer.Option(
+            "--skip-incompatible",
+            "--skip-incompatible-commands",
+            "-s",
+            help="Leave out commands that ksqlDB would not read.",
+        ),
+    ] = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Restore the command topic from a backup file; create it if missing. Stop the ksqlDB servers first.
+
+    The present content of the topic is copied into a file beside the backup before the topic is deleted. Afterwards the
+    topic is read back and compared. After a crash, run the same command again: it repeats every step.
+    """
+    from offsite.kafka.admin import ClusterAdmin
+    from offsite.metastore.restore import read_existing, run_restore
+    from offsite.metastore.restore_plan import plan_restore, topic_of_file
+    from offsite.model.clock import SystemClock
+
+    words = _words(options)
+    names_one = words.topic or words.service_id is not None or words.properties
+    topic = parse_topic(words) if names_one else topic_of_file(file)
+    source, router = _source(options, topic), _router(options)
+    admin = ClusterAdmin(router)
+    existing, brokers = read_existing(source, admin), len(admin.cluster().brokers)
+    plan = plan_restore(source, file, existing=existing, brokers=brokers, skip_incompatible=skip_incompatible)
+    if not yes and not plan.changes_nothing:
+        emit_notice(plan, render=render_restore_plan)
+        action = "correct the settings of" if plan.is_there_already else "replace" if existing else "create"
+        confirm(f"{action} {topic}?")
+    emit(run_restore(plan, router, clock=SystemClock()), output=output, render=render_restored)
+
+
+def _tell_off(switch: Switch, properties: Path | None) -> None:
+    """Obey a file that switches backups off. A silent file may be meant otherwise: exit code 3."""
+    if switch is Switch.OFF:
+        note(f"backups are switched off in {properties}: nothing was done")
+        return
+    note(f"{properties} does not say {ENABLED[0]}=true, so backups are off: nothing was done")
+    note(f"add it, or add {ENABLED[1]}=true, which ksqlDB itself ignores")
+    raise typer.Exit(EXIT_PARTIAL)
+
+
+def _follow(options: MetastoreBackupOptions, source: CommandSource, live: LiveBackup, output: OutputFormat) -> None:
+    from offsite.backup.outages import Outages
+    from offsite.metastore.backup import follow_topic
+    from offsite.model.clock import SystemClock
+    from offsite.monitor.metastore import MetastoreServer
+    from offsite.monitor.server import parse_address
+    from offsite.monitor.waiting import WaitReporter
+
+    clock, lines, shown = SystemClock(), OutageLines(SystemClock()), _ViewPrinter(output)
+    outages = Outages(give_up_after_s=parse_duration_s(options.give_up_after), clock=clock, on_outage=lines)
+    with ExitStack() as opened:
+        if options.metrics_port is not None:
+            listen = parse_address(options.metrics_port)
+            shown.server = opened.enter_context(MetastoreServer(source.topic, listen=listen, clock=clock))
+            note(f"metrics on http://{shown.server.address}/metrics")
+        opened.enter_context(WaitReporter(lines.waiting, clock=clock))
+        try:
+            follow_topic(live, source, outages=outages, clock=clock, on_look=shown.look)
+        except KeyboardInterrupt:
+            note(f"stopped: {live.view.appended} commands were added")
+
+
+class _ViewPrinter:
+    """Prints new states for people and scripts, and feeds Prometheus, for a following backup."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self.server: MetastoreServer | None = None
+        self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
+        self._told: MetastoreView | None = None
+
+    def look(self, view: MetastoreView) -> None:
+        if self.server is not None:
+            self.server.show(view)
+        now = replace(view, seen_ms=0, undecided=0, undecided_since_ms=-1)  # each command has a transaction
+        if now != self._told:
+            is_known = self._told is not None and self._told.diverged == view.diverged
+            self._told = now
+            if is_known and self._output is OutputFormat.TABLE:  # it was said when it happened
+                view = replace(view, diverged="", repairs=())
+            emit(view, output=self._output, render=render_backup)
+
+
+def _words(options: TopicOptions) -> MetastoreWords:
+    return MetastoreWords(
+        topic=options.topic,
+        service_id=options.service_id,
+        location=getattr(options, "location", None),
+        properties=options.properties,
+        ksqldb_names=getattr(options, "ksqldb_names", False),
+    )
+
+
+def _router(options: TopicOptions) -> Router:
+    from offsite.kafka import cluster as services
+    from offsite.kafka.net.routing import shared_router
+
+    if options.kafka_config is None and options.properties is not None:  # most of what is in it is ksqlDB's own
+        return shared_router(services.connect(options.bootstrap, options.properties).config)
+    return shared_router(connect(options.bootstrap, options.kafka_config).config)
+
+
+def _source(options: TopicOptions, topic: str) -> CommandSource:
+    from offsite.metastore.source import CommandSource
+
+    return CommandSource(_router(options), topic)

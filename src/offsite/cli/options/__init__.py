@@ -1,1 +1,0 @@
-"""Shared options of commands, and their construction from declarations of services."""

@@ -1,0 +1,143 @@
+"""The result of a run of a backup, for people; and the lines while a following run waits: at the beginning, every
+minute, and at the end.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from offsite.cli.output import note
+from offsite.cli.views.repository import render_not_carried
+from offsite.model.head import Head
+from offsite.model.names import named
+from offsite.model.units import format_duration, format_size, format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.backup.outages import Outage
+    from offsite.backup.run import BackupResult
+    from offsite.groups.snapshots import SavedGroups
+    from offsite.model.clock import Clock
+    from offsite.monitor.waiting import Waiting
+
+
+_NAMED_MAX = 5
+"""Topics named in a line."""
+
+
+def render_result(console: Console, result: BackupResult) -> None:
+    console.print(
+        f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}",
+        f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
+        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments",
+        sep="\n",
+    )
+    if result.groups is not None:
+        _render_groups(console, result.groups)
+    _render_troubles(console, result)
+    render_not_carried(console, result.not_carried)
+    console.print(f"  head {Head(commit=result.commit, hash=result.head_hash).short}")
+    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
+
+
+def render_commit(console: Console, result: BackupResult) -> None:
+    """Show the result as a line, for successive runs."""
+    console.print(
+        f"commit {result.commit} at {format_time(result.committed_at_ms)}: {result.records:,} records, "
+        f"{format_size(result.bytes)} in {result.segments} segments of {result.partitions} partitions"
+    )
+    _render_troubles(console, result)
+
+
+def _render_troubles(console: Console, result: BackupResult) -> None:
+    """Show the problems: holes, logs that were cut back, failed partitions."""
+    for hole in result.holes:
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    if result.expected_deletions:
+        deleted = sum(hole.end - hole.start for hole in result.expected_deletions)
+        topics = sorted({hole.topic for hole in result.expected_deletions})
+        console.print(
+            f"  expected deletions, no loss: {deleted:,} offsets of {named(topics, most=_NAMED_MAX)} had been read by "
+            "all groups, or were declared"
+        )
+    for branch in result.cut_back:
+        console.print(f"  ALARM: {branch}")
+        if branch.last_commit:
+            console.print(
+                f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
+                f"{branch.topic} restores the {branch.records:,} records that the source has lost"
+            )
+    if result.no_cut:
+        console.print(f"  no consistent cut: a restore of this commit takes each partition as copied: {result.no_cut}")
+    for topic in result.unread_topics:
+        console.print(f"  no permission to read the settings of {topic}: the settings of an earlier run are kept")
+        console.print("    hint: grant the principal DESCRIBE_CONFIGS on the topic")
+    for failure in result.failed:
+        since = f" from {failure.start}" if failure.start >= 0 else ""
+        console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")
+        if failure.hint:
+            console.print(f"    hint: {failure.hint}")
+
+
+def _render_groups(console: Console, saved: SavedGroups) -> None:
+    if saved.groups:
+        since = "" if saved.changed else ", as before"
+        console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
+    if saved.note:
+        console.print(f"  note: {saved.note}")
+    for failure in saved.failed:
+        console.print(f"  group {failure.group} was not read: {failure.message}")
+
+
+SHOWN_AGAIN_S = 60.0
+"""Seconds between two lines about an outage."""
+
+
+class OutageLines:
+    """Prints lines on stderr about long waits and outages (`backup.outages.OnOutage`). Thread-safe: another thread
+    than the waiting thread reports a wait."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began_s: float | None = None
+        self._next_s = 0.0
+
+    def __call__(self, outage: Outage | None) -> None:
+        if outage is None:
+            self.worked()
+            return
+        with self._lock:
+            if self._is_due(since_s=self._clock.monotonic_s(), at_once=outage.attempts == 1):
+                lasted = f"for {self._lasted()} now" if outage.attempts > 1 else "and trying again"
+                note(f"waiting, {lasted}: [{outage.error.id}] {outage.error.message}")
+                if outage.attempts == 1 and outage.error.hint:
+                    note(f"hint: {outage.error.hint}")
+
+    def waiting(self, waiting: Waiting) -> None:
+        """Report a long wait: no error yet, and the first sign of most outages."""
+        with self._lock:
+            if self._is_due(since_s=self._clock.monotonic_s() - waiting.waited_s):
+                note(f"waiting, for {self._lasted()} now: {waiting.subject}")
+
+    def worked(self) -> None:
+        """Report the end of a good round, or of an outage."""
+        with self._lock:
+            if self._began_s is not None:
+                note(f"working again after {self._lasted()}")
+                self._began_s = None
+
+    def _is_due(self, *, since_s: float, at_once: bool = False) -> bool:
+        """Whether a line is due about an event that began at `since_s`, unless an outage is already open."""
+        now_s = self._clock.monotonic_s()
+        is_new = self._began_s is None
+        self._began_s = since_s if self._began_s is None else self._began_s
+        if not is_new and not at_once and now_s < self._next_s:
+            return False
+        self._next_s = now_s + SHOWN_AGAIN_S
+        return True
+
+    def _lasted(self) -> str:
+        return format_duration(self._clock.monotonic_s() - (self._began_s or 0.0))

@@ -1,0 +1,246 @@
+"""Shows a repository and its restore points, for people: a screen that says whether every backup is safe, and why not;
+settings of topics and of a cluster; how consistent the topics of a restore point are; groups deleted at the source. Of
+many topics the first are named; the JSON has all.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from offsite.model.head import Head
+from offsite.model.selection import join_patterns
+from offsite.model.units import format_duration, format_size, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from offsite.groups.groups_as_of import GoneSince
+    from offsite.model.cluster_settings import ClusterSettings
+    from offsite.overview.contents import TopicDetail
+    from offsite.overview.status import BackupStatus, Status
+    from offsite.reports.cut_report import ConsistencyReport, LeftOutReport
+    from offsite.repository.removal import RemovedBackup
+    from offsite.repository.snapshots.check_records import DrillRecord, VerifyRecord
+    from offsite.restore.cluster_settings import AppliedMetadata, MetadataPlan
+    from offsite.restore.plan_report import SettingDiff, TopicPlanReport
+    from offsite.upkeep.retention.report import RetentionOutlook
+    from offsite.upkeep.verification.last_checks import LastChecks
+
+
+_VERDICTS = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}
+
+
+def render_status(console: Console, report: Status) -> None:
+    console.print(f"{'SAFE' if report.safe else 'ATTENTION'}  {report.repository}")
+    if not report.backups:
+        console.print("  no backup yet", "next: offsite backup run --backup NAME --topics '*'", sep="\n")
+    for backup in report.backups:
+        console.print(_status_line(backup))
+        if backup.head_commit:
+            console.print(f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}")
+        if backup.checks is not None:
+            for line in (_verified(backup.checks), _drilled(backup.checks), *_claimed(backup.checks)):
+                console.print(line)
+        if backup.retention is not None:
+            console.print(_kept(backup.retention))
+        for problem in backup.problems:
+            console.print(f"      {problem}")
+        for backup_note in backup.notes:
+            console.print(f"      note: {backup_note}")
+    around = (f"note: {note}" for note in report.notes)
+    for line in (*around, *(f"removed on purpose: {_removed(removed)}" for removed in report.removed)):
+        console.print(f"  {line}")
+
+
+def _removed(removed: RemovedBackup) -> str:
+    why = f": {removed.why}; {removed.by}, by {removed.who}" if removed.who else ", as its ledger says"
+    return f"{removed.backup}, {format_time(removed.at_ms)}{why}"
+
+
+def _status_line(backup: BackupStatus) -> str:
+    if not backup.restorable_to_ms:
+        return f"  !!  {backup.backup}"
+    age = "dated in the future" if backup.age_s < 0 else f"{format_duration(backup.age_s)} old"
+    return (
+        f"  {'ok' if backup.safe else '!!'}  {backup.backup}: restorable from {format_time(backup.restorable_from_ms)} "
+        f"to {format_time(backup.restorable_to_ms)}, {age}"
+    )
+
+
+def _verified(checks: LastChecks) -> str:
+    return f"      last verify: {', '.join(map(_check, checks.verified)) or 'never on this machine'}"
+
+
+def _check(record: VerifyRecord) -> str:
+    outcome = "ok" if record.ok else f"{record.damaged} DAMAGED"
+    return f"{record.depth} {format_time(record.verified_at_ms)} {outcome}"
+
+
+def _claimed(checks: LastChecks) -> Iterator[str]:
+    """Yield the repository's claims about checks made elsewhere."""
+    for record in checks.claimed:
+        yield f"{_claim_of(record)} verify {_check(record)}"
+    if (drill := checks.claimed_drill) is not None:
+        drill_text = f"drill {format_time(drill.ended_ms)} {_VERDICTS[drill.proven]}"
+        yield f"{_claim_of(drill)} {drill_text}"
+
+
+def _claim_of(record: VerifyRecord | DrillRecord) -> str:
+    return f"      claimed by {record.by or 'an unknown installation'}, not made on this machine:"
+
+
+def _drilled(checks: LastChecks) -> str:
+    if checks.drill is None:
+        return "      last drill: never on this machine"
+    verdict = _VERDICTS[checks.drill.proven]
+    before = f", last proven {format_time(checks.proven_ms) if checks.proven_ms >= 0 else 'never'}"
+    return f"      last drill: {format_time(checks.drill.ended_ms)} {verdict}{'' if checks.drill.proven else before}"
+
+
+def _kept(outlook: RetentionOutlook) -> str:
+    summary = f"      kept: {outlook.restore_points:,} restore points, {outlook.pinned} pinned"
+    if not outlook.applied_ms:
+        return f"{summary}; retention has deleted nothing yet"
+    gone = f"commit {outlook.applied_commit} of {format_time(outlook.applied_ms)} deleted data {outlook.rule}"
+    waiting = f", {format_size(outlook.waiting_bytes)} wait for collection" if outlook.waiting_bytes else ""
+    after = f", not before {format_time(outlook.next_ms)}" if outlook.next_ms else ""
+    following = f"; next: commit {outlook.next_commit}{after}" if outlook.next_commit else ""
+    return f"{summary}; {gone}{waiting}{following}"
+
+
+def render_topic_settings(console: Console, topics: Iterable[TopicDetail]) -> None:
+    for topic in topics:
+        settings = (
+            ", ".join(f"{name}={value}" for name, value in topic.configs.items()) or "all defaults of the brokers"
+        )
+        console.print(f"settings of {topic.topic}: {settings}")
+
+
+def render_cluster_settings(console: Console, settings: ClusterSettings | None) -> None:
+    if settings is None:
+        console.print("the backup has no settings of the cluster at this restore point")
+        return
+    quotas = settings.quotas and [f"{q.entity}: {_limits(q.limits)}" for q in settings.quotas]
+    _render(console, "ACLs", settings.acls)
+    _render(console, "client quotas", quotas)
+    _render(console, "SCRAM users (without passwords)", settings.scram_users)
+
+
+def render_topic_diffs(console: Console, topics: Iterable[TopicPlanReport]) -> None:
+    for topic in topics:
+        for diff in topic.settings:
+            console.print(f"  {topic.target}: {_diff(diff, created=topic.create)}")
+
+
+def render_metadata_plan(console: Console, plan: MetadataPlan) -> None:
+    _render_change(console, "ACLs to add", "acls", plan, plan.acls)
+    _render_change(console, "client quotas to set", "quotas", plan, plan.limits)
+    if plan.users_by_hand:
+        console.print("  create these users by hand, a backup has no passwords:")
+    for user in plan.users_by_hand:
+        console.print(f"    {user}")
+    render_not_carried(console, plan.not_carried)
+
+
+def render_applied(console: Console, applied: AppliedMetadata) -> None:
+    if applied.acls or applied.limits:
+        console.print(f"  set on the cluster: {applied.acls} ACLs, {applied.limits} client quota limits")
+    for refused in applied.refused:
+        console.print(f"  the target refused {refused}")
+    render_not_carried(console, applied.not_carried)
+
+
+def render_not_carried(console: Console, lines: Sequence[str]) -> None:
+    """Show properties of the source missing from every backup."""
+    if lines:
+        console.print("  not in the backup, create again by hand:")
+    for line in lines:
+        console.print(f"    {line}")
+
+
+def _diff(diff: SettingDiff, *, created: bool) -> str:
+    backup = "nothing" if diff.backup is None else diff.backup
+    if created:
+        unlike = "" if diff.then == diff.backup else f" (in the backup {backup})"
+        return f"{diff.setting}={diff.then}{unlike}" if diff.then is not None else f"no {diff.setting}{unlike}"
+    return f"keeps {diff.setting}={'default' if diff.now is None else diff.now} (in the backup {backup})"
+
+
+def _render_change(console: Console, title: str, part: str, plan: MetadataPlan, changes: Sequence[object]) -> None:
+    if changes:
+        unasked = "" if part in plan.apply else f", not set (add --metadata {part})"
+        console.print(f"  {title}: {len(changes)}{unasked}")
+    for change in changes:
+        console.print(f"    + {change}")
+
+
+def _render(console: Console, title: str, lines: Iterable[object] | None) -> None:
+    if lines is None:
+        console.print(f"{title}: could not be read during the backup")
+        return
+    texts = [str(line) for line in lines]
+    console.print(f"{title}: {len(texts) or 'none'}")
+    for line in texts:
+        console.print(f"  {line}")
+
+
+def _limits(limits: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in limits)
+
+
+_NAMED_MAX = 5
+"""Transactions, and partitions of a transaction, that are named."""
+_TOPICS_MAX = 12
+"""Topics whose class is shown when classes differ."""
+
+
+def render_consistency(console: Console, report: ConsistencyReport) -> None:
+    """Show the consistency, the class first: the class is the strongest permitted claim."""
+    if report.why:
+        console.print(f"  as copied, {report.weakest}: {report.why}")
+        return
+    console.print(f"  consistent cut, {report.weakest}")
+    if report.newer is not None:
+        console.print(f"    newer: {report.newer}")
+    if len({topic_class for _, topic_class in report.classes}) > 1:
+        named = ", ".join(f"{topic} {topic_class}" for topic, topic_class in report.classes[:_TOPICS_MAX])
+        more = len(report.classes) - _TOPICS_MAX
+        console.print(f"    by topic: {named}{f' and {more:,} more (all of them with -o json)' if more > 0 else ''}")
+    _render_left_out(console, report)
+    for note in report.notes:
+        console.print(f"    note: {note}")
+
+
+def _render_left_out(console: Console, report: ConsistencyReport) -> None:
+    if not report.left_out_count:
+        return
+    noun = "transaction" if report.left_out_count == 1 else "transactions"
+    console.print(f"    left out of the commit, as if aborted: {report.left_out_count:,} {noun}")
+    for transaction in report.left_out[:_NAMED_MAX]:
+        console.print(f"      {transaction.name} in {_partitions(transaction)}: {transaction.why}")
+    if len(report.left_out) > _NAMED_MAX:
+        console.print(f"      {len(report.left_out) - _NAMED_MAX} more (the first hundred with -o json)")
+
+
+def _partitions(transaction: LeftOutReport) -> str:
+    more = len(transaction.partitions) - _NAMED_MAX
+    return f"{', '.join(transaction.partitions[:_NAMED_MAX])}{f' and {more:,} more' if more > 0 else ''}"
+
+
+_NAMED_GROUPS_MAX = 12
+"""Groups named; the JSON output has all."""
+
+
+def render_gone(console: Console, gone: Sequence[GoneSince]) -> None:
+    """Show the deleted groups, and how to restore deleted groups all the same."""
+    for group in gone[:_NAMED_GROUPS_MAX]:
+        console.print(f"  {group}")
+    if len(gone) > _NAMED_GROUPS_MAX:
+        console.print(f"  and {len(gone) - _NAMED_GROUPS_MAX:,} more deleted groups (-o json has all)")
+    if gone:
+        patterns = join_patterns(["*", *dict.fromkeys(group.group for group in gone[:_NAMED_GROUPS_MAX])])
+        console.print(f"  to restore them anyway, give their full names: --groups {shlex.quote(patterns)}")

@@ -1,0 +1,273 @@
+"""Shows the plan and the result of a restore, for people.
+
+Topics and partitions may be thousands: of items with a line each the first are shown, and the JSON output has all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from offsite.cli.views.repository import (
+    render_applied,
+    render_consistency,
+    render_gone,
+    render_metadata_plan,
+    render_topic_diffs,
+)
+from offsite.cli.views.verify import render_lacking, render_open
+from offsite.model.options import OffsetsMode
+from offsite.model.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.points.incarnations import IncarnationSummary
+    from offsite.restore.groups_outlook import ForeseenGroup, GroupOutlook
+    from offsite.restore.plan_report import OffsetsReport, PartitionOffsetsReport, RestorePlanReport, TopicPlanReport
+    from offsite.restore.point_report import CutReport
+    from offsite.restore.result import RestoreResult
+
+
+_CUTS_MAX = 20
+"""Cut partitions shown: a cut through ten thousand is read in the JSON output."""
+
+
+def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
+    """Show a line for each of the first partitions; nothing when all are taken whole."""
+    for cut in cuts[:_CUTS_MAX]:
+        end = f"up to offset {cut.end:,} of {cut.commit_end:,}, " if cut.end < cut.commit_end else ""
+        console.print(
+            f"  cut: {cut.topic}/{cut.partition}: {end}segments: {cut.whole_segments} whole, {cut.edge_segments} in "
+            f"part, {cut.left_out_segments} left out"
+        )
+    if len(cuts) > _CUTS_MAX:
+        console.print(f"  cut: {len(cuts) - _CUTS_MAX:,} more partitions (all of them with -o json)")
+
+
+def _render_incarnations(console: Console, incarnations: Sequence[IncarnationSummary]) -> None:
+    """Show a line for each recreated topic."""
+    from offsite.points.incarnations import incarnation_notes
+
+    for line in incarnation_notes(incarnations):
+        console.print(f"  {line}")
+
+
+_GROUPS_MAX = 12
+"""Groups shown that do not continue exactly at their offsets."""
+_PARTITIONS_MAX = 12
+"""Partitions shown for a topic; the JSON has all."""
+
+
+def _describe_mode(offsets: OffsetsReport) -> str:
+    """Return the offset choice of the topic, for the plan's table."""
+    if offsets.mode == OffsetsMode.TRANSLATE:
+        return "new, with a map"
+    return f"kept, +{format_duration(offsets.extra_s)}" if offsets.extra_s >= 1 else "kept"
+
+
+def _render_offsets(console: Console, report: RestorePlanReport) -> None:
+    """Show a line for each partition with kept offsets: fillers and replayed transactions."""
+    for topic in report.topics:
+        partitions = topic.offsets.partitions if topic.offsets.mode == OffsetsMode.PRESERVE else ()
+        for partition in partitions[:_PARTITIONS_MAX]:
+            console.print(f"  {topic.target}/{partition.partition}: {_describe(partition)}")
+        if len(partitions) > _PARTITIONS_MAX:
+            console.print(f"  {topic.target}: {len(partitions) - _PARTITIONS_MAX} partitions more, see -o json")
+
+
+def _describe(partition: PartitionOffsetsReport) -> str:
+    parts = {
+        f"{partition.head_offsets:,} offsets used up before the log's start": partition.head_offsets,
+        f"{partition.outcomes:,} outcomes of transactions replayed": partition.outcomes,
+        f"{partition.gap_offsets:,} offsets in gaps filled with {partition.filler}": partition.gap_offsets,
+    }
+    took = f", about {format_duration(partition.extra_s)}" if partition.extra_s >= 1 else ""
+    return ", ".join(text for text, count in parts.items() if count) + took
+
+
+def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
+    from rich.table import Table
+
+    table = Table("topic", "to", "partitions", "records", "size", "how", "offsets")
+    for topic in report.topics:
+        how = "create" if topic.create else "fill (exists, empty)"
+        table.add_row(
+            _source_name(topic),
+            topic.target,
+            str(topic.partitions),
+            f"{topic.records:,}",
+            format_size(topic.bytes),
+            how,
+            _describe_mode(topic.offsets),
+        )
+    console.print(table)
+    console.print(
+        f"restore {report.restore}: backup {report.backup} as of commit {report.commit} into cluster "
+        f"{report.cluster_id}, offsets {report.offsets}, {report.isolation}"
+        f"{', continues an unfinished run' if report.resumes else ''}"
+    )
+    _render_newer(console, report)
+    render_consistency(console, report.consistency)
+    _render_incarnations(console, report.incarnations)
+    _render_cuts(console, report.cuts)
+    if report.lacking:
+        console.print("  the backup itself lacks, and so will the restored topics:")
+        render_lacking(console, report.lacking)
+    _render_expected(console, report.expected_deletions)
+    if report.groups is not None:
+        render_outlook(console, report.groups, backup=report.backup)
+    _render_offsets(console, report)
+    render_topic_diffs(console, report.topics)
+    render_metadata_plan(console, report.metadata)
+    for skipped, reason in report.skipped:
+        console.print(f"  skipped: {skipped}: {reason}")
+    for note in report.notes:
+        console.print(f"  note: {note}")
+
+
+def _render_expected(console: Console, count: int) -> None:
+    if count:
+        console.print(
+            f"  {count:,} ranges were deleted at the source on purpose, after all groups had read them: no loss"
+        )
+
+
+_VERDICTS = {
+    "goes on": "continue where they were",
+    "reads again": "read some records again",
+    "lost at the source": "had already lost records at the source",
+    "in part": "are set in part",
+    "cannot go on": "CANNOT CONTINUE",
+}
+"""By the words of `Verdict`: the effect on groups."""
+
+
+def render_outlook(console: Console, outlook: GroupOutlook, *, backup: str) -> None:
+    """Show how many groups continue at their offsets, and the effect on each remaining group."""
+    counts = [f"{outlook.verdicts[kind]:,} {text}" for kind, text in _VERDICTS.items() if outlook.verdicts.get(kind)]
+    all_told = (
+        f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "no group has read the restored topics"
+    )
+    console.print(f"  consumer groups: {all_told}")
+    worst_first = list(reversed(_VERDICTS))
+    affected = sorted(
+        (group for group in outlook.groups if group.verdict != "goes on"),
+        key=lambda group: worst_first.index(group.verdict),
+    )
+    for group in affected[:_GROUPS_MAX]:
+        _render_group(console, group)
+    if len(affected) > _GROUPS_MAX:
+        console.print(
+            f"    and {len(affected) - _GROUPS_MAX:,} more that do not continue where they were (-o json has all)"
+        )
+    refused = [group.group for group in affected if group.refused]
+    if refused:
+        names = ",".join(refused[:_GROUPS_MAX])
+        console.print(
+            "    hint: look for another commit (offsite show). To set them anyway after the restore: offsite groups "
+            f"apply --backup {backup} --restore ID --groups {names} --clamp"
+        )
+        console.print(f"    the restore will end with exit code {outlook.exit_code}, because of {names}")
+    for note in outlook.notes:
+        console.print(f"    note: {note}")
+    render_gone(console, outlook.gone)
+
+
+def _render_group(console: Console, group: ForeseenGroup) -> None:
+    name = f"{group.group} (exactly once)" if group.exactly_once else group.group
+    if group.refused:
+        console.print(
+            f"    CANNOT CONTINUE: {name}: none of its {group.offsets:,} offsets will be set; do not start it before "
+            "you decide"
+        )
+    for refused in group.refused[:_PARTITIONS_MAX]:
+        console.print(f"      at {refused.offset:,} of {refused.topic}/{refused.partition}: {refused.why}")
+    if len(group.refused) > _PARTITIONS_MAX:
+        console.print(f"      and {len(group.refused) - _PARTITIONS_MAX} partitions more (-o json has all)")
+    for clamped in group.clamped[:_PARTITIONS_MAX]:
+        where = f"{clamped.topic}/{clamped.partition}"
+        console.print(
+            f"    READS AGAIN: {name}: {where} from {clamped.end:,} on: it had read to {clamped.offset:,}, but the "
+            "restore ends earlier"
+        )
+    if group.left_out:
+        console.print(
+            f"    IN PART: {name}: {group.left_out:,} of its {group.offsets:,} offsets are not set: their partitions "
+            "are not restored one to one"
+        )
+    if group.behind and not group.refused:
+        console.print(
+            f"    LOST AT THE SOURCE: {name}: {group.behind:,} offsets: the source had deleted the next records before "
+            "the backup read them; the group continues at the first existing record"
+        )
+
+
+def _render_newer(console: Console, report: RestorePlanReport | RestoreResult) -> None:
+    if report.newer_commit is None:
+        return
+    console.print(
+        f"  the backup has commit {report.newer_commit} by now: this restore began with commit {report.commit}"
+    )
+    console.print("  to restore the newer commit instead: delete the target topics, and run the same command again")
+
+
+def _held_back(topic: str, setting: str, value: str) -> tuple[str, str]:
+    whose = f"the source's {setting}={value}" if value else f"the brokers' default {setting}"
+    change = f"--add-config {setting}={value}" if value else f"--delete-config {setting}"
+    return (
+        f"  held back: {topic} does not have {whose} yet: this setting would delete restored records",
+        f"    when you are done: kafka-configs.sh --alter --topic {topic} {change}",
+    )
+
+
+def _source_name(topic: TopicPlanReport) -> str:
+    return f"{topic.source} (schemas)" if topic.holds_schemas else topic.source
+
+
+def _render_verdict(console: Console, result: RestoreResult) -> None:
+    if result.problem:
+        console.print(f"  {result.problem}")
+    elif result.verified and not result.lacking:
+        console.print("  verified: every record was read back and equals the backup")
+    elif result.verified:
+        console.print("  verified: every record in the backup was read back and is the same")
+    if result.lacking:
+        console.print("  the backup itself lacks:")
+        render_lacking(console, result.lacking)
+    _render_expected(console, result.expected_deletions)
+    render_open(console, result.findings, result.uncompared)
+    if result.findings or result.uncompared:
+        console.print("  consumer groups were not changed")
+    if result.uncompared:
+        ends = f"--backup {result.backup} --restore {result.restore} --against BROKERS"
+        console.print(f"  compare again: offsite verify {ends}")
+
+
+def render_what_came_back(console: Console, result: RestoreResult) -> None:
+    size = format_size(result.bytes)
+    console.print(f"restore {result.restore}: {result.records:,} records, {size}, as of commit {result.commit}")
+    _render_newer(console, result)
+    if result.consistency is not None:
+        render_consistency(console, result.consistency)
+    is_cut = result.consistency is not None and result.consistency.left_out_count > 0
+    kind = "aborted or cut" if is_cut else "aborted"
+    for name, topic in result.topics.items():
+        invisible = "stay aborted" if topic.same_offsets else "left out"
+        aborted = f", {topic.invisible_records:,} {kind} records {invisible}" if topic.invisible_records else ""
+        offsets_text = " at their offsets" if topic.same_offsets else ""
+        renamed = f" (from {topic.source})" if topic.source != name else ""
+        console.print(
+            f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{offsets_text}{aborted}"
+        )
+    for skipped, reason in result.skipped:
+        console.print(f"  skipped: {skipped}: {reason}")
+    _render_incarnations(console, result.incarnations)
+    for name, setting, value in result.held_back:
+        console.print(*_held_back(name, setting, value), sep="\n")
+    _render_verdict(console, result)
+    for name, setting, reason in result.left_out:
+        console.print(f"  left out: {name} does not have the source's {setting}: {reason}")
+    render_applied(console, result.metadata)
+    for note in result.notes:
+        console.print(f"  note: {note}")

@@ -1,1 +1,0 @@
-"""Declared backups, from the records of the repository."""
