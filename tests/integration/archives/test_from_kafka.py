@@ -24,6 +24,7 @@ from offsite.backup.outages import Outages
 from offsite.demo.data import DemoMessage, read_topic
 from offsite.kafka.cluster import connect
 from offsite.kafka.protocol.metadata import NewTopic
+from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SourceTruncated, TopicReplaced
 from offsite.model.ids import random_id
@@ -185,18 +186,13 @@ def test_an_export_that_follows_takes_up_new_topics_and_partitions(site: Site, e
 
 
 def test_an_archive_lets_go_what_the_topic_itself_let_go(site: Site, exchange: Exchange) -> None:
-    hour_ms, now_ms = 3_600_000, int(time.time() * 1000)
-    topic = site.make_topic(**{"retention.ms": str(5 * hour_ms)})
-    for first, age_ms in ((0, 10 * hour_ms), (20, 9 * hour_ms), (40, 0)):
-        aged = [replace(each, timestamp_ms=now_ms - age_ms) for each in messages(20, first=first)]
-        site.produce(topic, aged, linger_ms=200)
-        export(site, exchange, topic)
+    topic = next(topic for topic in _topics_of_old_records(site, exchange) if _log_start(site, topic) == 0)
     target = open_archive("avro", exchange.place("a"), options=ReadOptions(), collect_after_ms=DAY_MS)
     mirroring = MirrorSource(cluster=connect(site.cluster.bootstrap, None).admin)
 
     def going() -> list[int]:
         plan = plan_retention(target, RetentionLimits(), clock=SystemClock(), mirroring=mirroring)
-        return [each.file.start for each in plan.going]
+        return [each.file.start for each in plan.going if each.file.partition.topic == topic]
 
     assert going() == []
     site.delete_before(topic, 30)
@@ -208,3 +204,21 @@ def test_an_archive_lets_go_what_the_topic_itself_let_go(site: Site, exchange: E
 def test_a_cluster_has_no_restore_points(site: Site, exchange: Exchange) -> None:
     with pytest.raises(BadOption, match="no restore points"):
         export(site, exchange, "orders", commit=3)
+
+
+def _topics_of_old_records(site: Site, exchange: Exchange) -> Iterator[str]:
+    """Topics whose first 40 of 60 records are older than the topic keeps them. The broker deletes these in a while,
+    unless the young records are quicker: they lie in the same segment."""
+    hour_ms, now_ms = 3_600_000, int(time.time() * 1000)
+    for _ in range(5):
+        topic = site.make_topic(**{"retention.ms": str(5 * hour_ms)})
+        for first, age_ms in ((0, 10 * hour_ms), (20, 9 * hour_ms), (40, 0)):
+            aged = [replace(each, timestamp_ms=now_ms - age_ms) for each in messages(20, first=first)]
+            site.produce(topic, aged, linger_ms=200)
+            export(site, exchange, topic)
+        yield topic
+
+
+def _log_start(site: Site, topic: str) -> int:
+    partition = TopicPartition(topic=topic, partition=0)
+    return site.cluster.admin.start_offsets([partition])[partition]

@@ -105,7 +105,7 @@ def age(backup: Backup, by_ms: int, *, only_young: bool = False) -> None:
 
 def test_leftovers_are_shown_asked_about_and_deleted(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
     doomed = left(backup)
-    monkeypatch.setattr("offsite.repository.commit_history.CommitHistory.latest_at", lambda history, _: history[-1])
+    monkeypatch.setattr("offsite.repository.commit_log.CommitLog.newest_at", lambda *_, upto, **__: upto)
     shown = CliRunner().invoke(app, command(backup, "plan", "--leftovers", "-o", "json"))
     assert shown.exit_code == 0, shown.output
     assert [each["key"] for each in json.loads(shown.stdout)["objects"]] == doomed

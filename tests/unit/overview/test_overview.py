@@ -54,7 +54,7 @@ def test_holes_that_only_older_points_have_are_said_to_be_theirs(store: PosixSto
     newest = RecordedHole(partition_id=known, start=end - 1, end=end, reason="retention")
     state = replace(state, holes=(older, newest), expired={known: ((3, 5),)})
     (found,) = problems_of(state, state.committed_at_ms, None)
-    assert found.startswith("2 holes: 3 offsets were deleted")
+    assert found.startswith("2 holes: 3 offsets were lost")
     assert found.endswith("(1 of the holes only in older restore points)")
 
 

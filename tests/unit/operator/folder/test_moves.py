@@ -51,7 +51,7 @@ def test_a_copy_is_neither_edited(home: Home) -> None:
         apply(copy.layout, "kind: Backup", source="x.yaml")
     with pytest.raises(FolderCopied) as raised:
         plan_removal(copy.layout, ("Backup", "shop"), (), keeps_backups=False)
-    assert "remove" in raised.value.hint
+    assert f"rm -r {copy.layout.own}" in raised.value.hint
     assert "offsite operator moved" in raised.value.hint
 
 
