@@ -214,7 +214,7 @@ def short_topic(site: Site) -> str:
     """Two batches: the first of two records."""
     topic = site.make_topic()
     for part in (messages(0, 2), messages(2, 5)):
-        site.produce(topic, part)
+        site.produce(topic, part, linger_ms=1000)  # a busy machine would make batches of one record
     site.back_up(topic)
     return topic
 
