@@ -1,4 +1,4 @@
-"""offsite's own copies in one warm Spark session: whole services, from the plan to the commit or the report."""
+"""offsite's own copies in one warm Spark session: whole uses, from the plan to the commit or the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of every layer share: real brokers, each started once per test process and always ended with it, and the
+"""What all tests share: real brokers, each started once per test process and always ended with it, and the
 order in which files run (`families`).
 
 Brokers are shared by all tests of the process, so each test makes its own topics. A test that stops, kills or fills a

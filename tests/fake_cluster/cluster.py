@@ -1,8 +1,8 @@
-"""A cluster of one broker in the test's own process: services are tested with it where no Kafka is needed.
+"""A cluster of one broker in the test's own process: uses are tested with it where no Kafka is needed.
 
 It keeps topics, logs of real record batches, settings, groups and transactions in memory, and answers Kafka's wire
-protocol on a loopback socket (`server.serving`), so every layer of offsite runs as it is and nothing is patched. It is
-a double for tests of services: it judges nothing about Kafka, refuses little that a broker refuses, and what it lets
+protocol on a loopback socket (`server.serving`), so every room of offsite runs as it is and nothing is patched. It is
+a double for such tests: it judges nothing about Kafka, refuses little that a broker refuses, and what it lets
 pass is no evidence that a broker would. What Kafka really does is asked of a real one, in tests/integration.
 """
 
@@ -124,7 +124,7 @@ class FakeCluster:
 
     @property
     def connected(self) -> Cluster:
-        """As services are given it."""
+        """As a use is given it."""
         return Cluster(config=self.config, admin=self.admin)
 
     def make_topic(self, name: str, *, partitions: int = 1, **configs: str) -> FakeTopic:

@@ -1,4 +1,4 @@
-"""A source, a target and a repository: backups and restores as a person makes them, through the services, no broker."""
+"""A source, a target and a repository: backups and restores as a person makes them, through their rooms, no broker."""
 
 from __future__ import annotations
 

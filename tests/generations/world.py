@@ -1,7 +1,7 @@
 """A world for two instances of a set: processes that stop, die and wake up anywhere, a topic that loses and repeats, a
 source that somebody empties.
 
-The processes are those of `services/generations` as they are, over a ledger in memory; only what they read into and the
+The processes are those of `generations/` as they are, over a ledger in memory; only what they read into and the
 topic are doubles. Each runs in a thread of its own, and one at a time: a process goes on from one operation on the
 store, the topic or the source to the next when the world gives it its turn. So a process can be left in front of any
 operation for as long as the world likes (SIGSTOP), or die there (kill -9).

@@ -3,7 +3,7 @@
 Importing this module must stay cheap (`offsite --help` in under 250 ms; `tests/unit/cli/test_start.py` counts).
 Importing all commands takes longer than importing Python and typer together. Listings (help, completion, a mistyped
 name) use `LazyCommand` values; calls, a command's own help, and walks through `commands` (by the generated pages) use
-the real command, which imports its services when called.
+the real command, which imports what it uses when called.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Options shared by several commands, written once: same name, same environment variable, same help. And options as the
 fields of a dataclass, taken by several commands as a single value.
 
-A field may also hold the words of a service (a `TypedDict`, see `model/option.py`): every word becomes an option.
+A field may also hold the words of a use (a `TypedDict`, see `model/options.py`): every word becomes an option.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ GiveUpAfter = Annotated[
 
 
 class WordChoice(NamedTuple):
-    """The service's words used by a command, in `Annotated[…]`: all, `only` some, or all `but` some. `help`: text for a
-    word where the service's own text does not fit."""
+    """The words of a use that a command takes, in `Annotated[…]`: all, `only` some, or all `but` some. `help`: text for
+    a word whose own text does not fit."""
 
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()

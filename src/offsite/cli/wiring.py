@@ -1,6 +1,5 @@
-"""Makes the parts needed by services out of options: the repository, the cluster, Spark with its settings. Heavy
-imports happen inside.
-"""
+"""Makes the parts of a command out of options: the repository, the cluster, Spark with its settings. Heavy imports
+happen inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port that runs tasks in parallel, and the types between a service and the runner of its tasks: outcome, progress,
+"""The port that runs tasks in parallel, and the types between a use and the runner of its tasks: outcome, progress,
 name of a job. Knows nothing of Spark.
 
 The progress of several runs in sequence is shown as one (`WholeProgress`). Names of jobs are for people who read

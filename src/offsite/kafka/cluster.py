@@ -1,4 +1,4 @@
-"""A Kafka cluster to work with, from user input; and questions of several services to a cluster."""
+"""A Kafka cluster to work with, from user input; and questions that several uses ask a cluster."""
 
 from __future__ import annotations
 

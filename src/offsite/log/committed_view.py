@@ -22,7 +22,7 @@ transaction begins. A backup has no broker, and reads raw batches as read_uncomm
 - Control batches are never visible, whatever the isolation level and the content.
 - A consistent cut leaves out committed transactions: their commit markers count as aborts (`abort_left_out`).
 
-`groups.fold` folds offsets that were committed in a transaction (KIP-447 has consumers wait for such offsets).
+`log.group_fold` folds offsets that were committed in a transaction (KIP-447 has consumers wait for such offsets).
 """
 
 from __future__ import annotations

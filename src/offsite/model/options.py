@@ -1,4 +1,4 @@
-"""Options and choices of a person, declared once: for the commands, for Python and for the services.
+"""Options and choices of a person, declared once: for the commands, for Python and for the API.
 
 A `TypedDict` holds name and type of every option, for type checkers (`**words: Unpack[…]`). Texts for people are an
 `Option` in the same annotation: `at: Annotated[str | None, Option("…")]`. The command line makes its options from both,

@@ -1,6 +1,6 @@
 """Launch nodes: from a prepared folder to a JVM that serves clients, or to the JVM's last log lines.
 
-Readiness is asked over the broker's own protocol, by hand, because the sandbox stands below the Kafka layer. Source:
+Readiness is asked over the broker's own protocol, by hand, because the sandbox imports nothing of `kafka`. Source:
 Kafka protocol guide, Metadata (key 3) version 1.
 """
 

@@ -75,7 +75,7 @@ def status_of(error: OffsiteError) -> HTTPStatus:
 
 
 def answer(result: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    """A result of a service, in the form of `-o json`."""
+    """The result of a use, in the form of `-o json`."""
     return Response(json.dumps(plain(result)), status_code=status, media_type=JSON)
 
 

@@ -67,7 +67,7 @@ class SiteSettings:
 
 
 class Site:
-    """The parts that services need, made on first use."""
+    """The repository and the clusters, opened on first use."""
 
     def __init__(self, settings: SiteSettings, clock: Clock | None = None) -> None:
         self.settings, self.clock = settings, clock or SystemClock()

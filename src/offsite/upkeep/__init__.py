@@ -1,1 +1,1 @@
-"""Changes or checks stored history: retention, collection, compaction, roll-up, verification."""
+"""The upkeep of stored history: retention, collection, compaction, roll-up, verification."""

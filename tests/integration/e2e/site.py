@@ -1,4 +1,4 @@
-"""One cluster, one repository, one warm Spark: backups and restores as a person makes them, through the services.
+"""One cluster, one repository, one warm Spark: backups and restores as a person makes them, through their rooms.
 
 What comes back is judged by an independent client (confluent-kafka), never by offsite's own reader.
 """

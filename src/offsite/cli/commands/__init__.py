@@ -1,1 +1,1 @@
-"""A file per noun: parses, calls a service, and hands the result to `output`."""
+"""A file per noun: parses, calls one use, and hands the result to `output`."""

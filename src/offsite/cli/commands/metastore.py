@@ -247,11 +247,11 @@ def _words(options: TopicOptions) -> MetastoreWords:
 
 
 def _router(options: TopicOptions) -> Router:
-    from offsite.kafka import cluster as services
+    from offsite.kafka import cluster
     from offsite.kafka.net.routing import shared_router
 
     if options.kafka_config is None and options.properties is not None:  # most of what is in it is ksqlDB's own
-        return shared_router(services.connect(options.bootstrap, options.properties).config)
+        return shared_router(cluster.connect(options.bootstrap, options.properties).config)
     return shared_router(connect(options.bootstrap, options.kafka_config).config)
 
 

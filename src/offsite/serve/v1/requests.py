@@ -1,7 +1,7 @@
 """What a request of the API carries: the site, the caller, the body, the confirmation of a plan; and the possible
 answers.
 
-Every service declares its words once (`model/option.py`). The body of a request is made from the declaration: the
+Every use declares its words once (`model/options.py`). The body of a request is made from the declaration: the
 option names of the command, checked by type. The command line of a job is made from the body. Every argument is
 `--name=value`, so no value can become an option.
 
@@ -96,7 +96,7 @@ class Body(BaseModel):
 
 
 def make_body(name: str, words: type, *, but: Sequence[str] = (), **more: Any) -> type[Body]:  # noqa: ANN401  # fields
-    """Make a body with the words of a service, all optional. Words for files of the local machine are left out: no
+    """Make a body with the words of a use, all optional. Words for files of the local machine are left out: no
     caller may read them. `more`: further fields, in the form of pydantic."""
     options = [
         option
