@@ -4,10 +4,6 @@ Every restore has its own copy: the name derives from the archive, the selection
 command finds its copy again and continues; no other command reads or removes the copy. Without a repository, the copy
 lies in the user's cache. A later restore of any archive removes copies left by killed commands: copies never restored
 from, and copies whose restores have ended, unless a person asked to keep the copy.
-
-The records of group changes lie in the copy, and are small. Before the deletion of the copy, the records are copied
-into a repository in the user's state folder, under the name of the backup: `offsite groups undo` finds the records
-there.
 """
 
 from __future__ import annotations
@@ -60,7 +56,12 @@ class UndoableChanges:
 
 def keep_changes(backup: Backup) -> UndoableChanges:
     """Copy the undo records of group changes made from `backup`; nothing without changes. Raises `BadOption` if the
-    user has no place for the records, `DamagedObject`, and the errors of a store; on an error the copy stays."""
+    user has no place for the records, `DamagedObject`, and the errors of a store; on an error the copy stays.
+
+    The records of group changes lie in the copy, and are small. Before the deletion of the copy, the records are copied
+    into a repository in the user's state folder, under the name of the backup: `offsite groups undo` finds the records
+    there.
+    """
     source, changes = backup.record_store, tuple(_open_changes(backup))
     undoable = UndoableChanges(
         place="", backup=backup.descriptor.name, changes=tuple(open_change.change for open_change in changes)

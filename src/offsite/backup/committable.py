@@ -4,9 +4,6 @@ offset. Pure.
 A position moves over segments, holes and proven gaps as long as they adjoin. The next run begins at the position and
 never looks below, so an offset that a position skipped would never be found again. A failed range stops the progress of
 its partition; segments of later ranges in the same partition become orphans. A partition never holds back another.
-
-A task that is completely committed is not examined again (`PartitionProgress`). The cost of a search depends on new
-tasks only, and receipts need not be kept.
 """
 
 from __future__ import annotations
@@ -53,6 +50,9 @@ class PartitionProgress:
     The first `tasks` tasks of the partition are completely committed: everything read by these tasks ends at `end` or
     below. A search continues from `epoch`, the newest leader epoch seen; `read_to`, the offset behind the last batch
     read; and `last_batch`, if a batch was read.
+
+    A task that is completely committed is not examined again. The cost of a search depends on new tasks only, and
+    receipts need not be kept.
     """
 
     tasks: int

@@ -5,9 +5,6 @@ A request is an object of its own, created once. The process with the lease of t
 request when next free: a following run before the next round, a `checkpoint take` before its end. Without such a
 process, the requester takes the checkpoint itself. Two processes therefore never compete by copying for the same
 checkpoint.
-
-A note records a deletion first, and a commit drops the restore point afterwards. A crash in between leaves a
-deleted checkpoint with a restore point; deleting again drops the point.
 """
 
 from __future__ import annotations
@@ -174,6 +171,9 @@ def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Particip
 
     Raises `NoSuchRestorePoint`; `CheckpointNeeded` while the checkpoint is being taken, the point is pinned or a
     restore reads the point; `ParticipantFailed`; and `CommitLost` when other writers are faster again and again.
+
+    A note records a deletion first, and a commit drops the restore point afterwards. A crash in between leaves a
+    deleted checkpoint with a restore point; deleting again drops the point.
     """
     report = check_exists(Checkpoints(backup).report(checkpoint))
     _check_not_needed(backup, report)

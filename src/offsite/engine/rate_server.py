@@ -4,10 +4,6 @@ A worker connects once per process, sends the token of its task, receives the dr
 worker needs more bytes. The driver answers at once, so silence means a dead driver. The worker's token keeps strangers
 from using up the bytes; the driver's token keeps a later owner of the port from handing out bytes. The tokens protect
 nothing else. Nothing is opened without a limit.
-
-A rate is a token bucket (pure: the caller brings the time). Every byte is paid before it is moved. A user that takes
-bytes learns at once how long to wait, and waits on its own: no user queues behind another, and a user that dies while
-waiting loses the bytes and delays nobody.
 """
 
 from __future__ import annotations
@@ -39,7 +35,12 @@ LEAST_PORTION_BYTES = 16 * KIB
 
 
 class TokenBucket:
-    """Lets `bytes_per_s` through, from `now_s` on. Empty at first."""
+    """Lets `bytes_per_s` through, from `now_s` on. Empty at first.
+
+    Pure: the caller brings the time. Every byte is paid before it is moved. A user that takes bytes learns at once how
+    long to wait, and waits on its own: no user queues behind another, and a user that dies while waiting loses the
+    bytes and delays nobody.
+    """
 
     def __init__(self, bytes_per_s: int, now_s: float) -> None:
         self._bytes_per_s = bytes_per_s

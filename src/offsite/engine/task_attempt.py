@@ -3,11 +3,7 @@
 An error that another attempt could cure is raised, so that Spark tries again elsewhere. Every other error, and the
 error of the last attempt, returns as a value with class, message and hint. The journal is kept in the worker, sent home
 with the attempt's envelope, and written there. It is bounded per event, so that ten thousand retries cannot push out
-the one hole; lines left out are counted.
-
-Spark keeps nothing of a failed and repeated attempt. The reason and the journal go to the driver in a note: one
-datagram, which may be lost, since the envelope of a later attempt tells the number of attempts. A note must never carry
-anything forbidden in a log. The module runs in workers, and must import little.
+the one hole; lines left out are counted. The module runs in workers, and must import little.
 """
 
 from __future__ import annotations
@@ -123,7 +119,12 @@ _MAX_NOTES_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptNote:
-    """The reason why attempt `number` at task `index` failed, and the journal lines of the attempt."""
+    """The reason why attempt `number` at task `index` failed, and the journal lines of the attempt.
+
+    Spark keeps nothing of a failed and repeated attempt. The reason and the journal go to the driver in a note: one
+    datagram, which may be lost, since the envelope of a later attempt tells the number of attempts. A note must never
+    carry anything forbidden in a log.
+    """
 
     index: int
     number: int

@@ -5,13 +5,6 @@ Evidence only: a topic counts as caught up when a round found every partition's 
 ends before it copies, so later records are newer than its beginning. A topic that a round could not see stays in
 view and ages: a hidden topic must be noticed. For its partitions the last seen bounds still tell the uncopied
 records. Topics known to be deleted at the source are not shown: nothing of them can be lost any more.
-
-The retention headroom is the time until the source deletes uncopied records. A broker deletes whole segments. By
-time: once the newest record of a segment is older than `retention.ms`. By size: the oldest segment, while at least
-`retention.bytes` remain behind it. Either rule may apply first, and records that a rule allows to be deleted count
-as gone: a broker looks every five minutes, and guarantees no delay. The headroom is therefore a lower bound.
-Whether producers or the broker set record times (`message.timestamp.type`) makes no difference: the broker goes by
-the times in the log.
 """
 
 from __future__ import annotations
@@ -53,6 +46,13 @@ def retention_headroom(retention: Retention, uncopied: Uncopied, *, now_ms: int)
 
     None where nothing is uncopied, where nothing is ever deleted by age or size, and where the answer is unknown: an
     unknown limit might apply first.
+
+    The retention headroom is the time until the source deletes uncopied records. A broker deletes whole segments. By
+    time: once the newest record of a segment is older than `retention.ms`. By size: the oldest segment, while at least
+    `retention.bytes` remain behind it. Either rule may apply first, and records that a rule allows to be deleted count
+    as gone: a broker looks every five minutes, and guarantees no delay. The headroom is therefore a lower bound.
+    Whether producers or the broker set record times (`message.timestamp.type`) makes no difference: the broker goes by
+    the times in the log.
     """
     if uncopied.records <= 0 or not retention.deletes:
         return None

@@ -3,10 +3,6 @@
 FindCoordinator: many keys go into one request. Before Kafka 3.0 (KIP-699) every key needs a request; all requests are
 sent before the first answer is read. `TransactionCoordinators` asks several coordinators at a time, and repeats as long
 as a repetition helps.
-
-ListTransactions (KIP-664, Kafka 3.0): coordinators list only ids that the principal may describe. A deposed
-coordinator, not yet aware of the change, may list ids in an old state. The present coordinator, once it has changed
-anything, lists the ids as well. So all brokers have to answer, and contradicting entries count as unlisted.
 """
 
 from __future__ import annotations
@@ -192,7 +188,12 @@ _LISTED_STATUSES = {
 
 def list_transactions(router: Router, clock: Clock) -> Mapping[int, ListedTransaction]:
     """Producer id → transactional id in the coordinator's present state, ended transactions included. Empty where a
-    broker is too old, refuses or does not answer: an unlisted id may exist all the same."""
+    broker is too old, refuses or does not answer: an unlisted id may exist all the same.
+
+    KIP-664, Kafka 3.0: coordinators list only ids that the principal may describe. A deposed coordinator, not yet aware
+    of the change, may list ids in an old state. The present coordinator, once it has changed anything, lists the ids as
+    well. So all brokers have to answer, and contradicting entries count as unlisted.
+    """
     backoff = Backoff(clock, limit_s=LOADING_MAX_S)
     while True:
         try:

@@ -2,16 +2,6 @@
 
 The stream holds the position. The position moves only as `evidence` allows, so that a new run continues exactly at the
 position.
-
-Leader epochs (KIP-101, KIP-320). Every fetch names the known leader epoch, so that a deposed or newly elected broker
-refuses the fetch instead of answering from another history. The epoch guards one fetch, and proves nothing about the
-time between plan and fetch: the election of a replica outside the in-sync set cuts the log below the planned end, and
-new records may already follow the cut. So a leader of a later epoch than the plan's is asked first for the end of the
-plan's epoch in the leader's log. An end before the range's end means a changed log: the range is not the planned range.
-
-Followers (KIP-392). A client that names a rack may be sent to a replica in the rack, and the replica may lag behind.
-Records from a follower are as good as the leader's. An empty answer or an unknown offset from a follower proves
-nothing, so the reader then asks the leader.
 """
 
 from __future__ import annotations
@@ -55,7 +45,12 @@ FETCH_PENDING = FetchPending()
 
 class PartitionStream:
     """The state of one `PartitionReader.read`. `on_throttle` receives every pause that a quota asks for, in ms. `pace`
-    is asked before every fetch."""
+    is asked before every fetch.
+
+    Followers (KIP-392). A client that names a rack may be sent to a replica in the rack, and the replica may lag
+    behind. Records from a follower are as good as the leader's. An empty answer or an unknown offset from a follower
+    proves nothing, so the reader then asks the leader.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917  # both ends of the connection, the task, and the patience
         self,
@@ -200,7 +195,15 @@ class PartitionStream:
         return Hole(topic=self._range.topic, partition=self._range.partition, start=start, end=end, reason="retention")
 
     def _check_not_truncated(self, connection: Connection, follower: int) -> None:
-        """Check that no new leader cut the log back below the range's end. Only leader epochs can tell (KIP-101)."""
+        """Check that no new leader cut the log back below the range's end.
+
+        Only leader epochs can tell (KIP-101, KIP-320). Every fetch names the known leader epoch, so that a deposed or
+        newly elected broker refuses the fetch instead of answering from another history. The epoch guards one fetch,
+        and proves nothing about the time between plan and fetch: the election of a replica outside the in-sync set cuts
+        the log below the planned end, and new records may already follow the cut. So a leader of a later epoch than the
+        plan's is asked first for the end of the plan's epoch in the leader's log. An end before the range's end means a
+        changed log: the range is not the planned range.
+        """
         planned = self._task.planned_epoch
         if follower >= 0 or self._checked_epoch == self._epoch:
             return

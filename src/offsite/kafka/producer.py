@@ -2,12 +2,6 @@
 and the outcomes of a producer's transactions, written in place of a coordinator.
 
 Source: KIP-98 (idempotent producer, transactional ids, WriteTxnMarkers), KIP-360 (epoch handling).
-
-A leader accepts outcomes from any client with ClusterAction on the cluster: to a leader, coordinators are clients. The
-leader adds one control record per outcome, and answers when all in-sync replicas have the records. A control record of
-a producer without a transaction is accepted too: the record fills one offset, and no consumer of either isolation level
-sees it. A leader refuses an outcome of a lower producer epoch than seen before, and of a lower coordinator epoch than
-the producer's last outcome.
 """
 
 from __future__ import annotations
@@ -133,7 +127,14 @@ def write_outcomes_request(
     partition: TopicPartition, outcomes: Sequence[TransactionOutcome], *, flexible: bool
 ) -> Request[int]:
     """Write `outcomes` into the partition, in order. The answer is the error code of one outcome; earlier outcomes may
-    be in the log. `flexible`: the encoding of Kafka 2.8, and the only encoding since 4.0."""
+    be in the log. `flexible`: the encoding of Kafka 2.8, and the only encoding since 4.0.
+
+    A leader accepts outcomes from any client with ClusterAction on the cluster: to a leader, coordinators are clients.
+    The leader adds one control record per outcome, and answers when all in-sync replicas have the records. A control
+    record of a producer without a transaction is accepted too: the record fills one offset, and no consumer of either
+    isolation level sees it. A leader refuses an outcome of a lower producer epoch than seen before, and of a lower
+    coordinator epoch than the producer's last outcome.
+    """
     version = _FLEXIBLE_VERSION if flexible else _PLAIN_VERSION
 
     def put(out: Encoder, outcome: TransactionOutcome) -> None:

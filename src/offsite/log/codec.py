@@ -3,10 +3,6 @@
 Owns the bytes between "compressed" and "plain"; knows nothing of records. Output is bounded: a damaged or hostile batch
 cannot take the memory of a worker. Formats: gzip RFC 1952, snappy raw and in xerial's framing (written by the Java
 client), LZ4 frame 1.6 (KIP-57), zstd RFC 8878 (KIP-110).
-
-LZ4: independent blocks are expanded block by block, without the frame decoder, whose set-up takes as long as 16 KiB.
-All frames of another kind go through the decoder. The decoder has no limit of its own, and writes into a buffer as
-large as the blocks can hold.
 """
 
 from __future__ import annotations
@@ -69,7 +65,12 @@ _block_buffer = _BlockBuffer()
 
 def expand_lz4(data: Buffer, *, max_bytes: int) -> bytearray:
     """The plain bytes of all frames, at least one frame. Raises `TooLargeError` for more than `max_bytes`, after at
-    most one block too many, and `LZ4_UNREADABLE`."""
+    most one block too many, and `LZ4_UNREADABLE`.
+
+    Independent blocks are expanded block by block, without the frame decoder, whose set-up takes as long as 16 KiB. All
+    frames of another kind go through the decoder. The decoder has no limit of its own, and writes into a buffer as
+    large as the blocks can hold.
+    """
     remaining, plain = memoryview(data), bytearray()
     while True:
         (magic,) = _LZ4_SIZE.unpack_from(remaining)

@@ -1,14 +1,5 @@
 """The changes of batches: those that a broker needs before it accepts a batch, and records taken out as Kafka's log
-cleaner does.
-
-For a broker: `for_produce` changes header bytes in place, enough for nearly every batch. The rest re-encodes: batches
-with inner gaps, of type LogAppendTime, too large for the target, or with a time edge inside.
-
-As the cleaner: `keep_offsets` copies the remaining records as bytes, because their deltas count from the base offset
-and the base time of the batch, and both stay; so do last offset, leader epoch, producer, base sequence, attributes and
-codec. New are the number of records, the latest time (for CreateTime batches), the length and the CRC. Kafka's
-`MemoryRecords.filterTo` starts the times anew at the first remaining record; readers see the same times.
-"""
+cleaner does."""
 
 from __future__ import annotations
 
@@ -59,6 +50,9 @@ def for_produce(
     Sets base offset 0, leader epoch -1, the producer fields and the transactional bit; clears the delete horizon bit
     (record times stay: the deltas count from the same base); renews the CRC. Any other value makes the broker answer
     INVALID_RECORD. Raises `Bug` for a control or LogAppendTime batch, which no client may produce.
+
+    Changes header bytes in place, enough for nearly every batch. The rest re-encodes: batches with inner gaps, of type
+    LogAppendTime, too large for the target, or with a time edge inside.
     """
     length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(batch)
     if length + LENGTH_END != len(batch) or attributes & _BROKER_ONLY:
@@ -136,6 +130,11 @@ def keep_offsets(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> 
     all in the batch.
 
     Raises `DamagedBatch` when the body differs from the header's promise, or lacks one of `offsets`.
+
+    As the cleaner, copies the remaining records as bytes, because their deltas count from the base offset and the base
+    time of the batch, and both stay; so do last offset, leader epoch, producer, base sequence, attributes and codec.
+    New are the number of records, the latest time (for CreateTime batches), the length and the CRC. Kafka's
+    `MemoryRecords.filterTo` starts the times anew at the first remaining record; readers see the same times.
     """
     header.check_is_of(batch)
     check(len(offsets) > 0, "a batch without records is made by emptied")

@@ -9,12 +9,6 @@ command's content back. The line is
 - the exact bytes, as ksqlDB writes them, if possible, as nearly always;
 - else the same JSON in other bytes: a colon inside the key as `\u003a`, line-breaking white space as blanks;
 - else no line: a null or empty key or value, text that is not UTF-8, a line break outside of JSON.
-
-The sidecar's first line is the header. Each further line is a command in the topic's order: offset, time, headers;
-whether the command has a line in the file; key and value if the line does not hold their exact bytes. `chain` is the
-SHA-256 over the previous chain, the entry itself and the command's line. So each byte of both files counts, and the
-first wrong entry names the damaged line. A chain without a key finds damage; anyone with write access to both files can
-also forge both.
 """
 
 from __future__ import annotations
@@ -155,7 +149,14 @@ _HEADER = ("topic", "cluster_id", "topic_id", "created_at_ms", "created_by", "re
 
 
 class SidecarEntry(NamedTuple):
-    """One command. `line`: its line in the file, None without one."""
+    """One command. `line`: its line in the file, None without one.
+
+    The sidecar's first line is the header. Each further line is a command in the topic's order: offset, time, headers;
+    whether the command has a line in the file; key and value if the line does not hold their exact bytes. `chain` is
+    the SHA-256 over the previous chain, the entry itself and the command's line. So each byte of both files counts, and
+    the first wrong entry names the damaged line. A chain without a key finds damage; anyone with write access to both
+    files can also forge both.
+    """
 
     record: Record
     line: BackupLine | None

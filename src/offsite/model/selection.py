@@ -3,10 +3,6 @@ r"""Selection of topics and consumer groups by patterns.
 Topics: literal names, globs and regular expressions, minus excludes, minus internal topics. Syntax of one pattern:
 `orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not anchored).
 Groups: `all`, `none`, or patterns of the same syntax. A group may have any name: only readability is checked.
-
-Several patterns in one text, as in a command line or a form field: `orders,regex:^rx-[0-9]{1,3}$`. A comma separates,
-but not inside closed brackets, braces or parentheses; `\,` is a comma of a pattern anywhere. A list (of YAML, Python,
-the API) needs no separator: every element is one pattern.
 """
 
 from __future__ import annotations
@@ -41,7 +37,12 @@ _SEPARATOR, _ESCAPED = ",", r"\,"
 
 
 def split_patterns(text: str) -> list[str]:
-    """Return the patterns of `text`, without surrounding blanks; empty patterns are left out."""
+    r"""Return the patterns of `text`, without surrounding blanks; empty patterns are left out.
+
+    Several patterns in one text, as in a command line or a form field: `orders,regex:^rx-[0-9]{1,3}$`. A comma
+    separates, but not inside closed brackets, braces or parentheses; `\,` is a comma of a pattern anywhere. A list (of
+    YAML, Python, the API) needs no separator: every element is one pattern.
+    """
     separators, opened = list[int](), list[int]()  # per open parenthesis: number of separators before
     for token in _TOKEN.finditer(text):
         match token[0]:

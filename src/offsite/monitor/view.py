@@ -8,9 +8,6 @@ Liveness and readiness each have a reason in a line. A process lives while its l
 waiting for an outage to end. The allowed silence follows from the interval and from the longest time that a round
 copies before a commit. An outage of brokers or store is no reason to restart the process, but makes the backup not
 ready.
-
-A series has name, type, help and labels, declared once together with the reading of its values. Scrapes and the
-reference page both come from these declarations.
 """
 
 from __future__ import annotations
@@ -256,7 +253,11 @@ unknown."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """A series of the whole backup. `labels`: labels beside the backup's name, if any. `read` takes a view and a time
-    (epoch ms)."""
+    (epoch ms).
+
+    A series has name, type, help and labels, declared once together with the reading of its values. Scrapes and the
+    reference page both come from these declarations.
+    """
 
     name: str
     kind: MetricType

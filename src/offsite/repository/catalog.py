@@ -6,10 +6,6 @@ hold 10,000 segments and positions. The seal holds the hashes of the catalog's o
 catalog. Neither seal nor hint is trusted: a catalog counts only if all of its objects are whole, if its commit has the
 hash named in the catalog, and if the next commit, by the same writer, names the hash of the seal. (Commits of earlier
 versions name no seal.) Without a catalog the whole log is folded. `verify` always folds the whole log and compares.
-
-Segments and old restore points of a catalog lie in parts. Later catalogs name the parts again, so writing a catalog
-costs only the new entries. Parts are read on demand; in place of a damaged part the commits are folded. Catalogs of
-versions before parts hold all segments and the JSON of the state in one Parquet object: they are only read.
 """
 
 from __future__ import annotations
@@ -104,7 +100,12 @@ class WrittenCatalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """Opens and extends the states of one backup."""
+    """Opens and extends the states of one backup.
+
+    Segments and old restore points of a catalog lie in parts. Later catalogs name the parts again, so writing a catalog
+    costs only the new entries. Parts are read on demand; in place of a damaged part the commits are folded. Catalogs of
+    versions before parts hold all segments and the JSON of the state in one Parquet object: they are only read.
+    """
 
     log: CommitLog
 

@@ -5,10 +5,6 @@ are in no commit before, however long the run takes. So an object counts only if
 store's clock, and under one of two conditions: the object is older than the newest commit (an older run can no longer
 commit), or no younger object of the same kind exists (a living run writes objects every day). All other work of a run
 takes moments, or has a record of its own until the end. The reading order matters: first the objects, then the commits.
-
-Readers are restores that began and did not end, however long they are silent: the same command continues them. A later
-restore of the same request replaces one only after a day without a sign of life: anyone who may create objects could
-forge the later restore.
 """
 
 from __future__ import annotations
@@ -265,7 +261,12 @@ class ReadingRestore:
 
 def readers_of(store: Store, backup: BackupLayout) -> Iterator[ReadingRestore]:
     """The restores that read the backup. Raises `DamagedObject`, and errors of the store: the answer is unknown in that
-    case."""
+    case.
+
+    Readers are restores that began and did not end, however long they are silent: the same command continues them. A
+    later restore of the same request replaces one only after a day without a sign of life: anyone who may create
+    objects could forge the later restore.
+    """
     mine = ProcessIdentity.current()
     for record in unfinished_restores(store, backup):
         terms = LeaseTerms(store=store, lease=RestoreLayout(backup=backup, restore=record.restore).lease)

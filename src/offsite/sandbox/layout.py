@@ -5,10 +5,6 @@ One KRaft broker is its own controller, in the sandbox's folder itself. Any larg
 (a KRaft controller, or a ZooKeeper where the version needs one) and brokers, in a folder each. One keeper, not a quorum
 on the brokers: whichever brokers die, even all but one, the cluster can still decide (an unclean election needs
 decisions), and a stopped broker never stops the controller too.
-
-Never formats a formatted folder. Kafka's own StorageTool formats, at the price of a second JVM (1.2 s). Besides the
-ids, its output is the same for every folder without SCRAM users: the feature levels in `bootstrap.checkpoint`. So the
-file is made once, kept beside the jars, and copied from then on.
 """
 
 from __future__ import annotations
@@ -233,6 +229,10 @@ def format_storage(data: Path, identity: Identity, *, jvm: Jvm, config: Path) ->
     """Make `data` a formatted, empty folder of the node, unless already formatted. Raises SandboxFailed.
 
     `meta.properties` comes last and atomically: after an earlier crash the folder counts as not formatted.
+
+    Never formats a formatted folder. Kafka's own StorageTool formats, at the price of a second JVM (1.2 s). Besides the
+    ids, its output is the same for every folder without SCRAM users: the feature levels in `bootstrap.checkpoint`. So
+    the file is made once, kept beside the jars, and copied from then on.
     """
     if (data / META).exists():
         return

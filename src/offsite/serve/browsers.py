@@ -1,17 +1,4 @@
-"""What protects a browser: the allowed host names, sessions, and the code in the login address.
-
-A foreign page can make a browser send requests to the server, under a foreign name (DNS rebinding) or from a
-foreign origin: both are refused.
-
-A session is a signed cookie instead of the token, and a secret word in every form of our pages. A session holds a
-name and its end; the token and role of the name are looked up for every request. The key is drawn at the start of a
-coordinator, so sessions end with the coordinator; several coordinators behind one address share a key file. Every
-coordinator remembers early ended sessions itself: up to a limit per name one by one, then all sessions of the name.
-
-A coordinator without tokens prints a login address for its owner. A terminal puts an opened address on the command
-line of a browser, readable for every user of the machine, and a browser keeps the address in its history. Hence a
-code starts one session, and afterwards a new code is printed.
-"""
+"""What protects a browser: the allowed host names, sessions, and the code in the login address."""
 
 from __future__ import annotations
 
@@ -28,7 +15,11 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
-    """Names, without ports."""
+    """Names, without ports.
+
+    A foreign page can make a browser send requests to the server, under a foreign name (DNS rebinding) or from a
+    foreign origin: both are refused.
+    """
 
     names: frozenset[str]
 
@@ -66,7 +57,13 @@ _ENDED_MAX = 100
 
 
 class Sessions:
-    """Creates and reads sessions. `now_s`: seconds since the epoch, by the clock of the local machine."""
+    """Creates and reads sessions. `now_s`: seconds since the epoch, by the clock of the local machine.
+
+    A session is a signed cookie instead of the token, and a secret word in every form of our pages. A session holds a
+    name and its end; the token and role of the name are looked up for every request. The key is drawn at the start of a
+    coordinator, so sessions end with the coordinator; several coordinators behind one address share a key file. Every
+    coordinator remembers early ended sessions itself: up to a limit per name one by one, then all sessions of the name.
+    """
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key or secrets.token_bytes(32)
@@ -118,7 +115,12 @@ class Sessions:
 
 
 class LoginCode:
-    """The valid code. `tell` is called with every code, and shows the code to the owner."""
+    """The valid code. `tell` is called with every code, and shows the code to the owner.
+
+    A coordinator without tokens prints a login address for its owner. A terminal puts an opened address on the command
+    line of a browser, readable for every user of the machine, and a browser keeps the address in its history. Hence a
+    code starts one session, and afterwards a new code is printed.
+    """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell, self._lock, self._code = tell, threading.Lock(), ""

@@ -4,13 +4,6 @@ errors of the operating system into errors of offsite.
 Other users can write into the folder of a repository, and fill the folder of an archive: a symbolic link leads to files
 of the user who runs offsite, a pipe or a device never ends. The root itself may be a link, because its user chose the
 link. Anything but a plain file is refused by name: a skipped file would mean records missing in silence.
-
-A folder is entered from the parent folder (openat(2)), so nothing can change between look and use. A store checks all
-read bytes by hashes, and looks at the folders on the way once instead.
-
-Root folders are made for the owner alone (0700). An existing root keeps its mode, and its group has the same rights
-below: in a folder of mode 0750, folders are made 0750 and files 0640. All users have the root's rights in an archive,
-which is made for further tools (`is_public`), never elsewhere. The umask applies as usual.
 """
 
 from __future__ import annotations
@@ -50,7 +43,12 @@ _KINDS = {
 
 
 def make_private_root(root: Path) -> None:
-    """Make `root`, for its owner alone. An existing root stays as it is. Raises `OSError`."""
+    """Make `root`, for its owner alone. An existing root stays as it is. Raises `OSError`.
+
+    Root folders are made for the owner alone (0700). An existing root keeps its mode, and its group has the same rights
+    below: in a folder of mode 0750, folders are made 0750 and files 0640. All users have the root's rights in an
+    archive, which is made for further tools (`is_public`), never elsewhere. The umask applies as usual.
+    """
     root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
@@ -75,7 +73,11 @@ def check_replaceable(path: Path) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainFiles:
     """The plain files below `root`, by keys. Anything else on the way or in place of a file raises `refused` with
-    `hint`; refusals of the operating system raise `OSError`."""
+    `hint`; refusals of the operating system raise `OSError`.
+
+    A folder is entered from the parent folder (openat(2)), so nothing can change between look and use. A store checks
+    all read bytes by hashes, and looks at the folders on the way once instead.
+    """
 
     root: Path
     refused: type[DamagedObject | DamagedArchive]

@@ -6,11 +6,6 @@ segments added by the commits, and, read committed, rows of earlier segments who
 micro-batch is the same at every read, so a query that restarts from its checkpoint neither loses nor repeats rows. Rows
 are read from the segments that hold them now, not from the segments listed by the commits: the latter may have been
 rolled up, and collected.
-
-A marker ends everything that the producer wrote since its previous marker. The indexes of earlier segments tell the
-previous marker, newest segment first; usually the first segment suffices. Only a producer that never ended a
-transaction before needs further segments, and only if its first batch in the new segments does not have the sequence
-number 0.
 """
 
 from __future__ import annotations
@@ -47,7 +42,13 @@ if TYPE_CHECKING:
 
 def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterator[pa.RecordBatch]:
     """Yield Arrow batches of `log.record_arrow.arrow_schema`, in offset order. Raises `DamagedObject`, and the store's
-    errors."""
+    errors.
+
+    A marker ends everything that the producer wrote since its previous marker. The indexes of earlier segments tell the
+    previous marker, newest segment first; usually the first segment suffices. Only a producer that never ended a
+    transaction before needs further segments, and only if its first batch in the new segments does not have the
+    sequence number 0.
+    """
     return null_out_of_range_times(_scan_ended(task, log, with_commit=with_commit))
 
 

@@ -5,9 +5,6 @@ classes, as in log-structured stores: `FAN_IN` neighbours of one class become on
 is written only a few times, however long the backup runs, and a partition has dozens of small segments, not thousands.
 Segments that lie in a pack for long are taken out sooner: a pack can be deleted only when nothing in the pack is
 needed.
-
-The batches are copied unchanged, and checked on the way. Only the object's own frames are new: frames of a few
-kilobytes neither compress nor seek well. Holes stay holes: segments on two sides of a hole are never joined.
 """
 
 from __future__ import annotations
@@ -161,7 +158,11 @@ def deal_roll_ups(roll_ups: Sequence[RollUp], *, slots: int) -> tuple[RollUpShar
 def roll_up_all(task: RollUpShare, *, ends: BackupEnds, base: int) -> tuple[Segment | None, ...]:
     """Store the segments of every roll-up as one segment; the new segments count when a commit lists them instead. None
     for a roll-up with damaged segments: the remaining roll-ups continue. `base`: the newest commit. Raises the errors
-    of the store."""
+    of the store.
+
+    The batches are copied unchanged, and checked on the way. Only the object's own frames are new: frames of a few
+    kilobytes neither compress nor seek well. Holes stay holes: segments on two sides of a hole are never joined.
+    """
     store, _ = paced_destination(ends.store)
     if not task.packed:
         return tuple(_if_sound(roll_up, ends, store) for roll_up in task.roll_ups)

@@ -1,14 +1,4 @@
-"""Turns among namespaces with a shared scarce resource, and the queue of backups whose old data expires. Pure.
-
-The namespace served longest ago comes first. Hence of two waiting namespaces neither is served twice before the
-other, at any number of requests.
-
-The queue has one entry per backup, runs a few jobs at a time, and no backup twice at once. While fewer jobs run
-than allowed, the first entry is taken, its job started, and the backup moved to the end. If all places are taken,
-or no job can start, the queue waits for the retry interval. A job without a sign of progress for an hour is killed,
-and counts no more. Deletions come before other entries, and wake the queue. In Kubernetes a job of more than an
-hour ends when another namespace waits: finished work stays finished, and the job continues in its next turn.
-"""
+"""Turns among namespaces with a shared scarce resource, and the queue of backups whose old data expires. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +15,11 @@ WISH_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """`owners`: owners that were served, the last one at the end."""
+    """`owners`: owners that were served, the last one at the end.
+
+    The namespace served longest ago comes first. Hence of two waiting namespaces neither is served twice before the
+    other, at any number of requests.
+    """
 
     owners: tuple[str, ...] = ()
 
@@ -125,7 +119,14 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryQueue:
-    """`waiting`: uids, next first. `until_s`: no round before that time. `turns`: turns of namespaces."""
+    """`waiting`: uids, next first. `until_s`: no round before that time. `turns`: turns of namespaces.
+
+    The queue has one entry per backup, runs a few jobs at a time, and no backup twice at once. While fewer jobs run
+    than allowed, the first entry is taken, its job started, and the backup moved to the end. If all places are taken,
+    or no job can start, the queue waits for the retry interval. A job without a sign of progress for an hour is killed,
+    and counts no more. Deletions come before other entries, and wake the queue. In Kubernetes a job of more than an
+    hour ends when another namespace waits: finished work stays finished, and the job continues in its next turn.
+    """
 
     waiting: tuple[str, ...] = ()
     running: tuple[RunningJob, ...] = ()

@@ -1,17 +1,5 @@
 """Slots and tags, which resources claim over all operators of a home. Both are logs in the shared store of the home,
-and belong to a resource, not to a process: a dead operator holds nothing, and the next operator continues.
-
-Slots limit the backups in their initial copy at a time. In Kubernetes every namespace has its own slots: a backup
-that copies for ever blocks no other namespace.
-
-One restore of a tag (in Kubernetes: of a namespace) runs in a cluster at a time. Cluster names belong to a home,
-and two restores of one tag may come from two repositories. The tag is taken before the first attempt, and released
-when the restore is over in its log. A lease would run out in the middle: only the process of a long restore gives
-signs of life, and the process does not know the tag. Two operators cannot both pass: entry numbers are create-only,
-and an operator takes the tag for a second restore only after reading in the log of the first restore that the first
-is over; no entry follows the end. The fencing number of that log counts: an operator that slept since it held the
-tag decides no attempt of a restore that is over.
-"""
+and belong to a resource, not to a process: a dead operator holds nothing, and the next operator continues."""
 
 from __future__ import annotations
 
@@ -45,7 +33,11 @@ class SlotsState:
 
 
 class Slots:
-    """The slots of a home, or of a `namespace` of the home. `limit`: number of slots, as set for this operator."""
+    """The slots of a home, or of a `namespace` of the home. `limit`: number of slots, as set for this operator.
+
+    Slots limit the backups in their initial copy at a time. In Kubernetes every namespace has its own slots: a backup
+    that copies for ever blocks no other namespace.
+    """
 
     def __init__(self, store: Store, *, limit: int, namespace: str = "") -> None:
         self._store, self._limit = store, limit
@@ -161,7 +153,16 @@ class TagName:
 
 
 class Tags:
-    """The tags of a home."""
+    """The tags of a home.
+
+    One restore of a tag (in Kubernetes: of a namespace) runs in a cluster at a time. Cluster names belong to a home,
+    and two restores of one tag may come from two repositories. The tag is taken before the first attempt, and released
+    when the restore is over in its log. A lease would run out in the middle: only the process of a long restore gives
+    signs of life, and the process does not know the tag. Two operators cannot both pass: entry numbers are create-only,
+    and an operator takes the tag for a second restore only after reading in the log of the first restore that the first
+    is over; no entry follows the end. The fencing number of that log counts: an operator that slept since it held the
+    tag decides no attempt of a restore that is over.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store

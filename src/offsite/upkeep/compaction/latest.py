@@ -7,9 +7,6 @@ Keys are compared as bytes, whole. A record without a key cannot be replaced, an
 
 Aborted records do not count, and replace nothing. Records undecided at the end of the stretch replace nothing either,
 and are not sent: the writer keeps all of them, because a later point may see them committed.
-
-Offsets travel doubled, with a bit for a tombstone that may be removed. A tombstone may be removed only if nothing
-undecided stands before it: the undecided record would come back to life.
 """
 
 from __future__ import annotations
@@ -204,7 +201,11 @@ class LatestCollector:
 def send_latest(
     messages: Iterator[LatestKeys | UnreadableRegion], *, routes: Routes
 ) -> Iterator[tuple[int, array[int] | UnreadableRegion]]:
-    """The last offsets of all keys of one bucket, rising, for the parts that hold the records."""
+    """The last offsets of all keys of one bucket, rising, for the parts that hold the records.
+
+    Offsets travel doubled, with a bit for a tombstone that may be removed. A tombstone may be removed only if nothing
+    undecided stands before it: the undecided record would come back to life.
+    """
     latest: dict[int, dict[bytes, int]] = {}
     for message in messages:
         if isinstance(message, UnreadableRegion):

@@ -9,10 +9,6 @@ and at the cuts describe a run of millions of points.
 A partition is live as of a point if its topic is the latest of its name and not known to be deleted. A partition
 created within the run is needed as a whole. The same holds for a partition moved within the run, but not live at the
 run's beginning.
-
-A range of expiring offsets covers adjacent expired segments, and no offset needed by a kept point, not even offsets
-without a segment: a point is served by the data after the last expired range below its end. The newest segment of a
-live partition always stays. A size limit keeps as many of the newest points as fit, beside the points that always stay.
 """
 
 from __future__ import annotations
@@ -195,7 +191,13 @@ def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[S
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnneededSegments:
     """The unneeded segments in `head`, the newest state, if restore points need only `needs`. `may_go` decides about
-    single segments."""
+    single segments.
+
+    A range of expiring offsets covers adjacent expired segments, and no offset needed by a kept point, not even offsets
+    without a segment: a point is served by the data after the last expired range below its end. The newest segment of a
+    live partition always stays. A size limit keeps as many of the newest points as fit, beside the points that always
+    stay.
+    """
 
     head: BackupState
     needs: Needs

@@ -5,9 +5,6 @@ jump of the clock makes any point older. The time of the newest complete point c
 the point serve as witnesses, because records are dated by other clocks: if the newest record is less than a day older
 than the point, ages count from the record. Otherwise only the rhythm of the backup can confirm the time: a pause much
 longer than the usual pauses may be a jump of the clock.
-
-A clock behind the real time shows in the same way: the records of a commit are dated long after the commit. Commit
-times never go back, and a later commit without records of its own has the time of the commit before.
 """
 
 from __future__ import annotations
@@ -87,7 +84,11 @@ def explain_clock_jump(history: CommitHistory, newest_gone: int, reckoning: Reck
 
 def explain_clock_behind(history: CommitHistory, newest_gone: int, read: Callable[[int], Commit]) -> str:
     """Why the clock may have been behind at restore point `newest_gone`, and the point younger than dated; else empty.
-    `read` returns a commit by number."""
+    `read` returns a commit by number.
+
+    A clock behind the real time shows in the same way: the records of a commit are dated long after the commit. Commit
+    times never go back, and a later commit without records of its own has the time of the commit before.
+    """
     high = bisect_left(history, newest_gone, key=attrgetter("seq"))
     for at in range(high, max(-1, high - _LOOKED_BACK), -1):
         line = history[at]
