@@ -1,5 +1,4 @@
-"""The port between retention and an archive, and the choice of files to delete by age or total size. The choice is
-pure.
+"""The files of an archive that retention may delete, by age or total size. An archive is a port; the choice is pure.
 
 Whole files are deleted, from the oldest of a partition on. The newest is always kept, because an export or the tool
 itself appends behind the newest. A file is judged by the last message: the newest record must be proven old. A file

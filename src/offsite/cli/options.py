@@ -1,5 +1,5 @@
-"""Options shared by several commands, written once: same name, same environment variable, same help. And options as the
-fields of a dataclass, taken by several commands as a single value.
+"""Options shared by several commands, written once: same name, same environment variable, same help. Several options
+are fields of a dataclass, which a command takes as one value.
 
 A field may also hold the words of a use (a `TypedDict`, see `model/options.py`): every word becomes an option.
 """

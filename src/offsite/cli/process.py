@@ -1,14 +1,4 @@
-"""The process of a command: its signals, and its standard streams in any initial state. Imports nothing slow.
-
-SIGINT (Ctrl-C), SIGTERM and SIGHUP all end a command like Ctrl-C, with the whole clean-up. During the command a signal
-becomes `KeyboardInterrupt`; before and after, a signal ends the process at once, since nothing needs a clean-up. A
-signal ignored at the start of the process (nohup, a background job of a shell) stays ignored. During the clean-up, only
-another Ctrl-C interrupts. Inside an import or a finaliser, Python would lose an exception, and the signal too: the
-exception is then raised a moment later.
-
-Closed streams are opened, because a file of a store could get the number of a closed stream, and a library would write
-messages into the file. An unwritable result ends the command.
-"""
+"""The process of a command: its signals, and its standard streams in any initial state. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -40,7 +30,14 @@ _Handler = Callable[[int, FrameType | None], None]
 
 
 class Interruption:
-    """The signal that ended the process, if any."""
+    """The signal that ended the process, if any.
+
+    SIGINT (Ctrl-C), SIGTERM and SIGHUP all end a command like Ctrl-C, with the whole clean-up. During the command a
+    signal becomes `KeyboardInterrupt`; before and after, a signal ends the process at once, since nothing needs a
+    clean-up. A signal ignored at the start of the process (nohup, a background job of a shell) stays ignored. During
+    the clean-up, only another Ctrl-C interrupts. Inside an import or a finaliser, Python would lose an exception, and
+    the signal too: the exception is then raised a moment later.
+    """
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -117,7 +114,11 @@ _CLOSED = ((_STDIN, os.O_RDONLY), (_STDOUT, os.O_RDONLY), (_STDERR, os.O_WRONLY)
 
 def open_streams() -> None:
     """Replace `sys.stdout` and `sys.stderr` by streams that handle failed writes. Must run before any file is
-    opened."""
+    opened.
+
+    Closed streams are opened, because a file of a store could get the number of a closed stream, and a library would
+    write messages into the file. An unwritable result ends the command.
+    """
     for number, mode in _CLOSED:
         try:
             os.fstat(number)

@@ -1,6 +1,5 @@
-"""The store: permissions for the operations of backups, and promises. Uses temporary objects, under names of their own.
-And the folder of a metastore's backup files: usable, private, with whole files.
-"""
+"""Checks of stored things: permissions and promises of the store, by temporary objects under names of their own; and
+the folder of a metastore's backup files."""
 
 from __future__ import annotations
 

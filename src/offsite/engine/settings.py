@@ -1,6 +1,5 @@
-"""Settings for Spark, as plain names and values: chosen by a person, and given by offsite; and the detection of secret
-settings. What a person chooses is one frozen value for commands and programs.
-"""
+"""The settings of Spark, as plain names and values: chosen by a person, and given by offsite. Secret ones are detected
+by name. What a person chooses is one frozen value for commands and programs."""
 
 from __future__ import annotations
 

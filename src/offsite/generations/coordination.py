@@ -1,5 +1,5 @@
-"""The coordination topic on a cluster: read from its beginning, and written to like the tool's own producer; and the
-announcements in it for the instances of a set.
+"""The coordination topic of a set on a cluster: the announcements of its instances, read from the beginning,
+and written like the tool's own producer.
 
 Anybody may write to the topic, and brokers may lose acknowledged messages: nothing in the topic decides. It is read
 with a limit, and read again from its beginning every minute, and after it was recreated or became shorter.

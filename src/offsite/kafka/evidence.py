@@ -1,5 +1,4 @@
-"""The evidence in an answer to Fetch: the only rule by which a reader's position moves; and the batches of the answer
-that belong to the range. Pure.
+"""The evidence in an answer to Fetch: the only rule by which a reader's position moves. Pure.
 
 A position moves past an offset only on positive evidence:
 

@@ -1,7 +1,5 @@
 """One connection to a leader, shared by writers of several partitions: a broker's hand-over of a request between
-threads is paid once for a batch of every writer. And the pieces that travel on it.
-
-A piece is a batch, or control records of transactions. A piece knows its offsets, and recognises itself in the log.
+threads is paid once for a batch of every writer.
 
 A leader handles the requests of a connection in order, so many may be in flight. A lane decides nothing about a log.
 The lane hands every answer to the writer of the piece. A lost connection, or a refusal for a passing reason, ends the
@@ -98,7 +96,10 @@ REQUEST_BYTES_MAX = 32 * MIB
 
 
 class LaneMember(Protocol):
-    """A writer of one partition, as seen by the lane."""
+    """A writer of one partition, as seen by the lane.
+
+    A piece is a batch, or control records of transactions. A piece knows its offsets, and recognises itself in the log.
+    """
 
     @property
     def partition(self) -> TopicPartition: ...

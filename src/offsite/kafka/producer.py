@@ -1,5 +1,5 @@
-"""A producer's identity towards one partition: id, epoch and next sequence number; the meaning of a leader's refusal;
-and the outcomes of a producer's transactions, written in place of a coordinator.
+"""A producer's identity towards one partition: id, epoch, next sequence number; what a leader's refusal means,
+and the outcomes of its transactions.
 
 Source: KIP-98 (idempotent producer, transactional ids, WriteTxnMarkers), KIP-360 (epoch handling).
 """

@@ -1,6 +1,5 @@
-"""A range, the half-open offsets of one topic partition; the parts of a range outside of other ranges; and the results
-of a reader: whole batches, holes and gaps, which together account for every offset read.
-"""
+"""A range, the half-open offsets of one topic partition, and what a reader returns for it: whole batches, holes and
+gaps, which together account for every offset read."""
 
 from __future__ import annotations
 

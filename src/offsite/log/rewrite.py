@@ -1,5 +1,4 @@
-"""The changes of batches: those that a broker needs before it accepts a batch, and records taken out as Kafka's log
-cleaner does."""
+"""Changed batches: as a broker accepts them, and with records taken out as Kafka's log cleaner does."""
 
 from __future__ import annotations
 

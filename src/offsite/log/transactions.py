@@ -1,9 +1,6 @@
 """Transactions in one partition's log: where they began, where their markers are, and which are still open at the end.
 
 Collects markers while batches pass; owns no log. `committed_view` holds the rule by which markers decide.
-
-A log is copied in stretches. No stretch sees where a transaction began that started in an earlier stretch. For a cut,
-`TailFold` joins stretch after stretch, with the result of one pass over all stretches.
 """
 
 from __future__ import annotations
@@ -182,6 +179,9 @@ class TailFold:
 
     Keeps the markers from offset `window_start` on, 40 bytes a marker, and only the producer ids of earlier markers.
     `known_open`: the known transactions that are open where the first stretch begins.
+
+    A log is copied in stretches. No stretch sees where a transaction began that started in an earlier stretch. For a
+    cut, `TailFold` joins stretch after stretch, with the result of one pass over all stretches.
     """
 
     def __init__(self, *, window_start: int = 0, known_open: Iterable[OpenTransaction] = ()) -> None:

@@ -1,6 +1,5 @@
-"""The state of a command topic's backup: at one moment of a running backup, for people and for metrics; and one verdict
-per topic of a folder, from the files alone.
-"""
+"""The state of a command topic's backup, for people and for metrics: of a running backup, or of a folder
+by its files."""
 
 from __future__ import annotations
 

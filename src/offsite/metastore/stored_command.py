@@ -1,5 +1,5 @@
-r"""One command as it is stored: a line of text, `key:value`, for ksqlDB's own tools and for people; and the content
-that a line cannot hold in a sidecar, one JSON line per command, chained by hashes, beside the backup file. Pure.
+r"""One command as it is stored: a line of text, `key:value`, for ksqlDB's own tools and for people, and an entry in the
+sidecar beside the file, with all that a line cannot hold. Pure.
 
 Two tools read the lines: ksqlDB (class BackupReplayFile) and Kafka's console producer (`parse.key`,
 `key.separator=:`). Both read UTF-8, end a line at a line feed, a carriage return or both, and cut the line at its

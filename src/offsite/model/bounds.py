@@ -1,5 +1,4 @@
-"""Limits of claims in bytes from outside, and of the cost of reading them; and whole numbers in text, within the
-limits. One place, the same for the driver and workers.
+"""Limits of claims from outside: bytes, memory, and numbers in text. One place, the same for the driver and workers.
 
 The writer of a repository, an archive or an answer may be wrong or hostile. A reader checks numbers against Kafka's own
 limits before computing with them. A reader expands nothing past the size given by the commit or an index, or past

@@ -1,11 +1,5 @@
-"""The time, as a port: code that needs "now" or waits takes a `Clock`, so that a simulation can own the time. And the
-present outside waits of this process: for a broker's answer, the store, records of a copy.
-
-A waiting thread cannot report its wait: a frozen broker takes requests and answers none until the time is up. So every
-wait is noted here while it lasts, and a second thread tells a person or a probe of the longest wait
-(`monitor.waiting`). A note proves nothing and decides nothing. Times of waits are seconds of the machine's monotonic
-clock.
-"""
+"""The time, as a port: code that needs "now" or waits takes a `Clock`, so that a simulation can own the time. `Wait`
+notes what this process waits for."""
 
 from __future__ import annotations
 
@@ -56,7 +50,13 @@ class SleeplessClock(SystemClock):
 
 class Wait:
     """A wait as long as the `with` block. `describe` returns in one line the missing event, and is called by another
-    thread. `since_s` may be moved forward while the wait lasts, after a part has arrived."""
+    thread. `since_s` may be moved forward while the wait lasts, after a part has arrived.
+
+    A waiting thread cannot report its wait: a frozen broker takes requests and answers none until the time is up. So
+    every wait is noted here while it lasts, and a second thread tells a person or a probe of the longest wait
+    (`monitor.waiting`). A note proves nothing and decides nothing. Times of waits are seconds of the machine's
+    monotonic clock.
+    """
 
     __slots__ = ("_what", "since_s")
 

@@ -1,13 +1,7 @@
-"""The view of a continuous backup for monitoring: plain data, its health, and the declaration of a series over the
-data.
+"""The view of a continuous backup for monitoring: plain data, its health, and the series over the data.
 
 The loop makes a new view after every round and during an outage, and hands over the whole view. Readers in other
 threads see the old view or the new view, never half of both. Times are epoch ms, -1 where unknown.
-
-Liveness and readiness each have a reason in a line. A process lives while its loop reports: the end of a round, or
-waiting for an outage to end. The allowed silence follows from the interval and from the longest time that a round
-copies before a commit. An outage of brokers or store is no reason to restart the process, but makes the backup not
-ready.
 """
 
 from __future__ import annotations
@@ -169,7 +163,13 @@ _MESSAGE_MAX = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """An answer with its reason in a line."""
+    """An answer with its reason in a line.
+
+    Liveness and readiness each have a reason in a line. A process lives while its loop reports: the end of a round, or
+    waiting for an outage to end. The allowed silence follows from the interval and from the longest time that a round
+    copies before a commit. An outage of brokers or store is no reason to restart the process, but makes the backup not
+    ready.
+    """
 
     ok: bool
     reason: str

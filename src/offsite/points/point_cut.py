@@ -1,4 +1,4 @@
-"""The consistent cut of a restore point: the cut to use, or the reason for none; and the default commit of a restore.
+"""The consistent cut of a restore point: the cut to use, or the reason for none.
 
 A cut belongs to the ends of its commit. A point with other ends, by date or by offsets, is read as copied. The same
 holds for a commit without a cut, or with a refused cut: `why` gives the reason, and nothing is claimed. Without a named

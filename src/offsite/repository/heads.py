@@ -3,9 +3,6 @@
 A chain of hashes reveals changes inside, but not a lost end: a store put back to an older state looks sound. Commands
 therefore show the head, and a keeper of a head asks for it again: a person or a script (`verify --expect-head`), and
 the local machine, with a memory of the last seen head of every backup at every place.
-
-The memory is a file for every backup below `$XDG_STATE_HOME/offsite/heads`; where no file can be kept, no head is
-remembered. A head is also the subject of a future signature (see the format's page).
 """
 
 from __future__ import annotations
@@ -60,7 +57,11 @@ def why_missing(backup: Backup, state: BackupState, head: Head) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedHead:
     """The head that the local machine remembers of a backup at a place. A copy elsewhere may be older, and is another
-    place."""
+    place.
+
+    The memory is a file for every backup below `$XDG_STATE_HOME/offsite/heads`; where no file can be kept, no head is
+    remembered. A head is also the subject of a future signature (see the format's page).
+    """
 
     repository: Repository
     backup: str

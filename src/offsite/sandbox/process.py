@@ -2,9 +2,6 @@
 
 A process is identified by its pid together with its start time, so that a recycled pid is never mistaken. The state of
 the broker of one folder between two commands is in `sandbox.json`, which holds no secret.
-
-An owned sandbox ends with its owner. A small separate process has a pipe as standard input that only the owner holds
-open. The kernel closes the pipe with the owner, even after SIGKILL; the process then stops the broker and ends.
 """
 
 from __future__ import annotations
@@ -125,7 +122,12 @@ def write_state(folder: Path, state: NodeState) -> None:
 
 
 class Guard:
-    """The owner's side of the pipe that ends an owned sandbox with its owner, however the owner ends."""
+    """The owner's side of the pipe that ends an owned sandbox with its owner, however the owner ends.
+
+    An owned sandbox ends with its owner. A small separate process has a pipe as standard input that only the owner
+    holds open. The kernel closes the pipe with the owner, even after SIGKILL; the process then stops the broker and
+    ends.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(

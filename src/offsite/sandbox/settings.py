@@ -1,6 +1,5 @@
-"""The configuration of a sandbox broker: frozen values in, the text of `server.properties` out; and the free loopback
-ports for it. Only the present moment is certain: a caller may still lose the race for a free port.
-"""
+"""The configuration of a sandbox broker: frozen values in, the text of `server.properties` out. Ports are free loopback
+ports of the present moment: a caller may still lose the race for one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reach plain files below a folder without following links, give written files the access of the root folder, and turn
-errors of the operating system into errors of offsite.
+"""Plain files below a folder, reached without following links, with the access of the root folder. Errors of the
+operating system become errors of offsite.
 
 Other users can write into the folder of a repository, and fill the folder of an archive: a symbolic link leads to files
 of the user who runs offsite, a pipe or a device never ends. The root itself may be a link, because its user chose the

@@ -1,5 +1,5 @@
-"""The files of a partition, found from names alone; the index of the partition; and contradictions found before a
-record is read: files of another version, missing segments.
+"""The files of a partition, found from names alone, and what they contradict before a record is read: files of another
+version, missing segments.
 
     <topic>/index_partition_000                                      partition index
     <topic>/segment_partition_000_from_offset_0000000000_index       segment index

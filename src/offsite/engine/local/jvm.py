@@ -3,8 +3,6 @@
 `spark-submit` runs a shell, a JVM that prints a command line, and then the JVM; this module runs the JVM alone. The JVM
 listens on loopback only and asks for a secret that never leaves this user's files. Must not be used for a cluster's
 master.
-
-The module also finds Java, and chooses the jars: every jar on the class path costs time at every start.
 """
 
 from __future__ import annotations
@@ -62,7 +60,10 @@ def spark_home() -> Path:
 
 
 def scheduler_jars(home: Path) -> list[Path]:
-    """Return the jars that Spark needs to schedule Python tasks in one JVM, the busiest first. Raises `SparkFailed`."""
+    """Return the jars that Spark needs to schedule Python tasks in one JVM, the busiest first. Raises `SparkFailed`.
+
+    Every jar on the class path costs time at every start.
+    """
     jars = [jar for jar in (home / "jars").glob("*.jar") if not jar.name.startswith(NEVER_LOADED)]
     if not jars:
         raise SparkFailed(f"no Spark jars in {home}/jars", hint="pip install --force-reinstall pyspark")

@@ -1,6 +1,5 @@
-"""Spark in one JVM of this machine: started directly, and killed at the end. And the driver's side of the worker
-template: a Python process that prepares to be Spark's daemon (see `daemon.py`).
-"""
+"""Spark in one JVM of this machine: started directly, with a Python process that prepares to be Spark's daemon (see
+`daemon`), and killed at the end."""
 
 from __future__ import annotations
 

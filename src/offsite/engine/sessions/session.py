@@ -1,6 +1,5 @@
-"""One SparkContext, from the start in the background to the end: the common part of all kinds, somebody else's context,
-and the executors of a cluster, which arrive in sequence, and more may come later.
-"""
+"""One SparkContext, from its start in the background to its end. All kinds share this part: also a context of somebody
+else, and a cluster whose executors arrive one after the other."""
 
 from __future__ import annotations
 

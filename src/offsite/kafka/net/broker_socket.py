@@ -1,10 +1,6 @@
-"""A socket connected to a broker, with TLS where configured and tuned for large answers; and the buffers of answers.
+"""A socket connected to a broker, with TLS where configured, and tuned for large answers.
 
 TLS leads from PEM texts to an `ssl.SSLSocket`; `ssl` is imported only where TLS is asked for.
-
-The buffer for responses is reused, so that the hot path allocates nothing. The size announced by a broker is believed
-up to `_FIRST_BYTES`, so usual answers are received at once. Beyond, room is made for the bytes received so far, and as
-much again. Answers are small and many, so one system call receives several (`ReadAhead`).
 """
 
 from __future__ import annotations
@@ -130,7 +126,12 @@ _FIRST_BYTES = 32 * MIB
 
 
 class ReceiveBuffer:
-    """Grows as responses arrive, and never shrinks. Use one buffer per reader."""
+    """Grows as responses arrive, and never shrinks. Use one buffer per reader.
+
+    The buffer for responses is reused, so that the hot path allocates nothing. The size announced by a broker is
+    believed up to `_FIRST_BYTES`, so usual answers are received at once. Beyond, room is made for the bytes received so
+    far, and as much again. Answers are small and many, so one system call receives several (`ReadAhead`).
+    """
 
     __slots__ = ("_view",)
 

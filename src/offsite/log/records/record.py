@@ -1,4 +1,4 @@
-"""One record, as seen by a consumer; and the partition of its key, by the rule of Kafka's own clients:
+"""One record, as a consumer sees it. Its key chooses its partition, by the rule of Kafka's own clients:
 `toPositive(murmur2(key)) % partitions`.
 
 Source of the rule: `BuiltInPartitioner.partitionForKey` and `Utils.murmur2` of the Java client; librdkafka calls the

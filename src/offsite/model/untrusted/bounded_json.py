@@ -1,11 +1,7 @@
-"""JSON of strangers: any defect is a single error, and JSON without a further bound is parsed only if its objects fit
-into memory. Pure. And the digest of a JSON object, which shows every changed bit.
+"""JSON of strangers, with bounded memory and a digest: any defect is a single error. Pure.
 
 Three bytes of JSON, such as `[],`, become seventy of Python: the bytes outside of text decide, not the length. Texts
 may hold halves of surrogate pairs, because JSON can spell them; callers decide about such texts.
-
-The digest is the last member: SHA-256 of all bytes before the digest's leading comma. The digest has no key: it finds
-rot, not forgery. Any shell can check: `head -c -85 backup.json | sha256sum`.
 """
 
 from __future__ import annotations
@@ -130,7 +126,11 @@ def with_digest(data: bytes) -> bytes:
 
 def check_digest(data: bytes) -> DigestState:
     """Whether `data` is as made by `with_digest`. An object with a `digest` member elsewhere than at the end, or in
-    another form, has no digest (`ABSENT`): readers refuse such a member."""
+    another form, has no digest (`ABSENT`): readers refuse such a member.
+
+    The digest is the last member: SHA-256 of all bytes before the digest's leading comma. The digest has no key: it
+    finds rot, not forgery. Any shell can check: `head -c -85 backup.json | sha256sum`.
+    """
     match = _SUFFIX.fullmatch(data, max(len(data) - _LENGTH, 0))
     if match is None:
         return DigestState.ABSENT

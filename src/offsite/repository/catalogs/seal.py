@@ -1,4 +1,4 @@
-"""The seal of a catalog: the hashes of all its objects, its own and shared ones; and the reader of the shared ones.
+"""The seal of a catalog: the hashes of all its objects, its own and those that it shares with earlier catalogs.
 
 Parts are read on demand. In place of a damaged part the commits are folded. The lines of a history are a Parquet
 object, in which rising or repeating numbers take a bit or two instead of eight bytes.

@@ -1,4 +1,4 @@
-"""Login with a token, for browsers; and the common style, script and icon."""
+"""Login with a token, for browsers, and what its page needs: style, script, icon."""
 
 from __future__ import annotations
 

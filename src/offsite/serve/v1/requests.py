@@ -1,5 +1,4 @@
-"""What a request of the API carries: the site, the caller, the body, the confirmation of a plan; and the possible
-answers.
+"""What a request of the API carries: the site, the caller, the body, the confirmation of a plan.
 
 Every use declares its words once (`model/options.py`). The body of a request is made from the declaration: the
 option names of the command, checked by type. The command line of a job is made from the body. Every argument is

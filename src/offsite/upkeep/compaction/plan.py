@@ -1,5 +1,5 @@
-"""The plan of a compaction, decided from the commits alone, and shown before any change; and the note of the stretches
-compacted at once by the last compaction: a hint, overwritten and never trusted.
+"""The plan of a compaction, decided from the commits alone, and shown before any change. A note of the stretches
+that the last compaction took at once is a hint, overwritten and never trusted.
 
 The state of a backup records compacted data in the smallest number of spans. When points are dropped, stretches become
 adjacent, and two pieces compacted separately can shrink further together: that requires the pieces. Without the note,

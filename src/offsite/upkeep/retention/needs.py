@@ -1,14 +1,10 @@
-"""The needs of restore points: offsets of each partition, in the history known to each point; and the segments needed
-by no kept point. Pure.
+"""The needs of restore points: the offsets of each partition that a kept point reads, and so the segments that none
+needs. Pure.
 
 A point needs `[log start, end)` of a live partition, as stated in its commit. A run of points kept without a break
 needs the union: from the log start of the first point to the end of the last, because both only rise as long as the log
 is not truncated. A truncation splits the run: the needs before belong to the closed history. So the states at the ends
 and at the cuts describe a run of millions of points.
-
-A partition is live as of a point if its topic is the latest of its name and not known to be deleted. A partition
-created within the run is needed as a whole. The same holds for a partition moved within the run, but not live at the
-run's beginning.
 """
 
 from __future__ import annotations
@@ -65,7 +61,12 @@ class Branches:
 
 class LivePartitions:
     """The live partitions as of one state. Includes partitions of topics without a description, because nothing proves
-    the topic gone."""
+    the topic gone.
+
+    A partition is live as of a point if its topic is the latest of its name and not known to be deleted. A partition
+    created within the run is needed as a whole. The same holds for a partition moved within the run, but not live at
+    the run's beginning.
+    """
 
     def __init__(self, state: BackupState) -> None:
         self._topics = state.topics
