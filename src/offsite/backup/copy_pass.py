@@ -4,9 +4,6 @@ The driver of a first backup of many hours may die. For that reason finished wor
 such a commit says that the pass is incomplete: every partition has its unbroken beginning, and groups stay as in the
 previous commit, because newer group offsets may lie beyond the commit. The last commit completes the pass.
 
-The driver forgets completely committed work. Memory holds only new work and the figures that judge the pass at the end.
-The memory of the driver is estimated from the plan, by figures measured with `bench.many_ranges`.
-
 An interrupted pass commits its work once. A commit that was itself interrupted is not repeated: nobody knows whether
 the commit arrived, and the next run finds out.
 """
@@ -108,7 +105,11 @@ class CommitThresholds:
 
 
 class CopyPass:
-    """The outcomes of a pass so far, and the commits made of them. Give `take` to `Runner.run_each`."""
+    """The outcomes of a pass so far, and the commits made of them. Give `take` to `Runner.run_each`.
+
+    The driver forgets completely committed work. Memory holds only new work and the figures that judge the pass at the
+    end. The memory of the driver is estimated from the plan, by figures measured with `bench.many_ranges`.
+    """
 
     def __init__(  # noqa: PLR0913  # all by keyword
         self,

@@ -7,11 +7,6 @@ its newest epoch, and takes the lesser of the answer and its own end of the epoc
 it asks again with the next older one. A backup is a follower that never forgets, and applies the same rule. Where
 epochs prove such an offset, the old history is closed there and the new history goes on (decision 0020); otherwise the
 partition is sick. A reader detects a change during its range in the same way.
-
-Brokers before 2.8 give topics no ids, and a recreated topic begins in leader epoch 0 again: only its records tell both
-apart. A position of today knows its last batch, and workers compare that batch (`backup.copy.check_border`). For
-positions of earlier versions, the last batch of the segments is compared here. Compacted topics, past or present,
-cannot be compared, because compaction rewrites batches.
 """
 
 from __future__ import annotations
@@ -265,6 +260,11 @@ def find_recreated(
     """Find the partitions of `bounds`, of topics without ids, whose log continues where another log ended.
 
     Reads one batch from both ends for every partition with new records. Raises the errors of the store.
+
+    Brokers before 2.8 give topics no ids, and a recreated topic begins in leader epoch 0 again: only its records tell
+    both apart. A position of today knows its last batch, and workers compare that batch (`backup.copy.check_border`).
+    For positions of earlier versions, the last batch of the segments is compared here. Compacted topics, past or
+    present, cannot be compared, because compaction rewrites batches.
     """
     for partition in bounds:
         partition_id = PartitionId(topic=partition.topic, topic_id="", partition=partition.partition)

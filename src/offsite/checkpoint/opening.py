@@ -5,9 +5,6 @@ checkpoint, because its id is higher than any earlier id. Second, `open` is writ
 nobody who starts later misses the opening. Third, the opening is spread: form A writes a marker into every
 partition, which readers have to pass; in form B, every living session acknowledges that all records stamped with
 less have arrived. Last, the ends are read.
-
-An id is opened once. Records stamped after a first opening may lie below the high watermarks of a second opening,
-where nobody would look for them.
 """
 
 from __future__ import annotations
@@ -141,7 +138,11 @@ MARKERS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opener:
-    """Opens checkpoints on `cluster`."""
+    """Opens checkpoints on `cluster`.
+
+    An id is opened once. Records stamped after a first opening may lie below the high watermarks of a second opening,
+    where nobody would look for them.
+    """
 
     cluster: Cluster
     clock: Clock = field(default_factory=SystemClock)

@@ -5,10 +5,6 @@ union is in one of the two cuts, with all causes. Hence a single greatest cut ex
 demanded by a rule finds the cut, in any order. An effect is given up at most once, because lines only fall. A line
 keeps waiting effects sorted by needed level: a falling line meets only the effects broken by the fall. The search takes
 O(n log n) for n starts and needs of all effects, however long the chains are.
-
-Refused for gaps in the backup and transactions of unknown beginning (C6), positions of external participants (C5), and
-exactly-once commits older than the window (C2). No refusal moves an end or leaves anything out: the caller has to
-choose an earlier cut. The class of a topic says how far a cut can be trusted for it, and no more than was observed.
 """
 
 from __future__ import annotations
@@ -25,7 +21,13 @@ from offsite.cut.window import Ends, PartitionKey, TransactionSpan, Window, Writ
 
 
 def refusals(cut: Cut, window: Window) -> Iterator[CutRefusal]:
-    """The refusals of C6, followed by C5 and C2."""
+    """The refusals of C6, followed by C5 and C2.
+
+    Refused for gaps in the backup and transactions of unknown beginning (C6), positions of external participants (C5),
+    and exactly-once commits older than the window (C2). No refusal moves an end or leaves anything out: the caller has
+    to choose an earlier cut. The class of a topic says how far a cut can be trusted for it, and no more than was
+    observed.
+    """
     readable = {**cut.ends, **cut.floors()}
     yield from _uncovered(cut.ends, window)
     yield from _not_whole(cut)

@@ -8,10 +8,6 @@ left-out commit.
 A plain group may have read beyond the cut. The offset is clamped to the cut's end, and a read is forgotten: the group
 reads the records again, and at-least-once is the only guarantee of a plain group anyway. An exactly-once group is never
 clamped, because the outputs are kept: by C2, a cut that keeps outputs also keeps their sources.
-
-A participant names earlier outputs in the metadata of a plain commit. Such a commit counts only if all outputs lie
-below the ends, otherwise inputs would count as read without their outputs. No later commit of the same group and
-partition counts either, because a later commit covers the same inputs.
 """
 
 from __future__ import annotations
@@ -55,7 +51,12 @@ def first_left_out(left_out: Iterable[TransactionSpan]) -> dict[GroupKey, int]:
 
 
 def first_without_outputs(ends: Ends, window: Window) -> dict[GroupKey, int]:
-    """The position of the first plain commit of every group and partition whose outputs are not all below `ends`."""
+    """The position of the first plain commit of every group and partition whose outputs are not all below `ends`.
+
+    A participant names earlier outputs in the metadata of a plain commit. Such a commit counts only if all outputs lie
+    below the ends, otherwise inputs would count as read without their outputs. No later commit of the same group and
+    partition counts either, because a later commit covers the same inputs.
+    """
     positions: dict[GroupKey, int] = {}
     topics = {partition.topic for partition in ends}
     for commit in window.commits:

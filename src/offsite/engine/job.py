@@ -4,9 +4,6 @@ Results return in two ways. Envelopes carry outcomes, and travel in a Spark accu
 driver exactly when a task ends, and counts no failed attempt. Progress and notes of failed attempts cannot wait for the
 end, and travel in datagrams that may be lost: no result may depend on a datagram. One Spark task per task value. The
 module must never build a SparkContext.
-
-Everything sent to a worker is bytes until the worker has confirmed the same version: another version may lack the
-classes, and must be able to say so in words.
 """
 
 from __future__ import annotations
@@ -113,6 +110,9 @@ class JobEnvironment:
 
 
 class SparkJob(Generic[TaskT, ResultT]):
+    """Everything sent to a worker is bytes until the worker has confirmed the same version: another version may lack
+    the classes, and must be able to say so in words."""
+
     one_task_each = True
     """Whether a Spark task is one offsite task, number by number."""
 

@@ -1,6 +1,5 @@
-"""The port into which a generation is read, the comparison of two generations, and the topics of a set that are not
-compacted: a new generation lacks their older records.
-"""
+"""The port into which a generation is read, and the comparison of two generations. A topic of a set that is not
+compacted is named: a new generation lacks its older records."""
 
 from __future__ import annotations
 

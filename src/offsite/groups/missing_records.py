@@ -8,9 +8,6 @@ promised more.
 
 A group is not refused when the *source* had deleted its next records before the group could read them: the backup's cut
 names such groups (`CommitCut.behind`). Such a group stands at the next existing record.
-
-Offsets may be of an earlier commit than the records (`EarlierOffsets`). An exactly-once group may have read on since,
-and is refused, unless the group had read all existing records.
 """
 
 from __future__ import annotations
@@ -43,7 +40,11 @@ class RefusedOffset:
 class EarlierOffsets:
     """Offsets on a topic as of `commit`, an earlier commit than the restore point: of all groups (`group` is empty),
     because the topic was deleted since, or of one group that is gone. `gone_since`: the first commit without the group;
-    0 for a deleted topic. `cut`: the cut of the commit; None without one. Time: epoch ms by the store's clock."""
+    0 for a deleted topic. `cut`: the cut of the commit; None without one. Time: epoch ms by the store's clock.
+
+    Offsets may be of an earlier commit than the records. An exactly-once group may have read on since, and is refused,
+    unless the group had read all existing records.
+    """
 
     incarnation: TopicIncarnation
     group: str

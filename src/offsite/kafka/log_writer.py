@@ -3,11 +3,6 @@
 Everything goes over one connection with many requests in flight, and a leader handles the requests in order. So the
 last piece need not wait for the first, whoever the producer is; and writers of further partitions may share the
 connection and the requests (`lane.py`).
-
-Nothing is assumed about unanswered pieces. After a lost connection or a refusal, the log is read from the first
-unanswered piece on, and must hold the sent pieces in order. Pieces in the log are done, the rest is sent again.
-Anything else in the log (a request accepted behind a refused request, a stranger's record) is an error, and nothing is
-added behind it. Brokers fence producers, so a late piece of an overtaken writer is refused.
 """
 
 from __future__ import annotations
@@ -55,6 +50,11 @@ class LogWriter:
     Every method raises the errors of `guard` and `unexpected`, `WriterFenced`, `TransactionLost`, `TargetMismatch`,
     `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, and `KafkaUnavailable` when an outage lasts too long; the
     writer is of no further use afterwards. The constructor raises `ProtectedTopic`.
+
+    Nothing is assumed about unanswered pieces. After a lost connection or a refusal, the log is read from the first
+    unanswered piece on, and must hold the sent pieces in order. Pieces in the log are done, the rest is sent again.
+    Anything else in the log (a request accepted behind a refused request, a stranger's record) is an error, and nothing
+    is added behind it. Brokers fence producers, so a late piece of an overtaken writer is refused.
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings

@@ -3,11 +3,6 @@
 Every open transaction has a transactional id (a slot) of its own. Slots are reused, the longest unused first, so that
 the coordinator has finished with a slot before the next use. The process remembers nothing that brokers do not know: a
 new process asks the brokers for the open transactions of a killed process, and continues with the same producer ids.
-
-The earlier process may only have been suspended, and wake up. Even so the earlier process cannot begin or end anything:
-ids without an open transaction get a new epoch when found, further ids as soon as the open transaction has ended. The
-new process claims an id on condition that the id is still as described before the check for a newer attempt: so the
-older attempt fails.
 """
 
 from __future__ import annotations
@@ -83,6 +78,11 @@ class PartitionTransactions:
 
     `check` raises when a newer attempt at the partition has begun. `owner`: a producer id without a transactional id
     that stands for all attempts.
+
+    The earlier process may only have been suspended, and wake up. Even so the earlier process cannot begin or end
+    anything: ids without an open transaction get a new epoch when found, further ids as soon as the open transaction
+    has ended. The new process claims an id on condition that the id is still as described before the check for a newer
+    attempt: so the older attempt fails.
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default

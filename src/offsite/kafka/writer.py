@@ -5,13 +5,6 @@ with the same sequence numbers, after a lost connection, a broker restart or a l
 resent batches, so no batch is doubled and none overtakes. After a crash of *this* process the next process writes under
 a higher epoch, or as another producer. The fate of the last sent batch is then read from the partition's end offset,
 never assumed.
-
-Guarantees of brokers (KIP-98): a leader remembers the sequence numbers of the last five batches per producer id. A
-remembered batch is acknowledged with the stored offset. A batch that skips numbers is refused, so that a batch cannot
-overtake a lost batch. A lower epoch of a producer id is refused as soon as a batch of a higher epoch arrived (KIP-360):
-the fence. The memory has limits: shorter after a restart, and absent for a producer whose records are all gone. In both
-cases the broker's answer is no verdict on the batch, and the writer reads the log to find the unacknowledged batches in
-it. (After a restart the broker remembers only the last batch: producer snapshots hold no more.)
 """
 
 from __future__ import annotations
@@ -100,7 +93,16 @@ class _Pending:
 
 class PartitionWriter:
     """Writes batches into one partition, in order and exactly once. `on_ack(index, base_offset)` is called for every
-    batch, in order of sending; `index` is the result of `send`."""
+    batch, in order of sending; `index` is the result of `send`.
+
+    Guarantees of brokers (KIP-98): a leader remembers the sequence numbers of the last five batches per producer id. A
+    remembered batch is acknowledged with the stored offset. A batch that skips numbers is refused, so that a batch
+    cannot overtake a lost batch. A lower epoch of a producer id is refused as soon as a batch of a higher epoch arrived
+    (KIP-360): the fence. The memory has limits: shorter after a restart, and absent for a producer whose records are
+    all gone. In both cases the broker's answer is no verdict on the batch, and the writer reads the log to find the
+    unacknowledged batches in it. (After a restart the broker remembers only the last batch: producer snapshots hold no
+    more.)
+    """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
         self,

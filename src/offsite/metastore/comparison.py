@@ -1,5 +1,4 @@
-"""Compares the command topic with the backup: command by command, in the topic's order, never by offset; and verifies
-that a backup file is as written, and holds the commands of the topic.
+"""Compares the command topic with its backup: command by command, in the topic's order, never by offset.
 
 Offsets prove nothing: a restored topic has the same commands at other offsets. Only key and value count, because a
 restore by ksqlDB's own tool keeps only key and value.

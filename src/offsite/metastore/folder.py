@@ -1,5 +1,5 @@
-"""Where a metastore's backup files lie: the place named by options or by ksqlDB's own properties file, the names of
-files and topics, and the folder: created for its owner alone, listed, and locked for one writer per topic.
+"""The folder of a metastore's backup files: named by options or by ksqlDB's own properties file, created for its owner
+alone, listed, and locked for one writer per topic.
 
 Names have two forms: `TOPIC_SECONDS.bak`, from KLIP-31, and `backup_TOPIC_MILLISECONDS`, as ksqlDB writes and finds it
 (class CommandTopicBackupImpl). ksqlDB searches for its file by a lower-case name, and so never finds the file of a

@@ -4,10 +4,6 @@ The commands are placed in the new log at their original offsets, if possible. k
 command: `CSAS_ORDERS_12`. With other offsets a later query could take the name, the state and the consumer group of an
 earlier query. ksqlDB writes each command in a transaction of its own, whose marker takes the next offset; so the same
 log can be written again. Unused offsets are filled by transactions without data, each with only a marker.
-
-ksqlDB refuses a command of an unknown newer version, and an unreadable command (its classes CommandId and Command); the
-server then runs degraded. Its restore refuses the whole file, or skips such commands on request
-(`--skip-incompatible-commands`).
 """
 
 from __future__ import annotations
@@ -102,7 +98,12 @@ _KEY = re.compile(r"(topic|stream|table|cluster|type|pause|resume|terminate)/.+/
 
 
 def why_incompatible(record: Record, *, version: int = VERSION) -> str:
-    """Why a ksqlDB with the newest command version `version` refuses the command; empty if it accepts the command."""
+    """Why a ksqlDB with the newest command version `version` refuses the command; empty if it accepts the command.
+
+    ksqlDB refuses a command of an unknown newer version, and an unreadable command (its classes CommandId and Command);
+    the server then runs degraded. Its restore refuses the whole file, or skips such commands on request
+    (`--skip-incompatible-commands`).
+    """
     if record.key is None or record.value is None:
         return "it has no key" if record.key is None else "it has no value"
     key, command = _json(record.key), _json(record.value)

@@ -3,14 +3,6 @@
 A decision moves, keeps back, repeats or refuses records: a hole, a skip, a retry, a throttle, a fence, a fallback.
 Lines go to the standard logger `offsite.journal`; the command line or the host program decides who reads them. A line
 must never carry a payload, a key, a header or a secret.
-
-The form of a line: `event field=value … why="…"`. Any value but a plain one is quoted as in JSON, so that a line can be
-parsed again. Characters that could move a terminal's cursor or begin another line are shown as escapes.
-
-For an exception a log always tells the origin, and the message only where known to be safe. Messages of offsite's own
-errors hold no data and no secret (`docs/change/error.md`), nor do messages of the operating system, nor does the name
-of a missing module. A foreign library's message may quote a record or a credential: for such an exception a log gets
-the class.
 """
 
 from __future__ import annotations
@@ -58,7 +50,11 @@ def noted(event: str, **fields: object) -> None:
 
 
 def write(level: int, line: str, *, at_s: float | None = None, trace: str = "") -> None:
-    """Write a finished line, such as a line of another process from `at_s` (seconds since the epoch)."""
+    """Write a finished line, such as a line of another process from `at_s` (seconds since the epoch).
+
+    The form of a line: `event field=value … why="…"`. Any value but a plain one is quoted as in JSON, so that a line
+    can be parsed again. Characters that could move a terminal's cursor or begin another line are shown as escapes.
+    """
     if not JOURNAL.isEnabledFor(level):
         return
     record = JOURNAL.makeRecord(JOURNAL.name, level, "", 0, line, (), None)
@@ -85,7 +81,13 @@ def _value(value: object) -> str:
 
 
 def safe_trace(error: BaseException) -> str:
-    """Return the traceback of `error` and of the causes, the first cause first, with `safe_line` at the end."""
+    """Return the traceback of `error` and of the causes, the first cause first, with `safe_line` at the end.
+
+    For an exception a log always tells the origin, and the message only where known to be safe. Messages of offsite's
+    own errors hold no data and no secret (`docs/change/error.md`), nor do messages of the operating system, nor does
+    the name of a missing module. A foreign library's message may quote a record or a credential: for such an exception
+    a log gets the class.
+    """
     return "\n".join(_lines(error, set()))
 
 

@@ -1,6 +1,5 @@
-"""This machine and its other users: whether a host is this machine, which files other users can reach (pure: the caller
-looks at the file), and how a Python process starts without modules from a folder that others may write.
-"""
+"""This machine and its other users: whether a host is this machine, which files others can reach, and how a Python
+process starts without modules of theirs."""
 
 from __future__ import annotations
 

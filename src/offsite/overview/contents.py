@@ -1,6 +1,5 @@
-"""Lists and details of a repository's backups, and the commits of a stopped run: the newest may have been made amid its
-work. Reads only commits, no data; needs no Spark.
-"""
+"""What a repository holds: its backups, their details, and the commits of a stopped run. Reads only commits, no
+data."""
 
 from __future__ import annotations
 

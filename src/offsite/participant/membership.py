@@ -1,7 +1,5 @@
-"""Membership of a participant of form B: joins, beats, acknowledges and leaves, a session at a time; and until when it
-may produce.
-
-`beat` is called from a thread of its own, so that an application may handle a record longer than a lease.
+"""Membership of a participant of form B: joins, beats, acknowledges and leaves, a session at a time, with the time
+until which it may produce.
 
 A participant produces for a fraction of the promised lease only, counted from its own knowledge. A taker of a
 checkpoint waits for a silent participant for the whole lease, from when the taker *read* the last beat. The participant
@@ -68,7 +66,10 @@ class _SessionLease:
 
 
 class Membership:
-    """Raises `ControlUnavailable` wherever it writes."""
+    """Raises `ControlUnavailable` wherever it writes.
+
+    `beat` is called from a thread of its own, so that an application may handle a record longer than a lease.
+    """
 
     def __init__(
         self,

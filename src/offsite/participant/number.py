@@ -3,9 +3,6 @@
 A stamp names the topic that it was written to. Applications that are no participants pass headers on from inputs to
 outputs, as Kafka Streams does; a passed-on stamp says nothing about the application.
 
-A stamp also names its writer's control topic: a writer with another control topic does not take checkpoints opened in
-ours, however well it stamps.
-
 Everything read here may come from anybody with write access to the topic or the group, so everything is bounded. Pure.
 """
 
@@ -58,7 +55,11 @@ class Form(StrEnum):
 @dataclass(frozen=True, slots=True, order=True)
 class Stamp:
     """The `number` of the writer of a record to `topic` at the time, the form in which the writer hears of checkpoints,
-    and the topic of their openings."""
+    and the topic of their openings.
+
+    A stamp also names its writer's control topic: a writer with another control topic does not take checkpoints opened
+    in ours, however well it stamps.
+    """
 
     number: int
     form: Form

@@ -10,9 +10,6 @@ remaining objects are no damage. The history follows, from the catalogs and the 
 crash anywhere leaves less than before, and the same call continues. Only keys below the backup's own prefix are
 deleted, by their listed names. `removed.json` is put before the descriptor is deleted: a later call that finds both
 cannot tell a returned backup from a removal that ended in between.
-
-`removed.json` stays for a time: a stopped process may wake up after the removal and leave an object, which counts as
-nothing and is deleted by a `sweep`. No backup begins under the name meanwhile.
 """
 
 from __future__ import annotations
@@ -123,7 +120,11 @@ def sweep(
 ) -> None:
     """Delete objects that came back into a backup removed at `removed_ms`, and its mark once old and alone. Nothing is
     deleted once a descriptor exists. `fence` is called before every few deletes, and raises when the caller may not go
-    on."""
+    on.
+
+    `removed.json` stays for a time: a stopped process may wake up after the removal and leave an object, which counts
+    as nothing and is deleted by a `sweep`. No backup begins under the name meanwhile.
+    """
     returned = find_returned(store, layout)
     if not _may_go(store, layout, fence):
         return

@@ -2,11 +2,6 @@
 
 Temporary files lie in `~tmp`, a name impossible in keys, under names of offsite's own form. Remains of a crash are
 found by age. Nothing else is ever deleted: plain files with such a name, in a real folder.
-
-While the file grows, its pages are written to the disk and kept out of the page cache. Measured (150 x 4 MiB, ext4 on a
-virtual disk): write then fsync 160-260 MB/s, as every page is new memory to the machine; with a window of 16 MiB,
-behind which pages are written and dropped, 900-1,900 MB/s, and the broker keeps its cached pages. All of it is advice:
-errors show at `fsync`, and on systems without the calls only speed is lost.
 """
 
 from __future__ import annotations
@@ -92,7 +87,13 @@ def _swept(folder: int, name: str, before_ms: int) -> bool:
 
 
 class Writeback:
-    """Follows the writes to `fd`. Call `advance` with the number of bytes written so far."""
+    """Follows the writes to `fd`. Call `advance` with the number of bytes written so far.
+
+    While the file grows, its pages are written to the disk and kept out of the page cache. Measured (150 x 4 MiB, ext4
+    on a virtual disk): write then fsync 160-260 MB/s, as every page is new memory to the machine; with a window of 16
+    MiB, behind which pages are written and dropped, 900-1,900 MB/s, and the broker keeps its cached pages. All of it is
+    advice: errors show at `fsync`, and on systems without the calls only speed is lost.
+    """
 
     __slots__ = ("_dropped", "_fd", "_started")
 

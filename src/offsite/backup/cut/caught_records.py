@@ -4,9 +4,6 @@ An application that deletes committed records several times a second is always f
 the readings: unread records of its groups at the readings are gone before the copy. The driver therefore reads
 partitions known for such deletions: up to the first known ends before the readings, and the rest up to the ends of the
 last reading. The rest are the uncommitted records of the application, a small number.
-
-The records wait in memory until the pass writes them, like the records of any task. Partitions and bytes are bounded.
-Excess partitions are left to the tasks.
 """
 
 from __future__ import annotations
@@ -56,7 +53,11 @@ class CaughtRange:
 
 
 class CaughtRecords:
-    """The records of some partitions from the end of the backup to an end that rises."""
+    """The records of some partitions from the end of the backup to an end that rises.
+
+    The records wait in memory until the pass writes them, like the records of any task. Partitions and bytes are
+    bounded. Excess partitions are left to the tasks.
+    """
 
     def __init__(self, admin: ClusterAdmin, starts: Mapping[PositionKey, int]) -> None:
         """`starts`: the next offset to copy of every partition to catch, as far as known."""

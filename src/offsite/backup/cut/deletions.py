@@ -4,10 +4,6 @@ Kafka Streams deletes records of a repartition topic after reading and committin
 group offsets first and copies records later: the next records behind a backed-up offset may be gone, and a group
 continuing at the offset has lost them. A cut is therefore only usable where the backup holds everything from every
 group's offset on.
-
-A group may also lie below records deleted for good at the source, such as a group that nobody has run for weeks. The
-backup loses nothing, because the source had nothing more for the group. The case is proven only for a group without any
-commit until the last reading, in a log that began behind the group's offset before the first reading.
 """
 
 from __future__ import annotations
@@ -35,7 +31,12 @@ BEHIND_MAX = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedBelow:
     """The backup lacks records of a partition below offset `end`. `log_start`: the start of the log, as its leader told
-    before the ends were read for the first time."""
+    before the ends were read for the first time.
+
+    A group may also lie below records deleted for good at the source, such as a group that nobody has run for weeks.
+    The backup loses nothing, because the source had nothing more for the group. The case is proven only for a group
+    without any commit until the last reading, in a log that began behind the group's offset before the first reading.
+    """
 
     end: int
     log_start: int

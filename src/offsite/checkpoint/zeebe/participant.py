@@ -5,10 +5,6 @@ connector between the two. Both parts are consistent in themselves, and a single
 backup began before the ends of Kafka's partitions were read, while Zeebe could not delete exported records. Records
 exported again after a restore of both are therefore repetitions and no gap, unless the cut leaves out an exported
 record.
-
-Exporting is paused softly before the backup is requested, and resumed as soon as the backup is settled, however long
-our own copy takes: during the pause, Zeebe's log only grows. Whatever happens, `release` resumes exporting. A killed
-process cannot: the next process that takes checkpoints with the participant resumes before anything else.
 """
 
 from __future__ import annotations
@@ -71,7 +67,12 @@ class _Attempt:
 
 class ZeebeParticipant:
     """The cluster behind `management`, as participant `name`. `asked_at_ms`: when a checkpoint was requested (store's
-    clock, epoch ms), None where unknown: an older backup belongs to somebody else."""
+    clock, epoch ms), None where unknown: an older backup belongs to somebody else.
+
+    Exporting is paused softly before the backup is requested, and resumed as soon as the backup is settled, however
+    long our own copy takes: during the pause, Zeebe's log only grows. Whatever happens, `release` resumes exporting. A
+    killed process cannot: the next process that takes checkpoints with the participant resumes before anything else.
+    """
 
     def __init__(
         self,

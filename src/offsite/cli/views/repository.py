@@ -1,7 +1,5 @@
-"""Shows a repository and its restore points, for people: a screen that says whether every backup is safe, and why not;
-settings of topics and of a cluster; how consistent the topics of a restore point are; groups deleted at the source. Of
-many topics the first are named; the JSON has all.
-"""
+"""A repository and its restore points, for people: whether every backup is safe, and why not; settings, consistency and
+groups of a restore point. Of many topics the first are named; the JSON has all."""
 
 from __future__ import annotations
 

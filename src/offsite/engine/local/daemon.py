@@ -1,5 +1,5 @@
-"""The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks. And the lock by which the
-driver knows that all workers have ended.
+"""The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks. By its lock the driver
+knows that all workers have ended.
 
 Spark starts `python -m offsite.engine.local.daemon pyspark.worker` at the first task, and the process spends most of a
 second on imports while the task waits. In local mode a *template* process does the imports while the JVM starts. The
@@ -10,11 +10,6 @@ itself. The module must import nothing but the standard library before it has to
 Life: the template ends with the driver (end of stdin) until taken over; from then on with the JVM, when the JVM closes
 the handed-over stdin, as any Spark daemon. Every worker is a fork of the template, and so has the template's imports,
 streams and lock.
-
-The lock: a restore that fails gives topics their own settings back, and must not do so while a worker may still write
-into the topics. Spark forgets a cancelled job at once, and the Python worker continues until its function returns. The
-parent of all workers on this machine takes the lock (shared) before the first fork, and every fork has it too
-(flock(2): one open file description), so the driver gets the lock only after the end of all.
 """
 
 from __future__ import annotations
@@ -38,7 +33,13 @@ _LOCK_NAME = "workers"
 
 
 class WorkerLock:
-    """The driver's side of the lock: a file in `folder`, deleted with the session."""
+    """The driver's side of the lock: a file in `folder`, deleted with the session.
+
+    A restore that fails gives topics their own settings back, and must not do so while a worker may still write into
+    the topics. Spark forgets a cancelled job at once, and the Python worker continues until its function returns. The
+    parent of all workers on this machine takes the lock (shared) before the first fork, and every fork has it too
+    (flock(2): one open file description), so the driver gets the lock only after the end of all.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)

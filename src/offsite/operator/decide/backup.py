@@ -4,11 +4,6 @@ none.
 Stages use observations, never earlier decisions: an operator that dies between two stages, or decides on an old
 observation, leaves a state that the next observation shows. So a stage may be repeated, and the world moves by one step
 at a time towards the spec.
-
-A restart (another destination or tag) first stops the old backup, and starts the new backup when no agent holds the old
-one any more. Before the stop, the operator waits for a slot of the throttle, and tests whether the new backup can
-start. A changed choice of topics is no restart: copied topics stay as they are, added topics are copied from now on,
-and removed topics get no new records.
 """
 
 from __future__ import annotations
@@ -245,7 +240,13 @@ def modify(desired: DesiredBackup, observed: ObservedBackup) -> Modify | None:
 
 
 def needs_restart(desired: DesiredBackup, live: ObservedLowLevel) -> bool:
-    """Whether the spec declares another backup: destination, tag or source changed."""
+    """Whether the spec declares another backup: destination, tag or source changed.
+
+    A restart (another destination or tag) first stops the old backup, and starts the new backup when no agent holds the
+    old one any more. Before the stop, the operator waits for a slot of the throttle, and tests whether the new backup
+    can start. A changed choice of topics is no restart: copied topics stay as they are, added topics are copied from
+    now on, and removed topics get no new records.
+    """
     current, declared = live.low.beginning, desired.beginning
     return live.place != desired.place or (current.path, current.tag, current.cluster) != (
         declared.path,

@@ -5,10 +5,6 @@ decision. So a status may be lost, several operators may run, and clocks may ste
 decision is never decided again. If the newest decision lies further ahead than clocks differ, or belongs to another
 timetable, the schedule restarts at now. Otherwise a clock that was wrong once would silence the schedule until that
 time, and a new timetable would make up for times that were never requested.
-
-Times come from `cronsim`, which follows the rules of Debian's cron: a time that a clock change skips fires right
-after the change; a time that comes twice fires the first time; with `*` for the minute or the hour, real time
-counts.
 """
 
 from __future__ import annotations
@@ -40,7 +36,12 @@ _STEP = re.compile(r"/([0-9]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timetable:
-    """The times of a schedule. Raises `BadResource` for an invalid timetable, or a timetable without any time."""
+    """The times of a schedule. Raises `BadResource` for an invalid timetable, or a timetable without any time.
+
+    Times come from `cronsim`, which follows the rules of Debian's cron: a time that a clock change skips fires right
+    after the change; a time that comes twice fires the first time; with `*` for the minute or the hour, real time
+    counts.
+    """
 
     cron: str
     time_zone: str

@@ -5,10 +5,6 @@ only. Hence the comparison has two conditions. First, there is no gap between th
 successor holds all records of the older backup, by the ranges of segments; log ends, times and names prove nothing.
 Second, the successor alone reaches back as far as `minimumRestorable`. Only under the second condition is the time
 before its start mere history.
-
-For a compacted topic the latest records count: superseded records may be missing, but the successor must have started
-at the start of the older backup, and must hold records. Data known to be over in the older backup (topics deleted at
-the source, logs cut back) are history, too. A backup without a clear verdict stays.
 """
 
 from __future__ import annotations
@@ -77,7 +73,12 @@ def judge_coverage(
 ) -> SuccessionVerdict:
     """Decide whether `successor` holds all data of `older`, without a gap between them. `same_batch`: whether the
     successor has the last batch of the older backup, for partitions where the successor must have the batch and the
-    batch could be compared. `rewritten`: partitions of compacted topics whose log was cut back between the two."""
+    batch could be compared. `rewritten`: partitions of compacted topics whose log was cut back between the two.
+
+    For a compacted topic the latest records count: superseded records may be missing, but the successor must have
+    started at the start of the older backup, and must hold records. Data known to be over in the older backup (topics
+    deleted at the source, logs cut back) are history, too. A backup without a clear verdict stays.
+    """
     if successor.point is None:
         return SuccessionVerdict(reasons=(f"{successor.name} has no restore point to compare with",))
     comparison = _Comparison(

@@ -1,10 +1,5 @@
 """Agents as pods: a Deployment per backup, with the name of the resource, and owned by the resource.
 
-Agents read Secrets in the namespace of the resource, by name: `offsite-account-<account>` holds the variables that open
-the repository, `offsite-cluster-<cluster>` holds the file `client.properties` that reaches the brokers. Both must have
-a label for agents: a name in a resource alone mounts nothing. The same label is needed on Secrets and claims named by
-the pod template. The operator reads only the labels of these objects, and no data.
-
 The pod template of a resource is merged into the pod made here (`resources.pod_template` lists the allowed fields).
 
 An annotation records the configuration of the agents, so an observation reads only the Deployment. A person may change,
@@ -176,7 +171,13 @@ def parse_agents(deployment: Body) -> DesiredAgents | None:
 
 def agent_deployment(named: ResourceReference, agents: DesiredAgents, image: str) -> Manifest:
     """Make the whole Deployment. Pods are selected by uid: pods of a former resource are never taken for pods of this
-    one."""
+    one.
+
+    Agents read Secrets in the namespace of the resource, by name: `offsite-account-<account>` holds the variables that
+    open the repository, `offsite-cluster-<cluster>` holds the file `client.properties` that reaches the brokers. Both
+    must have a label for agents: a name in a resource alone mounts nothing. The same label is needed on Secrets and
+    claims named by the pod template. The operator reads only the labels of these objects, and no data.
+    """
     selected = {"app.kubernetes.io/name": "offsite", "app.kubernetes.io/component": "agent", UID: named.uid}
     labels = {**selected, "app.kubernetes.io/instance": named.name, "app.kubernetes.io/managed-by": "offsite"}
     spec: Manifest = {

@@ -1,13 +1,8 @@
-"""The common parts of all resources: envelope, strictness, types of values, and the schemas made from the models.
-Pure.
+"""What all resources have in common: envelope, strictness, types of values, and the schemas made from the models. Pure.
 
 A resource is a person's declaration. Reading is strict: an unknown field is an error and never dropped. Otherwise a
 misspelt field would become a default. The same models make the JSON Schema for editors, the definitions for
 Kubernetes and the reference page.
-
-The structural form of Kubernetes has a type at every node, and no references, no alternatives, no null, and no
-`additionalProperties` beside `properties`. Further rules are in CEL. Messages show foreign values short, on one
-line, and never in full size.
 """
 
 from __future__ import annotations
@@ -138,7 +133,12 @@ def json_schema(model: type[Resource]) -> Schema:
 
 def structural_schema(model: type[BaseModel]) -> Schema:
     """Return the structural schema of a model. An object with a default gets `{}`: Kubernetes fills in the defaults of
-    its fields."""
+    its fields.
+
+    The structural form of Kubernetes has a type at every node, and no references, no alternatives, no null, and no
+    `additionalProperties` beside `properties`. Further rules are in CEL. Messages show foreign values short, on one
+    line, and never in full size.
+    """
     schema = _untitled(model.model_json_schema())
     return _structural(schema, schema.get("$defs", {}))
 

@@ -4,10 +4,6 @@ Anyone with the right to create objects can create a commit and remove everythin
 not enough. Data is deleted because of the commit only if its audit lines exist and this installation has known the
 commit for a while. In addition this installation made the commit itself by the policy in force here, or a plan of its
 own removes the same data by the policy. A person may also accept commits up to a number.
-
-All other removed data stays, with the commit's number and the reason. The data of restore points dropped by a
-disbelieved commit also stays, against the word of any later commit. The same holds for a pinned point after a
-disbelieved removal of its pin.
 """
 
 from __future__ import annotations
@@ -60,7 +56,12 @@ NOTHING_IN_FORCE = RetentionInForce()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisbelievedCommit:
     """A commit without effect on collection: its author according to the audit lines (empty without lines), and the
-    reason for disbelief. `waits`: only the waiting time has not passed."""
+    reason for disbelief. `waits`: only the waiting time has not passed.
+
+    All other removed data stays, with the commit's number and the reason. The data of restore points dropped by a
+    disbelieved commit also stays, against the word of any later commit. The same holds for a pinned point after a
+    disbelieved removal of its pin.
+    """
 
     commit: int
     who: str

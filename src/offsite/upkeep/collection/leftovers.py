@@ -14,11 +14,6 @@ deleted if
 A catalog without a seal may be deleted if a newer catalog was sealed longer ago than the grace time and no seal names
 the object. The folder of a restore, drill or group change without a record may be deleted if untouched for the grace
 time.
-
-Commits made since the plan are read before any deletion. Each deletion stands alone, so a pass may be interrupted
-anywhere, and two concurrent passes delete the same objects. Even if a run believed to be over came back, its commit
-would fail loudly: a commit first checks the existence of all segments, and the body of a segment is deleted before its
-index.
 """
 
 from __future__ import annotations
@@ -214,7 +209,13 @@ def plan_leftovers(backup: Backup, *, clock: Clock, grace_ms: int = LEFTOVER_AFT
 
 
 def collect_leftovers(backup: Backup, plan: LeftoversPlan, *, clock: Clock) -> LeftoversResult:
-    """Carry out `plan`. Raises as `leftover_steps`."""
+    """Carry out `plan`. Raises as `leftover_steps`.
+
+    Commits made since the plan are read before any deletion. Each deletion stands alone, so a pass may be interrupted
+    anywhere, and two concurrent passes delete the same objects. Even if a run believed to be over came back, its commit
+    would fail loudly: a commit first checks the existence of all segments, and the body of a segment is deleted before
+    its index.
+    """
     return run_to_end(_carried_out(backup, plan, clock))
 
 

@@ -3,12 +3,6 @@
 The commit takes effect at one moment: its forgotten restore points stop being points, and its expired ranges are no
 longer held. A crash before the commit changes nothing; a crash after the commit leaves objects for the next collection
 (see `upkeep.collection`, decision 0022). A line for each deletion is written before the commit (see `audit_record`).
-
-Another writer may commit between the plan and the commit. The points shown in the plan still go, and newer data stays:
-a new choice could drop a point shown as kept, because a newer point took its place. Only a new pin, restore or
-truncation requires a new plan, as of the same moment; the new plan may drop fewer points, never additional points. A
-continuous run carries its plan to the newer state: newer points stay with all their data, and merged data is examined
-again.
 """
 
 from __future__ import annotations
@@ -37,7 +31,14 @@ from offsite.upkeep.retention.report import BY, put_note
 
 
 def carry_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
-    """`plan` for `head`, a later state than the plan's own; None if a new plan is needed."""
+    """`plan` for `head`, a later state than the plan's own; None if a new plan is needed.
+
+    Another writer may commit between the plan and the commit. The points shown in the plan still go, and newer data
+    stays: a new choice could drop a point shown as kept, because a newer point took its place. Only a new pin, restore
+    or truncation requires a new plan, as of the same moment; the new plan may drop fewer points, never additional
+    points. A continuous run carries its plan to the newer state: newer points stay with all their data, and merged data
+    is examined again.
+    """
     if head.seq == plan.head.seq:
         return plan
     if (head.pins, len(head.branches)) != (plan.head.pins, len(plan.head.branches)) or head.seq < plan.head.seq:

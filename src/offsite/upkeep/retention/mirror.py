@@ -5,13 +5,6 @@ In one history of a partition, `[held from, expired below)` is to expire. A poin
 partition was alive at the time, if its end lies after the first offset, and if its log start lies before the second.
 Ends and log starts only rise from point to point, as long as the log is not truncated.
 
-The search examines pairs of points. If both points need data of the same partition, and its topic had the same settings
-all the way between, all points between need data. If neither point can need data, by the end of the later or the log
-start of the earlier, no point between needs data. Otherwise the search examines the point in the middle. Where the
-assumption fails (a truncation in between, a log start that went back unnoticed, changed settings), the search continues
-down to single points, or keeps unexamined points. So the search may keep too many points. The search drops a point only
-after an examination of the point, or of two surrounding points with the same need.
-
 A point without any need, such as a commit of empty topics, has no value of its own: the point expires with the next
 later expiring point.
 """
@@ -137,7 +130,15 @@ def find_needing_expired(
     history: CommitHistory, expiring: ExpiringRanges, read: ReadState, *, most: int = STATES_MAX
 ) -> Generator[None, None, list[Span]]:
     """The commit numbers `[start, end)` of restore points in need of expiring data, rising. Pauses after each state
-    read, and reads `most` states. Raises errors of `read`."""
+    read, and reads `most` states. Raises errors of `read`.
+
+    The search examines pairs of points. If both points need data of the same partition, and its topic had the same
+    settings all the way between, all points between need data. If neither point can need data, by the end of the later
+    or the log start of the earlier, no point between needs data. Otherwise the search examines the point in the middle.
+    Where the assumption fails (a truncation in between, a log start that went back unnoticed, changed settings), the
+    search continues down to single points, or keeps unexamined points. So the search may keep too many points. The
+    search drops a point only after an examination of the point, or of two surrounding points with the same need.
+    """
     if not expiring.partitions or not history:
         return []
     search = _Search(history, expiring, read, most)

@@ -1,5 +1,5 @@
-"""The topics' own retention: read from the cluster, including defaults, unknown to commits; and applied to a mirroring
-backup, by time and by size, as a broker would.
+"""The topics' own retention, applied to a backup that mirrors them: by time and by size, as a broker would. A cluster
+tells the defaults that commits do not know.
 
 A broker deletes whole segments from the beginning of a partition: a segment with its newest record older than
 `retention.ms`, or with at least `retention.bytes` behind the segment; never the active segment. The same rules apply to
