@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
 
-from offsite.backup import copy_plan as plan
+from offsite.backup import copy_plan
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import plan_backup
 from offsite.backup.run import BackupResult, run_backup
@@ -76,7 +76,7 @@ def back_up(repository: Repository, config: KafkaConfig, topics: Sequence[str]) 
 @contextmanager
 def small_tasks() -> Iterator[None]:
     """Several ranges in each partition, though the topics are small."""
-    with mock.patch.object(plan, "TASK_BYTES_MIN", _TASK_BYTES):
+    with mock.patch.object(copy_plan, "TASK_BYTES_MIN", _TASK_BYTES):
         yield
 
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository import local_memory as let_go_memory
+from offsite.repository import local_memory
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.local_memory import RememberedFacts
@@ -35,7 +35,7 @@ class FactsInMemory(RememberedFacts):
 
 def facts_in_memory() -> AbstractContextManager[Any]:
     """Until the end of the block, a machine remembers beside the `MemoryStore` which commits let something go."""
-    return mock.patch.object(let_go_memory, "facts_of", _facts_of)
+    return mock.patch.object(local_memory, "facts_of", _facts_of)
 
 
 def _facts_of(backup: Backup, kind: str) -> RememberedFacts:

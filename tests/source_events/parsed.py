@@ -12,10 +12,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from offsite.repository import catalog, commit_log
-from offsite.repository import parquet as parquet_form
-from offsite.repository.catalogs import partition_table
-from offsite.repository.catalogs import segment_table as segment_parts
+from offsite.repository import catalog, commit_log, parquet
+from offsite.repository.catalogs import partition_table, segment_table
 from offsite.repository.catalogs.segment_table import CatalogPart
 from offsite.repository.parquet import ParquetGroups
 
@@ -29,13 +27,13 @@ def parsed_once() -> Iterator[None]:
             (commit_log, "commit_hash"),
             (catalog, "decode_lines"),
             (catalog, "decode_seal"),
-            (parquet_form, "read_parquet"),
+            (parquet, "read_parquet"),
             (partition_table, "parse_part"),
         ):
             patches.enter_context(mock.patch.object(place, name, once(getattr(place, name))))
-        for place, name in ((partition_table, "state_from_json"), (segment_parts, "whole_rows")):
+        for place, name in ((partition_table, "state_from_json"), (segment_table, "whole_rows")):
             patches.enter_context(mock.patch.object(place, name, _once_for_the_same(getattr(place, name))))
-        patches.enter_context(mock.patch.object(segment_parts, "ParquetGroups", _groups_once()))
+        patches.enter_context(mock.patch.object(segment_table, "ParquetGroups", _groups_once()))
         patches.enter_context(mock.patch.object(CatalogPart, "segments", _segments_once()))
         yield
 

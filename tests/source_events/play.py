@@ -36,7 +36,7 @@ from offsite.repository import backup as stored_backup
 from offsite.repository import catalog, commit_log
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter
-from offsite.upkeep import roll_up_copy as copy_roll_up
+from offsite.upkeep import roll_up_copy
 from offsite.upkeep.collection import plan as collect_plan
 from offsite.upkeep.collection import run as collect_run
 from offsite.upkeep.collection.run import collection_steps
@@ -417,7 +417,7 @@ def small(*, commits_per_catalog: int) -> Iterator[None]:
     with (
         parsed_once(),
         facts_in_memory(),
-        mock.patch.object(copy_roll_up, "FAN_IN", 2),
+        mock.patch.object(roll_up_copy, "FAN_IN", 2),
         mock.patch.object(copy_plan, "TASK_OFFSETS_MAX", 4),
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", commits_per_catalog),
         mock.patch.object(planned, "RememberedHead", _NoMemory),

@@ -17,8 +17,7 @@ from offsite.model.selection import parse_selection
 from offsite.repository import catalog
 from offsite.table.options import read_options
 from offsite.table.stream import TableStream
-from offsite.upkeep import roll_up
-from offsite.upkeep import roll_up_copy as copy_roll_up
+from offsite.upkeep import roll_up, roll_up_copy
 from offsite.upkeep.collection.run import collect, plan_collection
 from offsite.upkeep.verification.leftovers import find_leftovers
 from tests.integration.e2e.site import BACKUP, Site, new_name, values
@@ -57,7 +56,7 @@ def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_b
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 2)
-    for module in (copy_roll_up, roll_up):
+    for module in (roll_up_copy, roll_up):
         monkeypatch.setattr(module, "FAN_IN", FAN_IN)
     topic = site.make_topic(partitions=2)
     rows: dict[int, list[tuple[int, int, bytes, int]]] = {}

@@ -45,7 +45,7 @@ from offsite.model.errors import (
 )
 from offsite.model.selection import parse_selection
 from offsite.overview.status import read_status
-from offsite.repository import local_memory as releases
+from offsite.repository import local_memory
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
 from offsite.repository.generation_sets.entry import GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generation_sets.generation_set import GenerationPhase, GenerationSet
@@ -435,7 +435,7 @@ def test_a_forged_release_takes_no_generation_away(pair: Pair, monkeypatch: pyte
     assert "in the name of a stranger, was not given on this machine: it counts here from" in found.generations[0].kept
     assert not read_status(pair.site.repository).safe
     refuse_release(pair.site.repository, "pair", 1)
-    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    monkeypatch.setattr(local_memory, "RELEASE_AFTER_MS", 0)
     a.step()
     assert pair.phases() == ["sealed", "complete"]
     release(pair.site.repository, "pair", 1, by="a person")
@@ -518,7 +518,7 @@ def test_a_forged_release_makes_nobody_take_over(pair: Pair, monkeypatch: pytest
         a.step()
         b.step()
     assert pair.phases() == ["complete", "filling"]
-    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    monkeypatch.setattr(local_memory, "RELEASE_AFTER_MS", 0)
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log import committed_view as outcomes_module
+from offsite.log import committed_view
 from offsite.log.committed_view import TransactionOutcomes
 from offsite.log.markers import Marker, Markers
 
@@ -43,9 +43,9 @@ def test_every_batch_has_the_outcome_of_its_producers_next_marker(
     markers = markers_of(log)
     end_offset = markers[cut].offset if cut < len(markers) else (markers[-1].offset + 1 if markers else 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outcomes_module, "_RECENT_MIN", settled_at)
-        patch.setattr(outcomes_module, "_KNOWN_MAX", 2)
-        patch.setattr(outcomes_module, "_BLOCK_CHANGES", 2)
+        patch.setattr(committed_view, "_RECENT_MIN", settled_at)
+        patch.setattr(committed_view, "_KNOWN_MAX", 2)
+        patch.setattr(committed_view, "_BLOCK_CHANGES", 2)
         outcomes = TransactionOutcomes(end_offset=end_offset)
         outcomes.add(Markers(markers[: len(markers) // 2]))
         places = sorted({0, *(m.offset + step for m in markers for step in (-1, 1))})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from offsite.log.batch import HEADER_BYTES, BatchHeader, scan, verify_crc
 from offsite.log.codec import compress
-from offsite.log.records import batch_records as records_module
+from offsite.log.records import batch_records
 from offsite.log.records.batch_records import decode, encode, iterate, renumber
 from offsite.log.records.record import Record
 from offsite.log.records.record_arrow import ArrowColumns
@@ -226,7 +226,7 @@ def test_records_come_one_by_one_however_many_they_are(monkeypatch: pytest.Monke
     finally:
         tracemalloc.stop()
     assert len(decode(batch, header)) == 100_000
-    monkeypatch.setattr(records_module, "MAX_DECODED_RECORDS", 99_999)
+    monkeypatch.setattr(batch_records, "MAX_DECODED_RECORDS", 99_999)
     with pytest.raises(DamagedBatch, match="more than the 99999"):
         decode(batch, header)
     with pytest.raises(DamagedBatch, match="more than the 99999"):

@@ -14,11 +14,9 @@ from offsite.model.errors import DamagedObject
 from offsite.overview.contents import list_backups, show_backup
 from offsite.overview.status import read_status
 from offsite.repository import backup as backup_module
-from offsite.repository import catalog, commit_log
-from offsite.repository import commit_history as history
+from offsite.repository import catalog, commit_history, commit_log
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs import new_catalog as segment_merge
-from offsite.repository.catalogs import segment_table as segment_parts
+from offsite.repository.catalogs import new_catalog, segment_table
 from offsite.repository.catalogs.segment_table import CatalogPart, RowRange, StoredRows, table_of
 from offsite.repository.commit import Commit, CommitChanges, PartitionId, StoredCommit
 from offsite.repository.fold import fold
@@ -114,7 +112,7 @@ def committed(backup: Backup, state: BackupState, times: int) -> BackupState:
 
 
 def test_a_status_reads_no_segments_and_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "LINES_PER_CHUNK", 16)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 16)
     backup = Large(topics=20, partitions=5, segments=3, commits=205).write(tmp_path / "r")
     watched = Watched(monkeypatch)
     (status,) = read_status(Repository.open(backup.store)).backups
@@ -128,7 +126,7 @@ def test_list_and_show_make_no_segment_of_a_catalog(tmp_path: Path, monkeypatch:
     """They took half a minute and 1.3 GB for a million of them."""
     backup = Large(topics=20, partitions=5, segments=3, commits=205, moving=7).write(tmp_path / "r")
     known = tuple(folded_figures(backup).items())
-    monkeypatch.setattr(segment_parts, "segments_of", None)
+    monkeypatch.setattr(segment_table, "segments_of", None)
     watched = Watched(monkeypatch)
     (line,) = list_backups(Repository.open(backup.store)).backups
     detail = show_backup(backup)
@@ -149,7 +147,7 @@ def folded_figures(backup: Backup) -> dict[PartitionId, SegmentFigures]:
 
 
 def test_show_reads_the_history_that_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "LINES_PER_CHUNK", 16)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 16)
     backup = Large(topics=1, partitions=1, segments=1, commits=205).write(tmp_path / "r")
     watched = Watched(monkeypatch)
     points = show_backup(backup).restore_points
@@ -181,7 +179,7 @@ def test_figures_of_a_part_in_memory_are_those_of_its_segments(tmp_path: Path) -
 
 
 def test_one_restore_point_is_one_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "LINES_PER_CHUNK", 16)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 16)
     backup = Large(topics=1, partitions=1, segments=1, commits=205).write(tmp_path / "r")
     state = backup.state()
     watched = Watched(monkeypatch)
@@ -193,7 +191,7 @@ def test_one_restore_point_is_one_chunk(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_catalog_writes_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not all segments and all restore points again and again."""
-    monkeypatch.setattr(history, "LINES_PER_CHUNK", 16)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 16)
     backup = Large(topics=20, partitions=20, segments=20, commits=205).write(tmp_path / "r")
     before = tuple(backup.store.list(backup.layout.parts_prefix))
     state = backup.state()
@@ -212,7 +210,7 @@ def test_a_catalog_writes_what_is_new(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_parts_are_few_and_segments_are_seldom_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_merge, "_ROWS_PER_GROUP", 256)
+    monkeypatch.setattr(new_catalog, "_ROWS_PER_GROUP", 256)
     monkeypatch.setattr(catalog, "ENTRIES_PER_CATALOG", 40)
     watched = Watched(monkeypatch)
     backup = write_growing(tmp_path / "r", commits=60, partitions=20)
@@ -309,7 +307,7 @@ def grow_unstored(state: BackupState, *, writer: str = "w") -> BackupState:
 
 
 def test_a_state_travels_to_the_workers_of_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "LINES_PER_CHUNK", 4)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 4)
     backup = Large(topics=2, partitions=3, segments=2, commits=23).write(tmp_path / "r")
     state = backup.state()
     assert pickle.loads(pickle.dumps(state)) == state
@@ -323,7 +321,7 @@ def test_a_state_travels_to_the_workers_of_a_stream(tmp_path: Path, monkeypatch:
 def test_where_a_part_is_damaged_the_commits_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
 ) -> None:
-    monkeypatch.setattr(history, "LINES_PER_CHUNK", 8)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 8)
     monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 10)
     backup = write_growing(tmp_path / "r", commits=45, partitions=3)
     whole = folded(backup)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.repository import commit_history as history
+from offsite.repository import commit_history
 from offsite.repository.commit import Commit, CommitChanges
 from offsite.repository.commit_history import CommitHistory, CommitSummary, HistoryBuilder
 
@@ -16,7 +16,7 @@ EMPTY = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1)
 
 @pytest.fixture(autouse=True)
 def _short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "LINES_PER_CHUNK", 4)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 4)
 
 
 def grown(found: CommitHistory, commits: range, *, forgotten: tuple[tuple[int, int], ...] = ()) -> CommitHistory:

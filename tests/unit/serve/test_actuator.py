@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
-from offsite.serve import actuator as routes
+from offsite.serve import actuator
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.serve.conftest import FakedClusters
 
@@ -77,8 +77,8 @@ def test_the_same_or_a_lower_id_is_refused(client: TestClient, taking: FakedClus
 
 
 def test_what_does_not_start_in_time_is_told_so(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "STARTS_WITHIN_S", 0.05)
-    monkeypatch.setattr(routes, "LOOK_S", 0.01)
+    monkeypatch.setattr(actuator, "STARTS_WITHIN_S", 0.05)
+    monkeypatch.setattr(actuator, "LOOK_S", 0.01)
     assert client.post(PATHS[0], json={"backupId": 3}).status_code == 504
     assert client.get(f"{PATHS[0]}/3").json()["state"] == "IN_PROGRESS"
 

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 
 from offsite.checkpoint.request import request_checkpoint as take
 from offsite.checkpoint.serve import CheckpointServer
-from offsite.serve import actuator as routes
+from offsite.serve import actuator
 from offsite.serve.app import make_app
 from offsite.serve.browsers import Hosts, Sessions
 from offsite.serve.gate import GateRules
@@ -36,8 +36,8 @@ CHECKS = [
 @pytest.fixture
 def described(coordinator: FakedClusters, site: Site, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The API of a coordinator of one backup with a checkpoint."""
-    monkeypatch.setattr(routes, "STARTS_WITHIN_S", 0.01)
-    monkeypatch.setattr(routes, "LOOK_S", 0.001)
+    monkeypatch.setattr(actuator, "STARTS_WITHIN_S", 0.01)
+    monkeypatch.setattr(actuator, "LOOK_S", 0.001)
     take(site.backup, 7)
     CheckpointServer(
         repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner

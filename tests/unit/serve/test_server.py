@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from offsite.serve import http_server as serve
+from offsite.serve import http_server
 from offsite.serve.http_server import BoundedProtocol, listen
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -61,8 +61,8 @@ async def until(seen: Callable[[], bool]) -> bool:
 
 def test_whoever_holds_connections_and_says_nothing_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """He may begin requests, too: what counts is whose turn it is."""
-    monkeypatch.setattr(serve, "CONNECTIONS_MAX", 8)
-    monkeypatch.setattr(serve, "CLIENT_TIMEOUT_S", 1000.0)  # by that none goes
+    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 8)
+    monkeypatch.setattr(http_server, "CLIENT_TIMEOUT_S", 1000.0)  # by that none goes
 
     async def talk(port: int, state: ServerState) -> bytes:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
@@ -87,7 +87,7 @@ def test_nonsense_of_strangers_fills_no_log(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
     try:
         with listen("127.0.0.1", 0) as sockets:
-            serve.serve(answer_small, sockets=sockets, tls=None)
+            http_server.serve(answer_small, sockets=sockets, tls=None)
         assert not log.isEnabledFor(logging.WARNING)
     finally:
         log.setLevel(before)
@@ -101,7 +101,7 @@ def test_a_name_with_several_addresses_is_told_as_the_one_that_is_listened_on() 
 
 def test_an_answer_that_nobody_takes_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is, it is in memory: with a keep-alive alone uvicorn waited for ever for it to be sent."""
-    monkeypatch.setattr(serve, "CLIENT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(http_server, "CLIENT_TIMEOUT_S", 0.1)
 
     async def talk(port: int, state: ServerState) -> bool:
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -113,7 +113,7 @@ def test_an_answer_that_nobody_takes_is_thrown_away(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_answer_that_is_taken_slowly_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "CLIENT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(http_server, "CLIENT_TIMEOUT_S", 0.1)
 
     async def talk(port: int, _: ServerState) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

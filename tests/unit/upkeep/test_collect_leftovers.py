@@ -17,7 +17,7 @@ from offsite.repository.commit import CommitChanges, PartitionId
 from offsite.repository.layout import index_key, parse_part_key
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans
 from offsite.repository.segments.segment import Segment
-from offsite.upkeep.collection import leftovers as leftovers_run
+from offsite.upkeep.collection import leftovers
 from offsite.upkeep.collection.leftovers import (
     MARGIN_MS,
     LeftoversPlan,
@@ -196,7 +196,7 @@ def test_what_is_committed_between_two_deletions_stays(
     backup: Backup, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A compaction that slept for longer than a day lists what it wrote on top of the newest state."""
-    monkeypatch.setattr(leftovers_run, "_DELETED_AT_ONCE", 1)
+    monkeypatch.setattr(leftovers, "_DELETED_AT_ONCE", 1)
     segments: list[Segment] = []
     passed_over(backup, store, lambda: segments.extend(leave(backup, at) for at in (60, 200)))
     steps = leftover_steps(backup, clock=StoreClock(backup))

@@ -13,8 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from offsite.model.errors import DamagedCommit, DamagedObject, NoSuchRestorePoint
-from offsite.repository import catalog
-from offsite.repository import commit_history as history
+from offsite.repository import catalog, commit_history
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.new_catalog import CatalogObjects
 from offsite.repository.catalogs.seal import PartsReader
@@ -89,7 +88,7 @@ def test_each_part_is_read_once_however_many_catalogs_name_it(
     store: PosixStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 2)
-    monkeypatch.setattr(history, "LINES_PER_CHUNK", 4)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 4)
     backup = new_backup(store)
     for _ in range(COMMITS):
         run_once(backup)

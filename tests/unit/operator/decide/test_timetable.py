@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide import schedule as timetables
+from offsite.operator.decide import schedule
 from offsite.operator.decide.schedule import Timetable
 from offsite.operator.resources.jobs import CRON, TIME_ZONE
 
@@ -94,7 +94,7 @@ def test_what_is_no_zone_is_refused(zone: str) -> None:
 
 @pytest.fixture
 def no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(timetables, "ZoneInfo", zoneinfo.ZoneInfo.no_cache)
+    monkeypatch.setattr(schedule, "ZoneInfo", zoneinfo.ZoneInfo.no_cache)
     monkeypatch.setitem(__import__("sys").modules, "tzdata", None)
     zoneinfo.reset_tzpath(to=[str(tmp_path)])
     yield

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.operator.core import job_keepers as restores
+from offsite.operator.core import job_keepers
 from offsite.operator.kubernetes.api import ResourceReference
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.resources.backup import FINALIZER
@@ -232,7 +232,7 @@ def test_one_whose_repository_cannot_be_opened_goes_after_an_hour_and_frees_its_
     (world.root / "accounts.yaml").write_text(accounts.replace("name: backups", "name: renamed"))
     body = world.delete(*BACK)
     assert not home.let_go(body)
-    monkeypatch.setattr(restores, "GONE_MS", -(10**15))
+    monkeypatch.setattr(job_keepers, "GONE_MS", -(10**15))
     assert home.let_go(body)
     (tag,) = (world.root / "pod" / "state" / "operator" / "restore-tags").iterdir()
     assert '"uid":""' in max(tag.iterdir()).read_text().replace(" ", "")

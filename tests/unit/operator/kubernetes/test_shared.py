@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from offsite.model.bounds import MAX_OFFSET
-from offsite.operator.core import backup_keeper as backups
+from offsite.operator.core import backup_keeper
 from offsite.operator.kubernetes.home import KubernetesHome
 from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement, decode_entry
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
@@ -460,7 +460,7 @@ def test_one_that_is_deleted_while_its_operator_sleeps_does_not_join(
     new = two.home()
     two.make("again", identity=IDENTITY)
     path = f"{SHOP.removesuffix('shop')}again"
-    speaks, slept = backups.enter_news, list[bool]()
+    speaks, slept = backup_keeper.enter_news, list[bool]()
 
     def sleeps(*given: Any) -> DeclaredHistory:
         body = two.body("again")
@@ -470,7 +470,7 @@ def test_one_that_is_deleted_while_its_operator_sleeps_does_not_join(
             two.cluster.delete(path, uid=body["metadata"]["uid"])
         return speaks(*given)
 
-    monkeypatch.setattr(backups, "enter_news", sleeps)
+    monkeypatch.setattr(backup_keeper, "enter_news", sleeps)
     new.keep(two.body("again"))
     assert slept
     assert kinds(one) == [DeclaredEntryKind.JOINED, DeclaredEntryKind.JOINED, DeclaredEntryKind.STARTED]

@@ -21,7 +21,7 @@ from offsite.operator.kubernetes import record as status
 from offsite.operator.kubernetes.api import Body, ResourceReference
 from offsite.operator.kubernetes.home import DELETED_MAX, ROUND_MAX_S, KubernetesHome
 from offsite.operator.kubernetes.pod import LOOK_MAX_S
-from offsite.operator.world import observe as look
+from offsite.operator.world import observe
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
@@ -138,7 +138,7 @@ def test_a_store_that_answers_slowly_for_ever_ends_a_look(world: World, monkeypa
             store.get("declared/entry")
 
     monkeypatch.setattr(PosixStore, "get", slow)
-    monkeypatch.setattr(look, "read_history", endless)
+    monkeypatch.setattr(observe, "read_history", endless)
     world.clock.sleep(31)
     began_s = world.clock.monotonic_s()
     home.keep(world.body())

@@ -12,7 +12,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupGoing, BadOption, ExpiryNotDone, PlanChanged, ResourceConflict
-from offsite.operator.decide import desired as operator
+from offsite.operator.decide import desired
 from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.work import expire as job
 from offsite.operator.work.expire import ExpiryRequest, ExpiryResult, expire
@@ -20,8 +20,7 @@ from offsite.operator.work.release import plan_release, refuse_release, release
 from offsite.operator.world.backups import last_commit
 from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.operator.world.observe import Observer, RepositoryFacts, observe_backup
-from offsite.repository import catalog, removal
-from offsite.repository import local_memory as releases
+from offsite.repository import catalog, local_memory, removal
 from offsite.repository.backup import Backup, seal_backup
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange, Position, TopicShape
 from offsite.repository.declared.entry import DeclaredEntryKind, LastCommit, Origin, Predecessor, Release
@@ -168,7 +167,7 @@ def test_what_lay_in_its_place_before_makes_no_backup_whole(one: Place) -> None:
     store = one.repository.store
     agents = SimpleNamespace(observe=lambda _: ObservedAgents())
     eyes = Observer(open_store=lambda _: store, facts=RepositoryFacts(), agents=agents, identity=identity("x"))  # type: ignore[arg-type]
-    place = operator.RepositoryPlace(account="main", repository=store.url)
+    place = desired.RepositoryPlace(account="main", repository=store.url)
     assert [each.is_whole for each in observe_backup(eyes, UID, [place]).backups] == [True, False]
     one.copy("shop", {ORDERS: ((40, 60), (40, 60))})
     assert [each.is_whole for each in observe_backup(eyes, UID, [place]).backups] == [True, True]
@@ -491,7 +490,7 @@ def test_a_release_of_another_machine_counts_some_days_later(
     forge_release(one, "old")
     assert run(one, other, minimum_ms=0).removed == ()
     with monkeypatch.context() as later:
-        later.setattr(releases, "RELEASE_AFTER_MS", 0)
+        later.setattr(local_memory, "RELEASE_AFTER_MS", 0)
         assert run(one, other, minimum_ms=0).removed == ("old",)
 
 
@@ -510,7 +509,7 @@ def test_a_release_that_was_refused_never_counts(moved: tuple[Place, Place], mon
         refuse_release(one.repository, "old")
     forge_release(one, "old")
     assert "was refused on this machine" in refuse_release(one.repository, "old").doubt
-    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    monkeypatch.setattr(local_memory, "RELEASE_AFTER_MS", 0)
     assert "was refused on this machine" in why(run(one, other, minimum_ms=0))
 
 
@@ -520,7 +519,7 @@ def test_a_release_counts_nowhere_where_nothing_is_remembered(
     one, other = moved
     forge_release(one, "old")
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
-    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    monkeypatch.setattr(local_memory, "RELEASE_AFTER_MS", 0)
     assert "Set XDG_STATE_HOME to a folder" in why(run(one, other, minimum_ms=0))
 
 

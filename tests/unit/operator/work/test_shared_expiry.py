@@ -14,7 +14,7 @@ from offsite.operator.work import expire as expiry
 from offsite.operator.work.assembly import make_expiry_request
 from offsite.operator.work.expire import expire
 from offsite.operator.world.membership import dismiss, list_members
-from offsite.repository import local_memory as releases
+from offsite.repository import local_memory
 from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.members import member_id
@@ -112,7 +112,7 @@ def test_that_the_other_one_is_gone_is_believed_of_itself_alone(
     (mine, theirs) = list_members(shared.repository.store, LEDGER).members
     assert (mine.gone, theirs.gone, theirs.dismissed, theirs.believed) == (True, False, "somebody said so", False)
 
-    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)  # three days later
+    monkeypatch.setattr(local_memory, "RELEASE_AFTER_MS", 0)  # three days later
     assert shared.delete(ONE) == ("b",)
 
 
@@ -138,7 +138,7 @@ def test_a_person_refuses_what_somebody_said_in_the_name_of_another(
     shared.says(DeclaredEntryKind.LEFT, TWO, proof="")
     dismiss(store, LEDGER, theirs, reason="", refuse=True)
     shared.leaves(ONE)
-    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    monkeypatch.setattr(local_memory, "RELEASE_AFTER_MS", 0)
     with pytest.raises(ExpiryNotDone, match="others share"):
         shared.delete(ONE)
 

@@ -15,9 +15,9 @@ from offsite.operator.decide.succession import SuccessionVerdict, Successor
 from offsite.operator.work import comparison, expire
 from offsite.operator.work import comparison as reading
 from offsite.operator.work.expire import _Low
-from offsite.repository import leftovers as readers
+from offsite.repository import leftovers
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.declared import history as order
+from offsite.repository.declared import history
 from offsite.repository.declared.entry import LastCommit
 from offsite.repository.declared.history import Located
 from offsite.repository.layout import BackupLayout
@@ -116,13 +116,13 @@ def nothing_is_read(patch: Patch) -> None:
 
 def a_copy_is_what_it_is_a_copy_of(patch: Patch) -> None:
     """What has the same entry in its ledger takes the other one's place: they are the same backup."""
-    named = order._is_named
+    named = history._is_named
 
     def same(one: Located, other: Located) -> bool:
         return named(one, other) or (one.ledger != other.ledger and one.low.word == other.low.word)
 
-    patch.setattr(order, "_is_named", same)
-    patch.setattr(expire, "is_older", lambda one, other, among: same(one, other) or order.is_older(one, other, among))
+    patch.setattr(history, "_is_named", same)
+    patch.setattr(expire, "is_older", lambda one, other, among: same(one, other) or history.is_older(one, other, among))
     patch.setattr(expire, "find_last", lambda among: next((each for each in among if each.low.phase.is_live), None))
     a_position_is_enough(patch)
 
@@ -133,8 +133,8 @@ def readers_are_asked_afterwards(patch: Patch) -> None:
 
 
 def a_killed_restore_reads_nothing(patch: Patch) -> None:
-    def living(store: Store, layout: BackupLayout) -> Iterator[readers.ReadingRestore]:
-        return (reader for reader in readers.readers_of(store, layout) if reader.is_live)
+    def living(store: Store, layout: BackupLayout) -> Iterator[leftovers.ReadingRestore]:
+        return (reader for reader in leftovers.readers_of(store, layout) if reader.is_live)
 
     patch.setattr(expire, "readers_of", living)
 

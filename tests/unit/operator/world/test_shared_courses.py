@@ -19,8 +19,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ExpiryNotDone, ResourceConflict, RestoreRunning
-from offsite.operator.core import all_keepers as keepers
-from offsite.operator.core import backup_keeper as backups
+from offsite.operator.core import all_keepers, backup_keeper
 from offsite.operator.core.accounts import Accounts
 from offsite.operator.core.backup_keeper import DECLARED_OTHERWISE, BackupKeeper
 from offsite.operator.core.keeper import NoteWriter, Reconciled
@@ -131,7 +130,7 @@ class Home:
     def in_force(self, wanted: DesiredBackup, kind: DeclaredEntryKind) -> bool:
         now = self.record
         is_same = now is not None and now.uid == wanted.uid and now.generation == wanted.generation
-        return is_same and not (now is not None and now.is_deleted and kind in keepers._BEGINS)
+        return is_same and not (now is not None and now.is_deleted and kind in all_keepers._BEGINS)
 
     def run_job(self, uid: str, fails_at: int) -> None:
         repository = Repository.open(FaultyStore(self.world.store, fails_at=fails_at))  # type: ignore[arg-type]
@@ -420,16 +419,18 @@ def test_two_clusters_over_one_repository_are_one_backup_in_many_courses() -> No
 
 def _acts_all_the_same(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        backups, "decide_standing", lambda *given: replace(membership.decide_standing(*given), stands_by=False)
+        backup_keeper, "decide_standing", lambda *given: replace(membership.decide_standing(*given), stands_by=False)
     )
 
 
 def _lets_go_though_they_differ(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backups, "decide_standing", lambda *given: replace(membership.decide_standing(*given), lets_go=True))
+    patch.setattr(
+        backup_keeper, "decide_standing", lambda *given: replace(membership.decide_standing(*given), lets_go=True)
+    )
 
 
 def _asks_for_no_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backups, "list_present", lambda *_: [])
+    patch.setattr(backup_keeper, "list_present", lambda *_: [])
 
 
 def _no_job_asks_either(patch: pytest.MonkeyPatch) -> None:
@@ -438,7 +439,7 @@ def _no_job_asks_either(patch: pytest.MonkeyPatch) -> None:
 
 
 def _never_says_that_it_leaves(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backups, "leave", lambda eyes, ledger, _, place: read_history(eyes.open_store(place), ledger))
+    patch.setattr(backup_keeper, "leave", lambda eyes, ledger, _, place: read_history(eyes.open_store(place), ledger))
 
 
 def _who_joins_counts(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.follow import chores as compacting
+from offsite.follow import chores
 from offsite.follow.chores import RETRY_S, Compacting
 from offsite.repository.backup import Backup
 from tests.backups import new_backup
@@ -80,7 +80,7 @@ def test_what_is_due_is_compacted_and_then_it_rests(backup: Backup, log: Compact
 def test_a_region_that_would_hold_up_rounds_is_left_and_named(
     backup: Backup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(compacting, "STEP_BYTES", 10)
+    monkeypatch.setattr(chores, "STEP_BYTES", 10)
     caplog.set_level("INFO", logger="offsite")
     clock = Machine()
     step = compacting_of(clock)

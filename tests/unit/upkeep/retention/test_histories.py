@@ -16,7 +16,6 @@ from offsite.repository.state import BackupState
 from offsite.upkeep.collection import plan as collect_plan
 from offsite.upkeep.collection import run as collect_run
 from offsite.upkeep.retention import apply, mirror, needs, plan
-from offsite.upkeep.retention import needs as gone
 from offsite.upkeep.retention.kept_points import KeptPoints
 from offsite.upkeep.retention.topic_retention import StoredPartition
 from tests.source_events.retaining import problem_of
@@ -90,7 +89,7 @@ def _half_a_pack_is_enough(patch: Patch) -> None:
 
 def _branches_are_forgotten(patch: Patch) -> None:
     patch.setattr(
-        gone,
+        needs,
         "history_segments",
         lambda head, known, _: head.segments.get(known.partition_id, needs.SegmentList()),
     )
@@ -102,7 +101,7 @@ def _borders_are_offsets(patch: Patch) -> None:
     def overlapping(segments: tuple[Segment, ...], start: int, end: int) -> list[Segment]:
         return [each for each in segments if each.start < end and start < each.end]
 
-    patch.setattr(gone, "overlapping", overlapping)
+    patch.setattr(needs, "overlapping", overlapping)
 
 
 def _one_more_point_goes(patch: Patch) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from offsite.repository import commit_history as stored_history
+from offsite.repository import commit_history
 from offsite.repository.commit import Commit, CommitChanges, Pin
 from offsite.repository.commit_history import CommitHistory, HistoryBuilder
 from offsite.upkeep.retention.kept_points import (
@@ -34,7 +34,7 @@ DAY_MS = 24 * HOUR_MS
 
 @pytest.fixture(autouse=True)
 def _short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_history, "LINES_PER_CHUNK", 4)
+    monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 4)
 
 
 def at(text: str) -> int:

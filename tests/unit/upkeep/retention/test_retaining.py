@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from offsite.follow import chores as retaining
+from offsite.follow import chores
 from offsite.follow.chores import RETRY_S, Retaining
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.model.journal import JOURNAL
@@ -108,7 +108,7 @@ def test_a_step_of_the_clock_is_told_and_lets_nothing_go(made: Retained, caplog:
 
 def test_what_came_while_it_was_planned_stays_with_all_that_it_needs(made: Retained) -> None:
     """One pause a round: the backup goes on, and a roll-up makes one segment over a border of what goes."""
-    slow = retaining_of(Machine(made, step_s=retaining.STEP_S / 2), parse_policy(keep_age="2h"))
+    slow = retaining_of(Machine(made, step_s=chores.STEP_S / 2), parse_policy(keep_age="2h"))
     rounds = 0
     while slow.step(made.backup, made.backup.state()) is None:
         rounds += 1
@@ -165,14 +165,14 @@ def test_that_somebody_was_first_is_no_warning(
 ) -> None:
     clock = Machine(made)
     step = retaining_of(clock, parse_policy(keep_age="2h"))
-    carry_out = retaining.carry_out
+    carry_out = chores.carry_out
 
     def pin_first(*arguments: Any, **options: Any) -> RetentionResult:
         pin_point(made.backup, 7, reason="r")
         return carry_out(*arguments, **options)
 
     with monkeypatch.context() as patched, caplog.at_level(logging.INFO, logger=JOURNAL.name):
-        patched.setattr(retaining, "carry_out", pin_first)
+        patched.setattr(chores, "carry_out", pin_first)
         assert step.step(made.backup, made.backup.state()) is None
     assert [each.levelno for each in caplog.records if "retention_overtaken" in each.message] == [logging.INFO]
     assert "pinned a restore point" in caplog.text
@@ -193,7 +193,7 @@ def test_a_plan_pauses_after_each_point_that_a_rule_chooses(made: Retained) -> N
 
 
 def test_a_restore_that_began_while_it_was_planned_keeps_its_point(made: Retained) -> None:
-    slow = retaining_of(Machine(made, step_s=retaining.STEP_S / 2), parse_policy(keep_age="2h"))
+    slow = retaining_of(Machine(made, step_s=chores.STEP_S / 2), parse_policy(keep_age="2h"))
     assert slow.step(made.backup, made.backup.state()) is None
     begin_restore(made, commit=3)
     for _ in range(50):
