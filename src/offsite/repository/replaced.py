@@ -59,10 +59,18 @@ class ReplacedObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedSegment:
-    """A segment removed from a list by a commit; `last_live_commit`: the newest commit with the segment live."""
+    """A segment removed from a list by a commit; `last_live_commit`: the newest commit with the segment live, and whole
+    if a cut parted it later."""
 
     segment: Segment
     last_live_commit: int
+
+    @classmethod
+    def of(cls, state: BackupState, segment: Segment, known_at: int) -> DroppedSegment:
+        """`segment`, listed in `state` in the history known to commit `known_at`."""
+        if segment.whole is not None:
+            known_at = _last_whole_commit(state, segment.whole, known_at)
+        return cls(segment=segment, last_live_commit=known_at)
 
 
 class ReplacedWalk:
@@ -79,8 +87,7 @@ class ReplacedWalk:
         compacted or expired. Raises `DamagedCommit`."""
         seq = stored.commit.seq
         dropped = [
-            DroppedSegment(segment=segment, last_live_commit=seq - 1)
-            for segment in self._replaced_by(stored, believed=believed)
+            DroppedSegment.of(self.state, segment, seq - 1) for segment in self._replaced_by(stored, believed=believed)
         ]
         if believed:
             dropped += (
@@ -132,7 +139,19 @@ def dropped_segments(state: BackupState, expired: ExpiredRange) -> Iterator[Drop
         listed, known_at = tuple(branch.segments), branch.last_commit
     for segment in listed:
         if expired.start <= segment.start and segment.end <= expired.end:
-            yield DroppedSegment(segment=segment, last_live_commit=known_at)
+            yield DroppedSegment.of(state, segment, known_at)
+
+
+def _last_whole_commit(state: BackupState, whole: Segment, known_at: int) -> int:
+    """The newest commit whose history lists `whole` undivided; at commit `known_at`, a part of it was listed."""
+    partition = segment_partition(whole)
+    for branch in sorted(state.branches, key=lambda branch: branch.number, reverse=True):
+        if branch.partition_id == partition and branch.last_commit <= known_at:
+            if branch.at <= whole.start:  # the segment is newer than this cut
+                break
+            if branch.at < whole.end:
+                known_at = branch.last_commit
+    return known_at
 
 
 def expired_before(state: BackupState, expired: ExpiredRange) -> Spans:
@@ -172,12 +191,10 @@ def _figures(segments: Iterable[Segment]) -> tuple[int, ...]:
 
 
 def object_of(dropped: DroppedSegment) -> ReplacedObject:
-    """The object of an unpacked segment. Of a segment parted by a cut: the removed part. While another history lists
-    the rest, the object is needed, until another statement removes the rest from the list."""
+    """The object of an unpacked segment, with the whole content also if a cut parted the segment: the other part has a
+    list of its own, and whoever removes it from there may not be believed."""
     body = dropped.segment.as_written
-    return ReplacedObject(
-        key=body.key, index_key=body.index_key, ranges=(_held(dropped.segment, dropped.last_live_commit),)
-    )
+    return ReplacedObject(key=body.key, index_key=body.index_key, ranges=(_held(body, dropped.last_live_commit),))
 
 
 def packs_begun_at(log: CommitLog, seq: int) -> dict[str, ReplacedObject]:

@@ -686,6 +686,38 @@ def test_what_an_old_history_needs_stays_until_that_lets_it_go_too(backup: Backu
     assert verify_deep(backup, InlineRunner()).ok
 
 
+@pytest.mark.parametrize("how", ["expired", "rolled up"])
+@pytest.mark.parametrize("disputed", [0, 1])
+def test_a_parted_segment_stays_while_a_disputed_commit_dropped_one_of_its_parts(
+    backup: Backup, store: MemoryStore, how: str, disputed: int
+) -> None:
+    """Each part is in a list of its own: nobody lists the object once a stranger dropped the other part."""
+    parted = backup.state().segments[ORDERS][1]  # [20, 40)
+    at = next(start for start in range(22, 38) if is_border(backup, parted, start))
+    parts = part_segment(parted, at, backup.store)
+    cut = CutBack(partition_id=ORDERS, at=at, end=80, epoch=0, leader_epoch=1, below=parts.below, above=parts.above)
+    backup.commit(CommitChanges(cut_back=(cut,)), base=backup.state(), writer="w")
+    run_once(backup)
+    sides = [(20, at, 0), (at, 40, 1)]
+    if how == "rolled up":  # without anybody's word about what is dropped
+        let_go(backup, sides[1])
+        roll_up(backup, count=2, partitions=[ORDERS])
+        accepted = 0
+    else:
+        let_go(backup, sides[1 - disputed])
+        accepted = backup.state().seq
+        let_go(backup, sides[disputed])
+    run_once(backup)
+    in_force = RetentionInForce(accepted=accepted)
+    for _ in range(2):
+        plan = plan_collection(backup, clock=SystemClock(), grace_ms=0, in_force=in_force)
+        collect(backup, plan, runner=InlineRunner())
+        assert keys([parted]) <= bodies(store)
+    collect_now(backup)  # a person accepts the other commit too
+    assert not keys([parted]) & bodies(store)
+    assert verify_deep(backup, InlineRunner()).ok
+
+
 @pytest.mark.parametrize("is_below", [False, True])
 def test_a_range_without_batches_on_one_side_of_a_cut_holds_no_pack_back(
     backup: Backup, store: MemoryStore, is_below: bool

@@ -173,7 +173,7 @@ class _Candidates:
         replaced = self._packs.of(gone.segment) if packed else object_of(gone)
         if replaced is not None and all(map(self._layout.is_stored_body, replaced.keys)):
             earlier = self.by_key.get(replaced.key, replaced)
-            ranges = {*earlier.ranges, *replaced.ranges}  # both parts of a segment split by a cut
+            ranges = {*earlier.ranges, *replaced.ranges}  # commits may list one key in two incarnations
             self.by_key[replaced.key] = replace(replaced, ranges=tuple(ranges))
             self.named_by.setdefault(replaced.key, set()).add(seq)
 
