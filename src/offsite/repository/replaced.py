@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from offsite.log.range import Span
 from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
 from offsite.model.journal import noted
 from offsite.model.untrusted.json_object import JsonValue
@@ -195,6 +196,17 @@ def object_of(dropped: DroppedSegment) -> ReplacedObject:
     list of its own, and whoever removes it from there may not be believed."""
     body = dropped.segment.as_written
     return ReplacedObject(key=body.key, index_key=body.index_key, ranges=(_held(body, dropped.last_live_commit),))
+
+
+def objects_over(state: BackupState, partition: PartitionId, span: Span) -> Iterator[ReplacedObject]:
+    """The objects of the unpacked segments over `span`, in any history of the partition. Raises `DamagedCommit`."""
+    start, end = span
+    branches = (branch for branch in state.branches if branch.partition_id == partition)
+    lists = ((tuple(branch.segments), branch.last_commit) for branch in branches)
+    for listed, known_at in ((_live(state, partition), state.seq), *lists):
+        for segment in listed:
+            if segment.pack is None and segment.start < end and start < max(segment.end, segment.last_offset + 1):
+                yield object_of(DroppedSegment.of(state, segment, known_at))
 
 
 def packs_begun_at(log: CommitLog, seq: int) -> dict[str, ReplacedObject]:

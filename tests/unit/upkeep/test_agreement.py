@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from offsite.overview.status import BackupStatus, read_status
 from offsite.repository import catalog
-from offsite.repository.commit import LIVE, CommitChanges, CompactedRange, ExpiredRange
+from offsite.repository.commit import LIVE, CommitChanges, CompactedRange, ExpiredRange, Position, TopicShape
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.local_memory import LastLook
 from offsite.repository.replaced import collected_hint
@@ -253,3 +254,33 @@ def test_metrics_count_what_goes(made: Retained) -> None:
     forge(made, lines=False)
     gone = let_go_since(made.backup, look, made.backup.state())
     assert {each.by: each.points for each in gone} == {"retention": 13, "": 7}
+
+
+@pytest.mark.parametrize("expires", [True, False])
+def test_what_a_stranger_lists_in_a_topic_of_the_same_name_stays_with_what_was_dropped(
+    made: Retained, *, expires: bool
+) -> None:
+    """Keys do not name the incarnation: the honest retention of the made-up topic names objects of the real one."""
+    base, known = made.backup.state(), made.partition("a")
+    twin = TopicShape(topic="a", topic_id="twin", partitions=1, replication_factor=1, deleted_ms=made.store._now_ms)
+    (twin_id,) = twin.partition_ids
+    listed = tuple(replace(segment, topic_id="twin") for segment in base.segments[known].read()[:-1])
+    position = Position(partition_id=twin_id, log_start=0, end=listed[-1].end)
+    if not expires:  # the real retention drops its own first
+        forge(made, lines=True, expires=False)
+    changes = CommitChanges(topics=(twin,), segments=listed, positions=(position,))
+    made.note(made.backup.commit(changes, base=made.backup.state(), writer="forged"))
+    if expires:
+        forge(made, lines=True)
+    go_on(made)
+    if not expires:
+        apply(made, WEEK)
+        go_on(made)
+    collect_now(made, WEEK)
+    made.later(8 * DAY_MS)
+    made.commit()
+    assert twin_id in apply(made, WEEK).expired
+    assert twin_id not in made.backup.state().segments
+    go_on(made)
+    collect_now(made, WEEK)
+    assert {segment.key for segment in listed} <= objects(made)

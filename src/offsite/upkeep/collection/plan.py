@@ -12,7 +12,8 @@ A generator makes the plan and pauses often: a continuous run plans between its 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +36,7 @@ from offsite.repository.replaced import (
     dropped_segments,
     expired_before,
     object_of,
+    objects_over,
     packs_begun_at,
 )
 from offsite.repository.segments.segment import Segment
@@ -108,11 +110,12 @@ def collection_plan_steps(
     candidates = _Candidates(backup)
     lets_go = yield from _walked(backup, walk, until, before_ms, candidates, paused)
     # 3. Judge the commits with removals: only those believed add candidates.
-    disbelieved, is_at_end = _Disbelieved(), False
+    disbelieved, is_at_end = _Disbelieved(remade=_remade_partitions(head)), False
     for seq in (*hint.pending, *lets_go):
         is_at_end = is_at_end or candidates.is_full or not _is_older(backup, seq, before_ms)
         if is_at_end:  # nobody has judged the commit, so nobody believes it in this pass
-            disbelieved.add(seq, _newly_let_go(*read_commit_to_judge(backup, seq)))
+            base, stored = read_commit_to_judge(backup, seq)
+            disbelieved.add(seq, base, _newly_let_go(base, stored))
         else:
             yield from _look_again(
                 backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms
@@ -125,11 +128,12 @@ def collection_plan_steps(
     # 5. Keep those with all data held by live segments, or expired.
     holders = _DataHolders(head=head, at_end=walk.state, disbelieved=disbelieved.spans)
     chosen: list[CollectableObject] = []
-    for present_object in present.values():
-        if holders.take(present_object.replaced.ranges):
+    for key, present_object in present.items():
+        ranges = {*present_object.replaced.ranges, *disbelieved.held.get(key, ())}
+        if holders.take(ranges):
             chosen += present_object.objects
-        elif holders.was_let_go(present_object.replaced.ranges):
-            disbelieved.pending.update(candidates.named_by[present_object.replaced.key])
+        elif holders.was_let_go(ranges):
+            disbelieved.pending.update(candidates.named_by[key])
         yield from paused.if_due()
     return CollectionPlan(
         head=head,
@@ -231,17 +235,31 @@ class CatalogCheck:
 @dataclass(slots=True)
 class _Disbelieved:
     """The disbelieved commits (`commits`), the spans of their removals (`spans`), and the commits to examine again
-    (`pending`)."""
+    (`pending`).
 
+    `held`: what objects held at the removals in partitions that several incarnations have (`remade`). Keys do not name
+    the incarnation: a commit may list the object of one incarnation in another, and drop it there."""
+
+    remade: Collection[PartitionId]
+    held: dict[str, set[HeldRange]] = field(default_factory=dict)
     commits: list[DisbelievedCommit] = field(default_factory=list)
     spans: dict[PartitionId, list[Span]] = field(default_factory=dict)
     pending: set[int] = field(default_factory=set)
 
-    def add(self, seq: int, spans: Iterable[tuple[PartitionId, Span]]) -> None:
-        """Take commit `seq`, which nobody believes now: in `spans`, no commit counts as one that let something go."""
+    def add(self, seq: int, base: BackupState, spans: Iterable[tuple[PartitionId, Span]]) -> None:
+        """Take commit `seq` after `base`, which nobody believes now: in `spans`, no commit counts as one that let
+        something go."""
         self.pending.add(seq)
         for partition_id, span in spans:
             self.spans.setdefault(partition_id, []).append(span)
+            for held_object in objects_over(base, partition_id, span) if partition_id in self.remade else ():
+                self.held.setdefault(held_object.key, set()).update(held_object.ranges)
+
+
+def _remade_partitions(head: BackupState) -> frozenset[PartitionId]:
+    """The partitions of topics that were deleted and made again: several incarnations have them."""
+    incarnations = Counter((partition_id.topic, partition_id.partition) for partition_id in head.positions)
+    return frozenset(p for p in head.positions if incarnations[p.topic, p.partition] > 1)
 
 
 def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what comes of it
@@ -259,7 +277,7 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
     judgement = yield from judge_commit(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
     if judgement.disbelieved is not None:
         disbelieved.commits.append(judgement.disbelieved)
-        disbelieved.add(seq, (*_newly_let_go(base, stored), *judgement.needed))
+        disbelieved.add(seq, base, (*_newly_let_go(base, stored), *judgement.needed))
         return
     for gone in ReplacedWalk(base).take(stored):
         candidates.add(gone, seq=seq)
