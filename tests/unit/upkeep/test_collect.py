@@ -27,6 +27,7 @@ from offsite.repository.commit import (
 )
 from offsite.repository.commit_json import encode_commit
 from offsite.repository.json_form import encode_object
+from offsite.repository.layout import index_key
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.replaced import collected_hint, note_collected
 from offsite.repository.repository import Repository
@@ -716,6 +717,34 @@ def test_a_parted_segment_stays_while_a_disputed_commit_dropped_one_of_its_parts
     collect_now(backup)  # a person accepts the other commit too
     assert not keys([parted]) & bodies(store)
     assert verify_deep(backup, InlineRunner()).ok
+
+
+@pytest.mark.parametrize("claimed", ["the index", "a body beside the index"])
+def test_an_index_stays_whoever_lists_it_elsewhere(backup: Backup, store: MemoryStore, claimed: str) -> None:
+    """In a made-up topic of the same name, which retention drops: as a segment, or as the index of another body."""
+    made = write_segment(backup.store, backup, ORDERS, 80, 100)
+    made = replace(made, index_key=index_key(made.key), index_hash=made.hash)
+    store.put_if_absent(index_key(made.key), b"index")
+    position = replace(backup.state().positions[ORDERS], end=100)
+    backup.commit(CommitChanges(segments=(made,), positions=(position,)), base=backup.state(), writer="w")
+    twin = TopicShape(topic="orders", topic_id="twin", partitions=1, replication_factor=1, deleted_ms=1)
+    (twin_id,) = twin.partition_ids
+    if claimed == "the index":
+        listed = replace(made, key=index_key(made.key), stored_bytes=5, index_key=None, index_hash=None)
+    else:
+        listed = replace(made, key=made.key.removesuffix(".zst"))
+        store.put_if_absent(listed.key, store.objects[made.key])
+    assert listed.key != made.key
+    changes = CommitChanges(
+        topics=(twin,),
+        segments=(replace(listed, topic_id="twin"),),
+        positions=(Position(partition_id=twin_id, log_start=80, end=100),),
+    )
+    backup.commit(changes, base=backup.state(), writer="forged")
+    let_go(backup, (0, 100, 0), known=twin_id)
+    backup.commit(CommitChanges(positions=(position,)), base=backup.state(), writer="w")
+    collect_now(backup)
+    assert keys([made]) <= bodies(store)
 
 
 @pytest.mark.parametrize("is_below", [False, True])

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from offsite.log.range import Span, uncovered
 from offsite.model.clock import Clock
@@ -129,7 +130,8 @@ def collection_plan_steps(
     holders = _DataHolders(head=head, at_end=walk.state, disbelieved=disbelieved.spans)
     chosen: list[CollectableObject] = []
     for key, present_object in present.items():
-        ranges = {*present_object.replaced.ranges, *disbelieved.held.get(key, ())}
+        held = (disbelieved.held.get(own_key, ()) for own_key in present_object.replaced.keys)
+        ranges = {*present_object.replaced.ranges, *chain.from_iterable(held)}
         if holders.take(ranges):
             chosen += present_object.objects
         elif holders.was_let_go(ranges):
@@ -253,7 +255,8 @@ class _Disbelieved:
         for partition_id, span in spans:
             self.spans.setdefault(partition_id, []).append(span)
             for held_object in objects_over(base, partition_id, span) if partition_id in self.remade else ():
-                self.held.setdefault(held_object.key, set()).update(held_object.ranges)
+                for key in held_object.keys:
+                    self.held.setdefault(key, set()).update(held_object.ranges)
 
 
 def _remade_partitions(head: BackupState) -> frozenset[PartitionId]:
@@ -359,7 +362,7 @@ def _find_present(
 
 
 def find_needed(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[str]]:
-    """The `keys` of objects needed by `state`, some at a time, for a caller with pauses."""
+    """The `keys` of objects needed by `state`, also as indexes, some at a time, for a caller with pauses."""
     candidates = frozenset(keys)
     lists = [*state.segments.values(), *(branch.segments for branch in state.branches)]
     needed: set[str] = set()
@@ -367,7 +370,7 @@ def find_needed(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[s
     for segment_list in lists if candidates else ():
         segments = segment_list.read()
         for segment in segments:
-            needed.update((segment.as_written.object_key, segment.object_key))
+            needed.update(key for key in (segment.object_key, segment.index_key) if key)
         count += len(segments)
         if count >= _SEGMENTS_AT_ONCE:
             yield candidates & needed
@@ -378,9 +381,10 @@ def find_needed(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[s
 def _spare_needed(
     present: dict[str, _PresentObject], state: BackupState, paused: Pauses
 ) -> Generator[None, None, None]:
-    for needed in find_needed(tuple(present), state):
+    bodies = {key: body for body, candidate in present.items() for key in candidate.replaced.keys}
+    for needed in find_needed(bodies, state):
         for key in needed:
-            present.pop(key, None)
+            present.pop(bodies[key], None)
         yield from paused.if_due()
 
 

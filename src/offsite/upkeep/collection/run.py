@@ -189,9 +189,9 @@ def _delete(backup: Backup, plan: CollectionPlan) -> Generator[None, None, tuple
 
 
 def _superfluous(plan: CollectionPlan, head: BackupState) -> tuple[CollectableObject, ...]:
-    bodies = {collectable.body for collectable in plan.objects}
-    needed = {key for keys in find_needed(bodies, head) for key in keys}
-    return tuple(collectable for collectable in plan.objects if collectable.body not in needed)
+    keys = {key for collectable in plan.objects for key in (collectable.body, collectable.key)}
+    needed = {key for needed_keys in find_needed(keys, head) for key in needed_keys}
+    return tuple(collectable for collectable in plan.objects if needed.isdisjoint((collectable.body, collectable.key)))
 
 
 def _delete_one(backup: Backup, collectable: CollectableObject) -> bool:
