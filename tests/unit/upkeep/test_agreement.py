@@ -256,24 +256,30 @@ def test_metrics_count_what_goes(made: Retained) -> None:
     assert {each.by: each.points for each in gone} == {"retention": 13, "": 7}
 
 
-@pytest.mark.parametrize("expires", [True, False])
+@pytest.mark.parametrize("how", ["expires", "forgets", "removes"])
 def test_what_a_stranger_lists_in_a_topic_of_the_same_name_stays_with_what_was_dropped(
-    made: Retained, *, expires: bool
+    made: Retained, how: str
 ) -> None:
     """Keys do not name the incarnation: the honest retention of the made-up topic names objects of the real one."""
     base, known = made.backup.state(), made.partition("a")
     twin = TopicShape(topic="a", topic_id="twin", partitions=1, replication_factor=1, deleted_ms=made.store._now_ms)
     (twin_id,) = twin.partition_ids
     listed = tuple(replace(segment, topic_id="twin") for segment in base.segments[known].read()[:-1])
-    position = Position(partition_id=twin_id, log_start=0, end=listed[-1].end)
-    if not expires:  # the real retention drops its own first
+    keys = {segment.key for segment in listed}
+    if how == "forgets":  # and the real retention drops the data
         forge(made, lines=True, expires=False)
+    if how == "removes":  # without a word about what replaced it
+        made.note(made.backup.commit(CommitChanges(removed=tuple(sorted(keys))), base=base, writer="forged"))
+        go_on(made)
+        (kept,) = collect_now(made, WEEK).kept
+        assert "does not say" in kept.why
+    position = Position(partition_id=twin_id, log_start=0, end=listed[-1].end)
     changes = CommitChanges(topics=(twin,), segments=listed, positions=(position,))
     made.note(made.backup.commit(changes, base=made.backup.state(), writer="forged"))
-    if expires:
+    if how == "expires":
         forge(made, lines=True)
     go_on(made)
-    if not expires:
+    if how == "forgets":
         apply(made, WEEK)
         go_on(made)
     collect_now(made, WEEK)
@@ -283,4 +289,6 @@ def test_what_a_stranger_lists_in_a_topic_of_the_same_name_stays_with_what_was_d
     assert twin_id not in made.backup.state().segments
     go_on(made)
     collect_now(made, WEEK)
-    assert {segment.key for segment in listed} <= objects(made)
+    assert keys <= objects(made)
+    collect_now(made, WEEK, accepted=made.backup.state().seq)
+    assert not keys & objects(made)

@@ -25,7 +25,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.catalogs.seal import SharedParts
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.coverage import is_covered, segment_span
-from offsite.repository.layout import parse_pack_key
+from offsite.repository.layout import parse_pack_key, parse_segment_key
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, living_since_ms
 from offsite.repository.replaced import (
     CollectedHint,
@@ -56,6 +56,7 @@ OBJECTS_MAX = 20_000
 LOOKED_UP_AT_ONCE = 16
 """Parallel requests to the store: hides its latency without overloading it."""
 _SEGMENTS_AT_ONCE = 20_000
+_NO_WORD = "it removed segments from the lists, and does not say which segments replace them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +188,8 @@ class _Candidates:
 def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of it
     backup: Backup, walk: ReplacedWalk, until: int, before_ms: int, candidates: _Candidates, paused: Pauses
 ) -> Generator[None, None, list[int]]:
-    """Take the objects replaced by commits up to `until`. Returns the numbers of commits with removals or pins; nothing
-    is taken from such commits."""
+    """Take the objects replaced by commits up to `until`. Returns the numbers of commits with pins, or with removals
+    that no replacement explains; nothing is taken from such commits."""
     lets_go: list[int] = []
     catalogs = CatalogCheck(backup)
     for stored in backup.log.read(after=walk.state.seq, upto=until + 1):
@@ -198,10 +199,11 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
             break
         if (changes.removed or changes.needs_judgement) and not _is_older(backup, stored.commit.seq, before_ms):
             break
-        if changes.needs_judgement:
+        replaced = tuple(walk.take(stored, believed=False))
+        if changes.needs_judgement or not {gone.segment.key for gone in replaced}.issuperset(changes.removed):
             lets_go.append(stored.commit.seq)
-        for gone in walk.take(stored, believed=False):
-            if not changes.needs_judgement:
+        else:
+            for gone in replaced:
                 candidates.add(gone, seq=stored.commit.seq)
         if candidates.is_full:
             break
@@ -284,12 +286,16 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
         return
     for gone in ReplacedWalk(base).take(stored):
         candidates.add(gone, seq=seq)
+    if seq > in_force.accepted and (unexplained := tuple(_unexplained(base, stored, believed=True))):
+        disbelieved.commits.append(DisbelievedCommit(commit=seq, who="", why=_NO_WORD))
+        disbelieved.add(seq, base, unexplained)
 
 
 def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[PartitionId, Span]]:
     """The spans let go by the commit after `base`. Of an expired range: what had not expired in `base`, and segments
     that `base` held there. The range mostly begins with its history, over all that earlier commits let go, and those
     commits are judged for themselves."""
+    yield from _unexplained(base, stored, believed=False)
     for expired in stored.commit.changes.expired:
         for span in uncovered(expired.start, expired.end, expired_before(base, expired)):
             yield expired.partition_id, span
@@ -297,6 +303,18 @@ def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[Par
             yield expired.partition_id, _span(dropped.segment)
     for compacted in stored.commit.changes.compacted:
         yield compacted.partition_id, (compacted.start, compacted.end)
+
+
+def _unexplained(base: BackupState, stored: StoredCommit, *, believed: bool) -> Iterator[tuple[PartitionId, Span]]:
+    """The spans of segments that the commit after `base` removed from their lists without a statement (see
+    `ReplacedWalk.take`). No later statement about their objects may count, until a person accepts the commit."""
+    removed = set(stored.commit.changes.removed)
+    if removed:
+        removed -= {gone.segment.key for gone in ReplacedWalk(base).take(stored, believed=believed)}
+    names = {(name.topic, name.partition) for name in map(parse_segment_key, removed) if name is not None}
+    for partition_id, segments in base.segments.items() if names else ():
+        if (partition_id.topic, partition_id.partition) in names:
+            yield from ((partition_id, _span(segment)) for segment in segments if segment.key in removed)
 
 
 def _is_older(backup: Backup, seq: int, before_ms: int) -> bool:
