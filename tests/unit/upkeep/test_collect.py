@@ -773,6 +773,24 @@ def test_a_range_without_batches_on_one_side_of_a_cut_holds_no_pack_back(
     assert verify_deep(backup, InlineRunner()).ok
 
 
+def test_what_a_compaction_replaced_goes_while_the_next_one_of_the_region_waits(
+    backup: Backup, store: MemoryStore
+) -> None:
+    old = backup.state().segments[ORDERS][:2]
+    replaced: Sequence[Segment] = old
+    done, compactions = CompactedRange(partition_id=ORDERS, start=0, end=40), []
+    for _ in range(2):
+        left = write_segment(backup.store, backup, ORDERS, 10, 30)
+        changes = CommitChanges(segments=(left,), removed=tuple(each.key for each in replaced), compacted=(done,))
+        compactions.append(backup.commit(changes, base=backup.state(), writer="w").seq)
+        replaced = (left,)
+    run_once(backup)
+    in_force = RetentionInForce(accepted=compactions[0])
+    plan = plan_collection(backup, clock=SystemClock(), grace_ms=0, in_force=in_force)
+    assert {each.key for each in plan.objects} == keys(old)
+    assert plan.pending == (compactions[1],)
+
+
 def test_what_a_compaction_replaced_is_collected_after_what_is_left_was_read(
     backup: Backup, store: MemoryStore
 ) -> None:

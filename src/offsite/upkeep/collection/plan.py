@@ -292,9 +292,9 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
 
 
 def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[PartitionId, Span]]:
-    """The spans let go by the commit after `base`. Of an expired range: what had not expired in `base`, and segments
-    that `base` held there. The range mostly begins with its history, over all that earlier commits let go, and those
-    commits are judged for themselves."""
+    """The spans let go by the commit after `base`: of an expired or compacted range what had not expired or been
+    compacted in `base`, and the segments that `base` held there. Ranges mostly lie over all that earlier commits let
+    go, and those commits are judged for themselves."""
     yield from _unexplained(base, stored, believed=False)
     for expired in stored.commit.changes.expired:
         for span in uncovered(expired.start, expired.end, expired_before(base, expired)):
@@ -302,7 +302,9 @@ def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[Par
         for dropped in dropped_segments(base, expired):
             yield expired.partition_id, _span(dropped.segment)
     for compacted in stored.commit.changes.compacted:
-        yield compacted.partition_id, (compacted.start, compacted.end)
+        before = base.compacted.get(compacted.partition_id, ())
+        for span in uncovered(compacted.start, compacted.end, before):
+            yield compacted.partition_id, span
 
 
 def _unexplained(base: BackupState, stored: StoredCommit, *, believed: bool) -> Iterator[tuple[PartitionId, Span]]:
