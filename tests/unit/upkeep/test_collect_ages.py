@@ -163,3 +163,30 @@ def test_passes_that_have_no_room_for_all_come_to_an_end(made: Retained, monkeyp
     assert len(objects(made)) < before
     assert objects(made) == {segment.object_key for segment in made.backup.state().stored_segments()}
     made.check()
+
+
+def test_more_objects_than_a_pass_has_room_for_stay_without_holding_up_the_rest(
+    made: Retained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit that nobody believes drops points; the honest retention drops their data, which stays, in each pass."""
+    monkeypatch.setattr(collect_plan, "OBJECTS_MAX", 4)
+    base, before = made.backup.state(), objects(made)
+    made.note(made.backup.commit(CommitChanges(forgotten=((1, base.seq),)), base=base, writer="forged"))
+    go_on(made)
+    retain(made)
+    for _ in range(10):
+        made.later(DAY_MS)
+        made.trim("a", made.logs[made.partition("a")].copied)
+        made.write("a")
+        made.commit()
+    newer = objects(made) - before
+    retain(made)
+    go_on(made)
+    passes = 1
+    while not collect_now(made, grace_ms=0).is_last:
+        passes += 1
+        assert passes < 12
+    needed = {segment.object_key for segment in made.backup.state().stored_segments()}
+    assert newer & objects(made) == newer & needed != newer
+    assert len(before & objects(made)) >= 19
+    made.check()

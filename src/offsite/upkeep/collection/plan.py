@@ -112,9 +112,11 @@ def collection_plan_steps(
     candidates = _Candidates(backup)
     lets_go = yield from _walked(backup, walk, until, before_ms, candidates, paused)
     # 3. Judge the commits with removals: only those believed add candidates.
-    disbelieved, is_at_end = _Disbelieved(remade=_remade_partitions(head)), False
+    disbelieved, is_full, is_at_end = _Disbelieved(remade=_remade_partitions(head)), candidates.is_full, False
+    holders = _DataHolders(head=head, at_end=walk.state, disbelieved=disbelieved)
     for seq in (*hint.pending, *lets_go):
-        is_at_end = is_at_end or candidates.is_full or not _is_older(backup, seq, before_ms)
+        is_full = is_full or candidates.is_full
+        is_at_end = is_at_end or is_full or not _is_older(backup, seq, before_ms)
         if is_at_end:  # nobody has judged the commit, so nobody believes it in this pass
             base, stored = read_commit_to_judge(backup, seq)
             disbelieved.add(seq, base, _newly_let_go(base, stored))
@@ -122,31 +124,43 @@ def collection_plan_steps(
             yield from _look_again(
                 backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms
             )
+        if candidates.is_full and not is_full:  # what has to stay must not keep out later commits, in each pass
+            yield from _sifted(backup, candidates, holders, paused)
         yield
-    # 4. Drop candidates that are gone already, or needed by the state at the walk's end or by the newest.
-    present = yield from _find_present(backup, candidates.by_key, paused)
-    for state in (walk.state, head):  # a reader may still use the older state
-        yield from _spare_needed(present, state, paused)
-    # 5. Keep those with all data held by live segments, or expired.
-    holders = _DataHolders(head=head, at_end=walk.state, disbelieved=disbelieved.spans)
-    chosen: list[CollectableObject] = []
-    for key, present_object in present.items():
-        held = (disbelieved.held.get(own_key, ()) for own_key in present_object.replaced.keys)
-        ranges = {*present_object.replaced.ranges, *chain.from_iterable(held)}
-        if holders.take(ranges):
-            chosen += present_object.objects
-        elif holders.was_let_go(ranges):
-            disbelieved.pending.update(candidates.named_by[key])
-        yield from paused.if_due()
+    # 4. Keep the candidates that may go.
+    deletable = yield from _sifted(backup, candidates, holders, paused)
+    for present_object in deletable:
+        holders.take(present_object.replaced)
     return CollectionPlan(
         head=head,
         upto=walk.state.seq,
         pending=tuple(sorted(disbelieved.pending)),
         disbelieved=tuple(disbelieved.commits),
-        objects=tuple(chosen),
+        objects=tuple(chain.from_iterable(present_object.objects for present_object in deletable)),
         replacements=tuple(holders.segments()),
-        is_last=not candidates.is_full or (not chosen and walk.state.seq == hint.upto),
+        is_last=not is_full or (not deletable and walk.state.seq == hint.upto),
     )
+
+
+def _sifted(
+    backup: Backup, candidates: _Candidates, holders: _DataHolders, paused: Pauses
+) -> Generator[None, None, list[_PresentObject]]:
+    """The deletable candidates; forget the others. The commits of those that stay because of disbelieved commits are
+    pending."""
+    # 1. Drop candidates that are gone already, or needed by the state at the walk's end or by the newest.
+    present = yield from _find_present(backup, candidates.by_key, paused)
+    for state in (holders.at_end, holders.head):  # a reader may still use the older state
+        yield from _spare_needed(present, state, paused)
+    # 2. Keep those with all data held by live segments, or expired.
+    deletable = []
+    for key, present_object in present.items():
+        if holders.holding(present_object.replaced) is not None:
+            deletable.append(present_object)
+        elif holders.was_let_go(present_object.replaced):
+            holders.disbelieved.pending.update(candidates.named_by[key])
+        yield from paused.if_due()
+    candidates.keep(present_object.replaced.key for present_object in deletable)
+    return deletable
 
 
 def _before_ms(backup: Backup, grace_ms: int) -> int:
@@ -174,6 +188,12 @@ class _Candidates:
     @property
     def is_full(self) -> bool:
         return len(self.by_key) >= OBJECTS_MAX
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Forget the objects without a key in `keys`."""
+        kept = set(keys)
+        self.by_key = {key: replaced for key, replaced in self.by_key.items() if key in kept}
+        self.named_by = {key: numbers for key, numbers in self.named_by.items() if key in kept}
 
     def add(self, gone: DroppedSegment, *, seq: int) -> None:
         packed = gone.segment.as_written.pack
@@ -415,22 +435,25 @@ class _DataHolders:
 
     head: BackupState
     at_end: BackupState
-    disbelieved: dict[PartitionId, list[Span]]
+    disbelieved: _Disbelieved
     _lists: dict[tuple[PartitionId, int], tuple[Segment, ...]] = field(default_factory=dict)
     _chosen: dict[str, Segment] = field(default_factory=dict)
 
-    def take(self, ranges: Iterable[HeldRange]) -> bool:
-        """Whether all data is held now or expired. If so, the holding segments are added to the replacements."""
-        chosen: list[Segment] = []
-        for held_range in ranges:
+    def holding(self, replaced: ReplacedObject) -> list[Segment] | None:
+        """The segments with the object's data; None unless all data is held now or expired."""
+        holding: list[Segment] = []
+        for held_range in self._ranges(replaced):
             over = self._over(held_range)
             if not is_covered(held_range.start, held_range.end, [*map(_span, over), *self._let_go(held_range)]):
-                return False
-            chosen += over
-        self._chosen |= {segment.as_written.key: segment.as_written for segment in chosen}
-        return True
+                return None
+            holding += over
+        return holding
 
-    def was_let_go(self, ranges: Iterable[HeldRange]) -> bool:
+    def take(self, replaced: ReplacedObject) -> None:
+        """Add the segments with the object's data to the replacements."""
+        self._chosen |= {segment.as_written.key: segment.as_written for segment in self.holding(replaced) or ()}
+
+    def was_let_go(self, replaced: ReplacedObject) -> bool:
         """Whether all data is held now or expired by any commit, believed or not."""
         return all(
             is_covered(
@@ -438,14 +461,19 @@ class _DataHolders:
                 held_range.end,
                 [*map(_span, self._over(held_range)), *_let_go_at(self.head, held_range)],
             )
-            for held_range in ranges
+            for held_range in self._ranges(replaced)
         )
+
+    def _ranges(self, replaced: ReplacedObject) -> set[HeldRange]:
+        """The content of the object, also at removals that nobody believes."""
+        held = (self.disbelieved.held.get(key, ()) for key in replaced.keys)
+        return {*replaced.ranges, *chain.from_iterable(held)}
 
     def segments(self) -> Iterator[Segment]:
         yield from self._chosen.values()
 
     def _let_go(self, held_range: HeldRange) -> Iterator[Span]:
-        disbelieved = sorted(self.disbelieved.get(held_range.partition, ()))
+        disbelieved = sorted(self.disbelieved.spans.get(held_range.partition, ()))
         for start, end in _let_go_at(self.at_end, held_range):
             yield from uncovered(start, end, disbelieved)
 
