@@ -781,13 +781,14 @@ def test_what_a_compaction_replaced_goes_while_the_next_one_of_the_region_waits(
     done, compactions = CompactedRange(partition_id=ORDERS, start=0, end=40), []
     for _ in range(2):
         left = write_segment(backup.store, backup, ORDERS, 10, 30)
-        changes = CommitChanges(segments=(left,), removed=tuple(each.key for each in replaced), compacted=(done,))
+        removed = tuple(segment.key for segment in replaced)
+        changes = CommitChanges(segments=(left,), removed=removed, compacted=(done,))
         compactions.append(backup.commit(changes, base=backup.state(), writer="w").seq)
         replaced = (left,)
     run_once(backup)
     in_force = RetentionInForce(accepted=compactions[0])
     plan = plan_collection(backup, clock=SystemClock(), grace_ms=0, in_force=in_force)
-    assert {each.key for each in plan.objects} == keys(old)
+    assert {collectable.key for collectable in plan.objects} == keys(old)
     assert plan.pending == (compactions[1],)
 
 
