@@ -118,7 +118,7 @@ def find_removed(point: BackupState, served: BackupState, *, head: BackupState) 
         keys = {segment.key for segment in live if segment.whole is None}
         for segment in segments:
             if segment.key not in keys:
-                covered = [(other.start, max(other.end, other.last_offset + 1)) for other in live]
+                covered = [(other.start, other.next_offset) for other in live]
                 covered = sorted((*covered, *head.compacted.get(partition, ())))
                 for low, high in uncovered(max(segment.start, begin), min(segment.end, end), covered):
                     yield RecordedHole(partition_id=partition, start=low, end=high, reason=REMOVED)

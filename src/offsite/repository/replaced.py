@@ -205,7 +205,7 @@ def objects_over(state: BackupState, partition: PartitionId, span: Span) -> Iter
     lists = ((tuple(branch.segments), branch.last_commit) for branch in branches)
     for listed, known_at in ((_live(state, partition), state.seq), *lists):
         for segment in listed:
-            if segment.pack is None and segment.start < end and start < max(segment.end, segment.last_offset + 1):
+            if segment.pack is None and segment.start < end and start < segment.next_offset:
                 yield object_of(DroppedSegment.of(state, segment, known_at))
 
 

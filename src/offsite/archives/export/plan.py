@@ -139,14 +139,14 @@ def interleave_tasks(tasks: Iterable[Sequence[ExportTask]]) -> tuple[ExportTask,
 def _tasks(partition: PartitionChain, ends: Ends, *, divides: bool) -> Iterator[ExportTask]:
     """Yield a task per segment, for parallel export; a transaction across segments chains the segments together."""
     archived_end = ends.get(partition.source.topic_partition, 0)
-    needed = [s for s in partition.segments if max(s.last_offset + 1, s.end) > archived_end and s.start < partition.end]
+    needed = [s for s in partition.segments if s.next_offset > archived_end and s.start < partition.end]
     if not needed or archived_end >= partition.end:
         return
     is_chain = not divides or any(segment.has_transactions for segment in needed)
     start = max(archived_end, needed[0].start)
     for group in [needed] if is_chain else [[segment] for segment in needed]:
         is_last = group[-1] is needed[-1]
-        end = partition.end if is_last else min(partition.end, _behind(group[-1]))
+        end = partition.end if is_last else min(partition.end, group[-1].next_offset)
         if start < end:
             yield _task(partition, group, start, end)
         start = max(start, end)
@@ -159,11 +159,6 @@ def _task(partition: PartitionChain, segments: Sequence[Segment], start: int, en
         estimated_bytes=sum(segment.raw_bytes for segment in segments),
         chain=replace(partition, segments=tuple(segments)),
     )
-
-
-def _behind(segment: Segment) -> int:
-    """Return the first offset of the next segment: the last batch of the segment may reach over the border."""
-    return max(segment.end, segment.last_offset + 1)
 
 
 def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[PartitionId, str]]:

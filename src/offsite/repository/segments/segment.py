@@ -180,6 +180,11 @@ class Segment:
         """The lowest possible offset of a batch: `start`, or less if the log started inside the first batch."""
         return min(self.start, self.first_offset)
 
+    @property
+    def next_offset(self) -> int:
+        """The first offset of the next segment: `end`, or greater if the last batch crosses the border."""
+        return max(self.end, self.last_offset + 1)
+
 
 def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
     """The fields of `segment`, which must be whole, under their own names; an absent index is left out."""

@@ -208,7 +208,7 @@ def _begun(topic: ExpectedTopic, partition: int, chain: PartitionChain, bounds: 
 
 def _above(chain: PartitionChain, offset: int) -> PartitionChain:
     """The chain without segments that end at or below the offset: they need not be read."""
-    return replace(chain, segments=tuple(s for s in chain.segments if max(s.end, s.last_offset + 1) > offset))
+    return replace(chain, segments=tuple(s for s in chain.segments if s.next_offset > offset))
 
 
 def _within(holes: Iterable[LogRange], target: LogRange) -> Iterator[LogRange]:

@@ -220,7 +220,7 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
         if (changes.removed or changes.needs_judgement) and not _is_older(backup, stored.commit.seq, before_ms):
             break
         replaced = tuple(walk.take(stored, believed=False))
-        if changes.needs_judgement or not {gone.segment.key for gone in replaced}.issuperset(changes.removed):
+        if changes.needs_judgement or _unexplained_keys(stored, replaced):
             lets_go.append(stored.commit.seq)
         else:
             for gone in replaced:
@@ -304,9 +304,10 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
         disbelieved.commits.append(judgement.disbelieved)
         disbelieved.add(seq, base, (*_newly_let_go(base, stored), *judgement.needed))
         return
-    for gone in ReplacedWalk(base).take(stored):
+    replaced = tuple(ReplacedWalk(base).take(stored))
+    for gone in replaced:
         candidates.add(gone, seq=seq)
-    if seq > in_force.accepted and (unexplained := tuple(_unexplained(base, stored, believed=True))):
+    if seq > in_force.accepted and (unexplained := tuple(_unexplained(base, stored, replaced))):
         disbelieved.commits.append(DisbelievedCommit(commit=seq, who="", why=_NO_WORD))
         disbelieved.add(seq, base, unexplained)
 
@@ -315,7 +316,7 @@ def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[Par
     """The spans let go by the commit after `base`: of an expired or compacted range what had not expired or been
     compacted in `base`, and the segments that `base` held there. Ranges mostly lie over all that earlier commits let
     go, and those commits are judged for themselves."""
-    yield from _unexplained(base, stored, believed=False)
+    yield from _unexplained(base, stored, ReplacedWalk(base).take(stored, believed=False))
     for expired in stored.commit.changes.expired:
         for span in uncovered(expired.start, expired.end, expired_before(base, expired)):
             yield expired.partition_id, span
@@ -327,12 +328,19 @@ def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[Par
             yield compacted.partition_id, span
 
 
-def _unexplained(base: BackupState, stored: StoredCommit, *, believed: bool) -> Iterator[tuple[PartitionId, Span]]:
-    """The spans of segments that the commit after `base` removed from their lists without a statement (see
-    `ReplacedWalk.take`). No later statement about their objects may count, until a person accepts the commit."""
+def _unexplained_keys(stored: StoredCommit, replaced: Iterable[DroppedSegment]) -> set[str]:
+    """The keys that the commit removed from the lists, without those of its statements, `replaced` (see
+    `ReplacedWalk.take`)."""
     removed = set(stored.commit.changes.removed)
-    if removed:
-        removed -= {gone.segment.key for gone in ReplacedWalk(base).take(stored, believed=believed)}
+    return removed - {gone.segment.key for gone in replaced} if removed else removed
+
+
+def _unexplained(
+    base: BackupState, stored: StoredCommit, replaced: Iterable[DroppedSegment]
+) -> Iterator[tuple[PartitionId, Span]]:
+    """The spans of the `_unexplained_keys` of the commit after `base`. No later statement about their objects may
+    count, until a person accepts the commit."""
+    removed = _unexplained_keys(stored, replaced)
     names = {(name.topic, name.partition) for name in map(parse_segment_key, removed) if name is not None}
     for partition_id, segments in base.segments.items() if names else ():
         if (partition_id.topic, partition_id.partition) in names:
@@ -478,11 +486,7 @@ class _DataHolders:
             yield from uncovered(start, end, disbelieved)
 
     def _over(self, held_range: HeldRange) -> list[Segment]:
-        return [
-            s
-            for s in self._list(held_range)
-            if s.start < held_range.end and held_range.start < max(s.end, s.last_offset + 1)
-        ]
+        return [s for s in self._list(held_range) if s.start < held_range.end and held_range.start < s.next_offset]
 
     def _list(self, held_range: HeldRange) -> tuple[Segment, ...]:
         """The partition's segments, in the history known to the commit."""
@@ -497,7 +501,7 @@ class _DataHolders:
 
 
 def _span(segment: Segment) -> Span:
-    return segment.start, max(segment.end, segment.last_offset + 1)
+    return segment.start, segment.next_offset
 
 
 def _let_go_at(state: BackupState, held_range: HeldRange) -> Iterator[Span]:

@@ -143,7 +143,7 @@ class _Costs:
         spent_s, at = 0.0, segments[0].lowest_offset if segments else 0
         for segment in segments:
             spent_s += max(segment.lowest_offset - at, 0) * way.gap_s
-            at = max(segment.end, segment.last_offset + 1)
+            at = segment.next_offset
             self._offsets += [segment.lowest_offset, at]
             self._until_s += [spent_s, spent_s + _segment_s(segment, way)]
             spent_s = self._until_s[-1]
