@@ -22,7 +22,7 @@ from offsite.kafka.protocol.broker_errors import (
     broker_error,
 )
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError
+from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError, topic_errors
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, OffsiteError, WriterFenced
@@ -156,20 +156,6 @@ def _worst_code(answer: Decoder) -> int:
 
 def _codes_of_producer(answer: Decoder) -> list[list[int]]:
     answer.i64()
-    topics = answer.array(_codes_of_topic)
+    topics = answer.array(topic_errors)
     answer.end()
     return topics
-
-
-def _codes_of_topic(answer: Decoder) -> list[int]:
-    answer.string()
-    codes = answer.array(_code_of_partition)
-    answer.end()
-    return codes
-
-
-def _code_of_partition(answer: Decoder) -> int:
-    answer.i32()
-    code = answer.i16()
-    answer.end()
-    return code

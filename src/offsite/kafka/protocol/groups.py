@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.kafka.protocol.wire import Decoder, Encoder, topic_errors
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets, TopicOffsetsBuilder
 
 LIST_VERSIONS = (3, 5)
@@ -100,7 +100,7 @@ def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAns
 
     def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
         answer.i32()  # throttle time
-        return {group.group: GroupAnswer(error_code=_first_error(answer.array(_topic_errors)))}
+        return {group.group: GroupAnswer(error_code=_first_error(answer.array(topic_errors)))}
 
     return Request(api=Api.OFFSET_COMMIT, version=_COMMIT_VERSION, body=body, parse=parse, flexible=True)
 
@@ -116,7 +116,7 @@ def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAns
     def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
         code = answer.i16()
         answer.i32()  # throttle time
-        errors = answer.array(_topic_errors)  # present, though empty, even for a refused group
+        errors = answer.array(topic_errors)  # present, though empty, even for a refused group
         return {group.group: GroupAnswer(error_code=code or _first_error(errors))}
 
     return Request(api=Api.OFFSET_DELETE, version=_DELETE_VERSION, body=body, parse=parse)
@@ -177,19 +177,5 @@ def _put_commit(out: Encoder, row: tuple[int, int, int, str]) -> None:
     out.i32(partition).i64(offset).i32(-1).string(metadata).end()
 
 
-def _topic_errors(answer: Decoder) -> Sequence[int]:
-    answer.string()
-    errors = answer.array(_partition_error)
-    answer.end()
-    return errors
-
-
-def _partition_error(answer: Decoder) -> int:
-    answer.i32()
-    code = answer.i16()
-    answer.end()
-    return code
-
-
 def _first_error(errors: Sequence[Sequence[int]]) -> int:
-    return next((code for topic_errors in errors for code in topic_errors if code), 0)
+    return next((code for codes in errors for code in codes if code), 0)

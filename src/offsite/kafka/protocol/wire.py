@@ -233,3 +233,18 @@ class Decoder:
                 return value
             shift += 7
         raise UnreadableError("a varint of more than five bytes")
+
+
+def topic_errors(answer: Decoder) -> list[int]:
+    """The error codes of a topic's partitions, of an answer that says nothing else of a partition."""
+    answer.string()
+    errors = answer.array(_partition_error)
+    answer.end()
+    return errors
+
+
+def _partition_error(answer: Decoder) -> int:
+    answer.i32()
+    code = answer.i16()
+    answer.end()
+    return code
