@@ -23,7 +23,7 @@ from typer.models import TyperPath
 from offsite.cli.logs import log_everywhere
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.cli.process import check_written
-from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.errors import BadOption, BadRepositoryUrl, OffsiteError
 
 _ROOM = "offsite.cli.commands"
 
@@ -88,7 +88,6 @@ class _Command(TyperCommand):
 
 def _of_this_machine(convert: Callable[..., Any]) -> Callable[..., Any]:
     def checked(value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
-        from offsite.model.errors import BadRepositoryUrl
         from offsite.model.untrusted.place import is_address, parse_local
 
         if isinstance(value, str) and is_address(value):

@@ -13,7 +13,7 @@ from offsite.cli.options import COLLECT_AFTER, Bootstrap, KafkaConfigFile, Outpu
 from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
 from offsite.cli.wiring import connect
 from offsite.model.clock import SystemClock
-from offsite.model.units import format_size, format_time
+from offsite.model.units import format_size, format_time, parse_duration_s, parse_size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -275,7 +275,6 @@ def _opened(options: ArchiveRetentionOptions) -> tuple[RetentionTarget, Retentio
     from offsite.archives.formats import ReadOptions
     from offsite.archives.retention import RetentionLimits
     from offsite.archives.retention_run import open_archive
-    from offsite.model.units import parse_duration_s, parse_size
 
     limits = RetentionLimits(
         keep_age_ms=None if options.keep_age is None else int(parse_duration_s(options.keep_age) * 1000),

@@ -12,7 +12,7 @@ from offsite.checkpoint.options import ParticipantWords, ZeebeWords, parse_parti
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, WordChoice, Yes, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, note
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.selection import escape_pattern
 from offsite.model.units import format_duration, format_time
 
@@ -331,8 +331,6 @@ def delete(
 
 
 def _chosen(argument: int | None, option: int | None) -> int:
-    from offsite.model.errors import BadOption
-
     chosen = argument if argument is not None else option
     if chosen is None or (None not in {argument, option} and argument != option):
         raise BadOption(

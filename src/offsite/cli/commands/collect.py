@@ -17,7 +17,7 @@ from offsite.cli.views.verify import (
 )
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.clock import SystemClock
-from offsite.model.units import format_size
+from offsite.model.units import format_size, parse_duration_s
 from offsite.upkeep.retention.policy import OFF, parse_retain
 
 if TYPE_CHECKING:
@@ -143,7 +143,6 @@ def run(
 
 
 def _opened(options: CollectOptions, *, looks: bool = False) -> tuple[Backup, int]:
-    from offsite.model.units import parse_duration_s
     from offsite.repository.heads import RememberedHead
 
     grace_ms = int(parse_duration_s(options.collect_after) * 1000)

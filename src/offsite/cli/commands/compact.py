@@ -11,7 +11,7 @@ from offsite.cli.options import BackupName, Output, Repo, Yes, takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.errors import BadOption
-from offsite.model.selection import split_all
+from offsite.model.selection import parse_selection, split_all
 from offsite.model.units import format_size
 
 if TYPE_CHECKING:
@@ -122,7 +122,6 @@ def run(
 
 
 def _opened(options: CompactOptions, *, looks: bool = False) -> tuple[Backup, CompactionRequest]:
-    from offsite.model.selection import parse_selection
     from offsite.repository.heads import RememberedHead
     from offsite.upkeep.compaction.plan import ALL_TOPICS, CompactionRequest
 

@@ -11,7 +11,7 @@ import typer
 from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalRepo, Output, takes
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.wiring import SparkOptions
-from offsite.model.selection import split_all
+from offsite.model.selection import parse_selection, split_all
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +63,6 @@ def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = Output
 
 def _request(options: DoctorOptions, engine: SparkOptions) -> DoctorRequest:
     from offsite.doctor.parts import DoctorRequest
-    from offsite.model.selection import parse_selection
 
     return DoctorRequest(
         repo=options.repo,

@@ -31,7 +31,7 @@ from offsite.cli.views.backup import OutageLines
 from offsite.cli.wiring import SparkOptions, connect, spark
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
-from offsite.model.selection import split_all
+from offsite.model.selection import parse_groups, split_all
 from offsite.model.units import format_size, parse_duration_s
 from offsite.restore.options import PointWords, parse_point
 
@@ -142,7 +142,6 @@ def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
 
 def _request(options: ExportOptions) -> ExportRequest:
     from offsite.archives.export.plan import ExportRequest
-    from offsite.model.selection import parse_groups
 
     return ExportRequest(point=parse_point(options.words), groups=parse_groups(options.groups or ()))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.backup.options import BackupWords
+from offsite.backup.options import BackupWords, parse_limits
 from offsite.cli.options import (
     COLLECT_AFTER,
     GIVE_UP_AFTER,
@@ -25,7 +25,7 @@ from offsite.cli.options import (
 from offsite.cli.output import OutputFormat, confirm, emit, note
 from offsite.cli.views.backup import OutageLines
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
-from offsite.model.units import format_size, format_time
+from offsite.model.units import format_size, format_time, parse_duration_s
 from offsite.repository.generation_sets.entry import Instance
 
 if TYPE_CHECKING:
@@ -189,8 +189,6 @@ def run(
     topics from the beginning and takes over at the end of the topics; the old generation is removed. Run each instance
     once, on one machine or on two: a second process of an instance replaces the first.
     """
-    from offsite.model.units import parse_duration_s
-
     times = parse_duration_s(give_up_after), parse_duration_s(collect_after)
     _run(_request(options, interval), options, times, engine, output)
 
@@ -216,7 +214,6 @@ def _run(
     engine: SparkOptions,
     output: OutputFormat,
 ) -> None:
-    from offsite.backup.options import parse_limits
     from offsite.backup.outages import Outages
     from offsite.generations.assembly import Workshop, open_instance
     from offsite.model.clock import SystemClock

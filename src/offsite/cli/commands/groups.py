@@ -15,7 +15,7 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_n
 from offsite.cli.views.repository import render_gone
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
-from offsite.model.selection import split_all
+from offsite.model.selection import parse_groups, split_all
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -109,7 +109,6 @@ def show(
 ) -> None:
     """Show the groups of a backup, and their lag."""
     from offsite.groups.report import show_groups
-    from offsite.model.selection import parse_groups
 
     opened = open_repository(repo, looks=True).backup(backup)
     shown = show_groups(opened, groups=parse_groups(groups or ()), commit=commit, at=at)
@@ -177,7 +176,6 @@ def undo(
 
 def _prepare(options: GroupOptions, cluster: Cluster, *, looks: bool = False) -> PlannedGroups:
     from offsite.groups.run import GroupsRequest, prepare_groups
-    from offsite.model.selection import parse_groups
     from offsite.model.topic_choices import parse_renames
 
     if options.clamp and not options.groups:

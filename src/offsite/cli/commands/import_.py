@@ -12,7 +12,7 @@ from offsite.cli.options import BackupName, Output, Repo, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.head import Head
-from offsite.model.selection import split_all
+from offsite.model.selection import parse_selection, split_all
 from offsite.model.units import format_size
 
 if TYPE_CHECKING:
@@ -82,8 +82,6 @@ def import_(options: ImportOptions, engine: SparkOptions, output: Output = Outpu
 
 
 def _selection(options: ImportOptions) -> TopicSelection | None:
-    from offsite.model.selection import parse_selection
-
     if not options.topics and not options.exclude:
         return None
     return parse_selection(options.topics or ["*"], options.exclude or (), internal=not options.topics)

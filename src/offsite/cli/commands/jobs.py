@@ -10,7 +10,7 @@ import typer
 from offsite.cli.options import Output, Repo
 from offsite.cli.output import OutputFormat, emit
 from offsite.cli.wiring import open_repository
-from offsite.model.units import format_size, format_time
+from offsite.model.units import format_size, format_time, parse_duration_s
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +64,6 @@ def forget(
 ) -> None:
     """Delete the records of old jobs that have ended. Their results are kept: backups, reports of checks and drills."""
     from offsite.jobs.end import forget_jobs
-    from offsite.model.units import parse_duration_s
 
     forgotten = forget_jobs(open_repository(repo).store, older_than_s=parse_duration_s(older_than))
     emit(forgotten, output=output, render=_render_forgotten)

@@ -198,7 +198,6 @@ def agent(
     """Copy a backup while its declared state is running and no other agent copies it, until SIGINT or SIGTERM."""
     from offsite.backup.outages import Outages
     from offsite.cli.commands.backup_follow import leave_in_time
-    from offsite.model.clock import SystemClock
     from offsite.model.uninterrupted import notify_interruption
     from offsite.model.units import parse_duration_s
     from offsite.operator.work.assembly import AgentTools, expiry_policy, make_agent
@@ -248,7 +247,6 @@ def expire(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Delete old data of a declared backup, or all of its data. Exit code 14: not yet, the data is read or copied."""
-    from offsite.model.clock import SystemClock
     from offsite.operator.work.assembly import make_expiry_request
     from offsite.operator.work.expire import expire as do
     from offsite.operator.work.signs import ProgressLog

@@ -11,7 +11,7 @@ from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, 
 from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.units import format_size, format_time
-from offsite.upkeep.retention.policy import PolicyWords
+from offsite.upkeep.retention.policy import PolicyWords, parse_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,7 +144,6 @@ def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None
     """
     from offsite.model.clock import SystemClock
     from offsite.upkeep.retention.apply import plan_retention
-    from offsite.upkeep.retention.policy import parse_policy
     from offsite.upkeep.retention.report import retention_report
 
     policy, opened = parse_policy(**options.words), _opened(options.repo, options.backup, looks=True)
@@ -171,7 +170,6 @@ def apply(
     from offsite.jobs.end import forget_searches
     from offsite.model.clock import SystemClock
     from offsite.upkeep.retention.apply import apply_retention, check_force, plan_retention
-    from offsite.upkeep.retention.policy import parse_policy
     from offsite.upkeep.retention.report import retention_report
 
     policy, opened, clock = parse_policy(**options.words), _opened(options.repo, options.backup), SystemClock()

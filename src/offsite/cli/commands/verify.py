@@ -15,7 +15,7 @@ from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged, DamagedCommit, FormatTooNew
 from offsite.model.head import Head, parse_head
 from offsite.model.options import Isolation
-from offsite.model.selection import split_all
+from offsite.model.selection import parse_selection, split_all
 
 if TYPE_CHECKING:
     from offsite.engine.runner import Runner
@@ -120,7 +120,6 @@ def verify(options: VerifyOptions, engine: SparkOptions, output: Output = Output
 
 
 def _request(options: VerifyOptions) -> CompareRequest | None:
-    from offsite.model.selection import parse_selection
     from offsite.restore.compare.run import CompareRequest
 
     if options.against is None:
