@@ -10,8 +10,8 @@ import pytest
 from docs.drawings.cut_pictures import FIRST, LEFT_OUT, OPEN, TORN, Shown, cut_pictures
 from docs.drawings.history import load_history
 from offsite.cut.episodes import window_of
-from offsite.cut.judge import violations
 from offsite.cut.window import SpanOutcome
+from tests.cut_judge import violations
 
 PICTURES = Path(__file__).parents[3] / "docs" / "explanation" / "pictures"
 SVG = "{http://www.w3.org/2000/svg}"

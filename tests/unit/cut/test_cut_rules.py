@@ -9,7 +9,6 @@ import pytest
 from offsite.cut.cut import Cut, CutRefusal, TopicClass
 from offsite.cut.effect import UNSEEN, EffectLine
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.judge import violations
 from offsite.cut.window import (
     REMOVED,
     ExternalParticipant,
@@ -23,6 +22,7 @@ from offsite.cut.window import (
     WriterKind,
     WrittenRange,
 )
+from tests.cut_judge import violations
 
 ORDERS, PAID, MAIL = (PartitionKey(name, f"id-{name}", 0) for name in ("orders", "paid", "mail"))
 OFFSETS = PartitionKey("__consumer_offsets", "id-offsets", 7)

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.judge import group_violations, violations
 from offsite.cut.window import GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window, WrittenRange
+from tests.cut_judge import group_violations, violations
 
 PARTITIONS = [PartitionKey(f"topic-{number // 20}", "id", number) for number in range(2_000)]
 TRANSACTIONS = 10_000

@@ -15,9 +15,9 @@ from offsite.cut import effect, greatest, group_offsets
 from offsite.cut.cut import Cut, Hold, LeftOutSpan
 from offsite.cut.effect import Effect, EffectLine
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.judge import group_violations, violations
 from offsite.cut.window import Ends, SpanOutcome, TransactionSpan, Window
 from tests.cut_histories import History, random_history
+from tests.cut_judge import group_violations, violations
 
 HISTORIES = 2_000
 CANDIDATES_MAX = 3_000

@@ -17,8 +17,8 @@ from offsite.cut import greatest, group_offsets
 from offsite.cut.cut import Cut
 from offsite.cut.effect import Effect, effects
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.judge import group_violations, violations
 from offsite.cut.window import GroupCommit, PartitionKey, StampedRecord, Window
+from tests.cut_judge import group_violations, violations
 
 CLUSTERS = 1_500
 CHECKPOINT = 7
