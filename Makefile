@@ -57,7 +57,7 @@ lint: $(DEV) ## Check style, types, layers, names, spelling and generated pages
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/vague_names.py
-	@$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md docs examples
+	@$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md participant/README.md docs examples
 	@$(BIN)/python docs/generate.py --check
 
 docs: $(DEV) ## Write the generated pages anew

@@ -21,7 +21,6 @@ from offsite.backup.options import BackupWords
 from offsite.cli.app import app
 from offsite.cli.output import EXIT_PARTIAL
 from offsite.cli.process import EXIT_INTERRUPTED, EXIT_UNREAD
-from offsite.cut import bcs, bcs_copies, bcs_snapshots
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
 from offsite.model.options import declared_options
@@ -33,6 +32,7 @@ from offsite.operator.core.monitor import KIND, OPERATOR_SERIES
 from offsite.operator.resources.definition import DEFINITIONS, Definition
 from offsite.operator.resources.model import API_VERSION, NUMBER_MAX, Schema, structural_schema
 from offsite.restore.options import PointWords, RestoreWords
+from offsite_participant import bcs, bcs_copies, bcs_snapshots
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -88,7 +88,8 @@ def python_page() -> str:
         *(_fields(kind) for kind in words),
         "## For engines: checkpoints of a log processor",
         "Three modules of pure rules for an engine that has a log and a state for each partition: values in, values "
-        "out, no I/O, and nothing is imported but the standard library. [How to embed them](../how-to/embed.md).",
+        "out, no I/O, and nothing is imported but the standard library. They are in offsite, and in the distribution "
+        "`offsite-participant` without the rest. [How to embed them](../how-to/embed.md).",
         *(part for module in ENGINE_MODULES for part in _module(module)),
     )
 

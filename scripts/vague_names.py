@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "scripts" / "vague_names.txt"
-FOLDERS = ("src", "tests", "bench", "examples", "docs", "scripts")
+FOLDERS = ("src", "participant", "tests", "bench", "examples", "docs", "scripts")
 VAGUE = frozenset({"each", "found", "told", "known"})
 
 

@@ -10,13 +10,13 @@ import json
 import sys
 from collections.abc import Mapping
 
-from offsite.participant import confluent, kafka_python
-from offsite.participant.control import CONTROL_TOPIC
-from offsite.participant.core import Hooks
-from offsite.participant.errors import LeaseLost, NotCommitted, NotDelivered
-from offsite.participant.number import Form, TopicPartition
-from offsite.participant.participant import Participant, Settings
-from offsite.participant.ports import Record
+from offsite_participant import confluent, kafka_python
+from offsite_participant.control import CONTROL_TOPIC
+from offsite_participant.core import Hooks
+from offsite_participant.errors import LeaseLost, NotCommitted, NotDelivered
+from offsite_participant.number import Form, TopicPartition
+from offsite_participant.participant import Participant, Settings
+from offsite_participant.ports import Record
 
 BATCH = 100
 

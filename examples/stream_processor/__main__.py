@@ -20,7 +20,7 @@ from examples.stream_processor.place import Place, begun_of
 from examples.stream_processor.records import Message
 from examples.stream_processor.restore import restore
 from examples.stream_processor.view import read_all
-from offsite.cut.bcs_copies import BackupStatus
+from offsite_participant.bcs_copies import BackupStatus
 
 GOOD = {BackupStatus.COMPLETED}
 

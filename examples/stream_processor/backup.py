@@ -14,8 +14,9 @@ from examples.stream_processor.place import Place
 from examples.stream_processor.records import Record, read_record, record_bytes
 from examples.stream_processor.replica import is_create
 from examples.stream_processor.snapshots import Snapshot, SnapshotFolder, read_snapshot, snapshot_bytes
-from offsite.cut.bcs import Created, Upload
-from offsite.cut.bcs_copies import (
+from offsite.model.errors import OffsiteError
+from offsite_participant.bcs import Created, Upload
+from offsite_participant.bcs_copies import (
     Beginning,
     Copy,
     CopyState,
@@ -25,7 +26,6 @@ from offsite.cut.bcs_copies import (
     orphaned,
     superseded,
 )
-from offsite.model.errors import OffsiteError
 
 LOG = logging.getLogger(__name__)
 DIED = "its leader died"

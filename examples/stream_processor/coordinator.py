@@ -12,8 +12,9 @@ from examples.stream_processor.copies import CopyStore
 from examples.stream_processor.network import Network
 from examples.stream_processor.place import Place
 from examples.stream_processor.records import CHECKPOINT_CREATE, Message
-from offsite.cut.bcs import Create
-from offsite.cut.bcs_copies import (
+from offsite.stores.store import PutResult
+from offsite_participant.bcs import Create
+from offsite_participant.bcs_copies import (
     BackupStatus,
     CopyState,
     PartitionStatus,
@@ -22,7 +23,6 @@ from offsite.cut.bcs_copies import (
     partition_statuses,
     status_of,
 )
-from offsite.stores.store import PutResult
 
 REPEAT_S = 0.5
 NOT_BEGUN = {BackupStatus.DOES_NOT_EXIST, BackupStatus.INCOMPLETE}

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 
 from examples.stream_processor.place import Begun, Place, begun_of
-from offsite.cut.bcs_copies import Copy, CopyState, disposable
 from offsite.stores.store import PutResult, Store
+from offsite_participant.bcs_copies import Copy, CopyState, disposable
 
 MANIFEST, BASE, LOG_FILE = "manifest.json", "base.json", "log.jsonl"
 FILES = (MANIFEST, BASE, LOG_FILE)

@@ -1,4 +1,4 @@
-"""The leader of one partition: everything here happens in the order that `offsite.cut.bcs` asks for.
+"""The leader of one partition: everything here happens in the order that `offsite_participant.bcs` asks for.
 
     messages in -> commands, appended in one transaction -> processed -> events, appended in one transaction -> effects
 

@@ -22,7 +22,7 @@ from examples.stream_processor.records import (
     Record,
 )
 from examples.stream_processor.state import State
-from offsite.cut.bcs import Create, Created, Progress, Step, on_create, on_message
+from offsite_participant.bcs import Create, Created, Progress, Step, on_create, on_message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

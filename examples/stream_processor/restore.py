@@ -14,7 +14,7 @@ from examples.stream_processor.log import LogWriter
 from examples.stream_processor.place import Begun, Place, begin, create_topics
 from examples.stream_processor.records import Record
 from examples.stream_processor.snapshots import Snapshot, SnapshotFolder
-from offsite.cut.bcs_copies import restorable
+from offsite_participant.bcs_copies import restorable
 
 BATCH = 1000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 from examples.stream_processor.state import State, read_state, state_bytes
-from offsite.cut.bcs_snapshots import SnapshotSpan, is_base
+from offsite_participant.bcs_snapshots import SnapshotSpan, is_base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from examples.stream_processor.records import Message
-from offsite.cut.bcs import Created, Progress, on_replayed
+from offsite_participant.bcs import Created, Progress, on_replayed
 
 REMEMBERED = 100
 """Checkpoints: far more than can wait for their upload while a snapshot is taken."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from offsite.cut import bcs, bcs_copies, bcs_snapshots
-from offsite.cut.bcs_copies import BackupStatus, Beginning, CopyState
+from offsite_participant import bcs, bcs_copies, bcs_snapshots
+from offsite_participant.bcs_copies import BackupStatus, Beginning, CopyState
 from tests.simulation import course, restored, world
 from tests.simulation.clean_up import CleanUp
 from tests.simulation.leader import Leader

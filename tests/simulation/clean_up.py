@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsite.cut import bcs, bcs_copies
-from offsite.cut.bcs_copies import Copy, CopyState
+from offsite_participant import bcs, bcs_copies
+from offsite_participant.bcs_copies import Copy, CopyState
 from tests.simulation.store_work import StoreWork
 
 if TYPE_CHECKING:

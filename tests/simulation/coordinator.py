@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from offsite.cut import bcs
+from offsite_participant import bcs
 from tests.simulation.network import Network
 from tests.simulation.partition import Partition
 from tests.simulation.scheduler import Scheduler

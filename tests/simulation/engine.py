@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from offsite.cut.bcs import Created, Progress
+from offsite_participant.bcs import Created, Progress
 
 
 class Command(NamedTuple):

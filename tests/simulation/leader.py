@@ -1,4 +1,4 @@
-"""The leader of a partition for one term: it processes its log, and follows `offsite.cut.bcs` to the letter."""
+"""The leader of a partition for one term: it processes its log, and follows `offsite_participant.bcs` to the letter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from offsite.cut import bcs
+from offsite_participant import bcs
 from tests.simulation.clean_up import CleanUp
 from tests.simulation.engine import Command, Done, State, answer_to, apply
 from tests.simulation.slow_snapshot import SlowSnapshot

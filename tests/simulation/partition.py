@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from offsite.cut import bcs_snapshots
-from offsite.cut.bcs_copies import Copy
+from offsite_participant import bcs_snapshots
+from offsite_participant.bcs_copies import Copy
 from tests.simulation.engine import Command, State
 from tests.simulation.leader import Leader
 from tests.simulation.network import Network

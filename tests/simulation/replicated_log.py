@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from offsite.cut.bcs import CheckpointRecord
+from offsite_participant.bcs import CheckpointRecord
 from tests.simulation.engine import Command, Done
 from tests.simulation.scheduler import Scheduler
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsite.cut import bcs
-from offsite.cut.bcs_copies import Copy, restorable
+from offsite_participant import bcs
+from offsite_participant.bcs_copies import Copy, restorable
 from tests.simulation.replicated_log import Record
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import Contents, Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from offsite.cut import bcs
-from offsite.cut.bcs_snapshots import SnapshotBeside
+from offsite_participant import bcs
+from offsite_participant.bcs_snapshots import SnapshotBeside
 from tests.simulation.store import Snapshot
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from offsite.cut.bcs_copies import Copy, CopyState
-from offsite.cut.bcs_snapshots import SnapshotSpan
+from offsite_participant.bcs_copies import Copy, CopyState
+from offsite_participant.bcs_snapshots import SnapshotSpan
 from tests.simulation.engine import State
 from tests.simulation.replicated_log import Record
 from tests.simulation.scheduler import Scheduler

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from offsite.cut import bcs
-from offsite.cut.bcs_copies import Copy, CopyState
+from offsite_participant import bcs
+from offsite_participant.bcs_copies import Copy, CopyState
 from tests.simulation.store import StoreError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import pytest
 
-from offsite.cut import bcs
-from offsite.cut.bcs_copies import BackupStatus, CopyState, restorable
+from offsite_participant import bcs
+from offsite_participant.bcs_copies import BackupStatus, CopyState, restorable
 from tests.simulation.coordinator import Taking
 from tests.simulation.engine import Command, State
 from tests.simulation.judge import state_faults

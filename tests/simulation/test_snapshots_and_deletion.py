@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cut import bcs_snapshots
-from offsite.cut.bcs_copies import BackupStatus
+from offsite_participant import bcs_snapshots
+from offsite_participant.bcs_copies import BackupStatus
 from tests.simulation.engine import Command
 from tests.simulation.partition import Partition
 from tests.simulation.restored import NotRestorable, restored

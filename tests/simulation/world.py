@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from offsite.cut import bcs_copies
-from offsite.cut.bcs_copies import BackupStatus, Copy, status_of
+from offsite_participant import bcs_copies
+from offsite_participant.bcs_copies import BackupStatus, Copy, status_of
 from tests.simulation.coordinator import Taking
 from tests.simulation.engine import Command, home_of_instance, home_of_name
 from tests.simulation.network import Network

@@ -20,8 +20,8 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided
 from offsite.model.units import MIB
-from offsite.participant.number import Form
 from offsite.repository.commit import PartitionId
+from offsite_participant.number import Form
 
 PARTITION_ERRORS = (
     NoEvidence,

@@ -27,9 +27,9 @@ from offsite.cut.window import PartitionKey
 from offsite.log.group_offsets import GroupTable
 from offsite.log.transactions import OpenTransaction, PartitionTail, TailFold, with_unknown_beginnings
 from offsite.model.names import named
-from offsite.participant.number import Form
 from offsite.repository.commit import PartitionId, RecordedHole
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant, CommitCut
+from offsite_participant.number import Form
 
 
 def join_tails(

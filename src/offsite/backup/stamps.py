@@ -16,7 +16,7 @@ from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
-from offsite.participant.number import Form, marker_of, number_of, stamp_of
+from offsite_participant.number import Form, marker_of, number_of, stamp_of
 
 NONE_BEHIND = -1
 

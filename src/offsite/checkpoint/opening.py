@@ -1,4 +1,4 @@
-"""Opens a checkpoint to applications that stamp their records (`offsite.participant`), before its ends are read.
+"""Opens a checkpoint to applications that stamp their records (`offsite_participant`), before its ends are read.
 
 The order makes the result right. First, groups and high watermarks are read: no record below them is behind the
 checkpoint, because its id is higher than any earlier id. Second, `open` is written to the control topic, so that
@@ -37,7 +37,8 @@ from offsite.model.errors import (
 from offsite.model.journal import decided, warned
 from offsite.model.names import PROTECTED_TOPICS, named
 from offsite.model.selection import TopicSelection
-from offsite.participant.control import (
+from offsite.repository.checkpoint_records import Stamping
+from offsite_participant.control import (
     CONTROL_PARTITION,
     CONTROL_TOPIC_CONFIG,
     ControlRecord,
@@ -47,9 +48,8 @@ from offsite.participant.control import (
     format_record,
     parse_record,
 )
-from offsite.participant.errors import ParticipantError
-from offsite.participant.number import MARKER_KEY, MAX_NUMBER, Form, marker_headers
-from offsite.repository.checkpoint_records import Stamping
+from offsite_participant.errors import ParticipantError
+from offsite_participant.number import MARKER_KEY, MAX_NUMBER, Form, marker_headers
 
 _BEGINNINGS = 5
 """Times that the log may lose its beginning during the first reading."""

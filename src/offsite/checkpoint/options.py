@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ParticipantWords(TypedDict, total=False):
-    """Options of checkpoints that are opened to applications without transactions (`offsite.participant`)."""
+    """Options of checkpoints that are opened to applications without transactions (`offsite_participant`)."""
 
     participants: Annotated[
         StampForm | None,
@@ -50,8 +50,8 @@ def parse_participants(words: ParticipantWords) -> Stamping | None:
     """Parse how checkpoints are opened to applications; None: not opened. Raises `BadOption`, `BadName`."""
     from offsite.model.names import check_topic_name
     from offsite.model.selection import parse_selection
-    from offsite.participant.control import CONTROL_TOPIC
     from offsite.repository.checkpoint_records import Stamping
+    from offsite_participant.control import CONTROL_TOPIC
 
     form, topics = words.get("participants"), words.get("participant_topics")
     control_topic = words.get("control_topic")

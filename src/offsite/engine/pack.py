@@ -24,7 +24,7 @@ from offsite.model.errors import BadOption, BadSparkArchive
 from offsite.model.machine import OWN_PYTHON
 from offsite.stores.plain_files import check_replaceable
 
-PACKAGES = ("offsite", "pyspark_offsite")
+PACKAGES = ("offsite", "offsite_participant", "pyspark_offsite")
 BROUGHT_BY_SPARK = ("pyspark", "py4j")
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

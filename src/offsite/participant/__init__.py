@@ -1,9 +1,4 @@
-"""For applications that take part in checkpoints without Kafka transactions: applications stamp their records with the
-number of the newest checkpoint, and take a checkpoint before handling a record with a higher number.
+"""Older names of the modules of `offsite_participant`, a distribution of its own that offsite contains.
 
-An application with outputs for its inputs uses a wrapper of its client, `offsite.participant.confluent` or
-`offsite.participant.kafka_python`. The rules are in `offsite.participant.core`, independent of any client. The package
-imports only the standard library until a wrapper makes its clients.
+The older names of `offsite_participant.bcs*` are in `offsite.cut`.
 """
-
-from __future__ import annotations

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer
 
-from offsite.participant import confluent, kafka_python
-from offsite.participant.errors import ControlUnavailable, LeaseLost, NotCommitted, NotDelivered
-from offsite.participant.number import Form
-from offsite.participant.participant import Participant, Settings
+from offsite_participant import confluent, kafka_python
+from offsite_participant.errors import ControlUnavailable, LeaseLost, NotCommitted, NotDelivered
+from offsite_participant.number import Form
+from offsite_participant.participant import Participant, Settings
 
 PARTITIONS = 3
 PAUSE_S = 0.01

@@ -12,11 +12,11 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Theirs
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from offsite.participant import confluent, kafka_python
-from offsite.participant.control import ControlRecord, OpenRecord, format_record, parse_record
-from offsite.participant.number import MARKER_KEY, Form, Header, Stamp, marker_headers, stamp_of, stamped
-from offsite.participant.participant import Participant, Settings
-from offsite.participant.ports import Record
+from offsite_participant import confluent, kafka_python
+from offsite_participant.control import ControlRecord, OpenRecord, format_record, parse_record
+from offsite_participant.number import MARKER_KEY, Form, Header, Stamp, marker_headers, stamp_of, stamped
+from offsite_participant.participant import Participant, Settings
+from offsite_participant.ports import Record
 
 CLIENTS = ("confluent", "kafka_python")
 LIMIT_S = 30.0

@@ -6,10 +6,10 @@ from __future__ import annotations
 import select
 import sys
 
-from offsite.participant import confluent, kafka_python
-from offsite.participant.errors import LeaseLost, NotDelivered
-from offsite.participant.number import Form
-from offsite.participant.participant import Participant, Settings
+from offsite_participant import confluent, kafka_python
+from offsite_participant.errors import LeaseLost, NotDelivered
+from offsite_participant.number import Form
+from offsite_participant.participant import Participant, Settings
 
 
 def main(client: str, bootstrap: str, name: str, lease_ms: str) -> None:

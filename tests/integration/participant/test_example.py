@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.participant.number import parse_note
+from offsite_participant.number import parse_note
 from tests.integration.participant.site import Site, found
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "participant" / "pay.py"

@@ -7,13 +7,13 @@ from contextlib import suppress
 
 import pytest
 
-from offsite.participant import confluent, kafka_python, ports
-from offsite.participant import ports as again
-from offsite.participant.control import AckRecord, SignRecord
-from offsite.participant.errors import ControlUnavailable, LeaseLost, NotCommitted, NotDelivered
-from offsite.participant.number import Form, parse_note
-from offsite.participant.participant import Participant, Settings
-from offsite.participant.ports import Record
+from offsite_participant import confluent, kafka_python, ports
+from offsite_participant import ports as again
+from offsite_participant.control import AckRecord, SignRecord
+from offsite_participant.errors import ControlUnavailable, LeaseLost, NotCommitted, NotDelivered
+from offsite_participant.number import Form, parse_note
+from offsite_participant.participant import Participant, Settings
+from offsite_participant.ports import Record
 from tests.integration.participant.site import CLIENTS, Site, found, next_of
 
 pytestmark = pytest.mark.parametrize("client", CLIENTS)

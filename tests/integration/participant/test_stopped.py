@@ -15,8 +15,8 @@ from typing import IO
 
 import pytest
 
-from offsite.participant.control import ControlState
-from offsite.participant.number import Form
+from offsite_participant.control import ControlState
+from offsite_participant.number import Form
 from tests.integration.participant.site import CLIENTS, LIMIT_S, Site
 
 LEASE_MS = 1_500

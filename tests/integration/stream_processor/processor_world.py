@@ -27,7 +27,7 @@ from examples.stream_processor.records import Message
 from examples.stream_processor.restore import restore
 from examples.stream_processor.state import State
 from examples.stream_processor.view import is_quiet, read_all
-from offsite.cut.bcs_copies import BackupStatus
+from offsite_participant.bcs_copies import BackupStatus
 
 PARTITIONS = 3
 KEYS = tuple(f"key-{number}" for number in range(12))
@@ -71,7 +71,7 @@ class NodeProcess:
         command = [sys.executable, "-m", "examples.stream_processor", *options, "--store", place.store_url, "node"]
         self._log = place.folder.parent / f"node-{next(_numbers)}.log"
         with self._log.open("wb") as log:
-            path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+            path = os.pathsep.join([str(ROOT), str(ROOT / "src"), str(ROOT / "participant" / "src")])
             self._process = subprocess.Popen(
                 command, env={**os.environ, "PYTHONPATH": path}, stdout=log, stderr=log, cwd=ROOT
             )

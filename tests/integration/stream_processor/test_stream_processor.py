@@ -15,8 +15,8 @@ from examples.stream_processor.place import Place, begin, begun_of, create_topic
 from examples.stream_processor.records import ELECTED, Record
 from examples.stream_processor.restore import restore
 from examples.stream_processor.view import read_all
-from offsite.cut.bcs_copies import BackupStatus
 from offsite.sandbox import SandboxInfo
+from offsite_participant.bcs_copies import BackupStatus
 from tests.integration.stream_processor.processor_world import (
     PARTITIONS,
     NodeProcess,

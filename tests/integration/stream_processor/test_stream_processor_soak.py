@@ -13,8 +13,8 @@ import pytest
 
 from examples.stream_processor.coordinator import Coordinator
 from examples.stream_processor.place import Place
-from offsite.cut.bcs_copies import BackupStatus
 from offsite.sandbox import Sandbox
+from offsite_participant.bcs_copies import BackupStatus
 from tests.integration.stream_processor.processor_world import (
     NodeProcess,
     new_place,

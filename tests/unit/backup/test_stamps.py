@@ -14,7 +14,7 @@ from offsite.log.batch import scan
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
-from offsite.participant.number import MARKER_KEY, Form, Stamp, marker_headers, stamped
+from offsite_participant.number import MARKER_KEY, Form, Stamp, marker_headers, stamped
 
 CHECKPOINT = 7
 

@@ -21,10 +21,10 @@ from offsite.log.range import TopicPartition
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, KafkaUnreachable
 from offsite.model.options import StampForm
-from offsite.participant.control import OpenRecord, format_record
-from offsite.participant.number import Form
 from offsite.repository.checkpoint_records import CheckpointRecords, Stamping
 from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite_participant.control import OpenRecord, format_record
+from offsite_participant.number import Form
 from tests.fake_cluster.site import BACKUP, Site
 from tests.file_participant import FileParticipant
 from tests.script_clock import Script

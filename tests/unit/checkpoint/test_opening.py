@@ -22,11 +22,11 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, CheckpointIdUsed, DamagedObject, NoSuchTopic, ParticipantFailed
 from offsite.model.options import StampForm
-from offsite.participant.control import AckRecord, ControlRecord, OpenRecord, Session, Sign, SignRecord, format_record
-from offsite.participant.control import parse_record as parse_said
-from offsite.participant.number import MAX_NUMBER, Form, Stamp, marker_of, stamped
 from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointRecords, Stamping, decode_note
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
+from offsite_participant.control import AckRecord, ControlRecord, OpenRecord, Session, Sign, SignRecord, format_record
+from offsite_participant.control import parse_record as parse_said
+from offsite_participant.number import MAX_NUMBER, Form, Stamp, marker_of, stamped
 from tests.fake_cluster.partition_log import PartitionLog
 from tests.fake_cluster.site import Site
 from tests.script_clock import Script

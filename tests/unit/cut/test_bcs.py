@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cut.bcs import Answer, Create, Created, Ignored, Progress, Upload, on_create, on_message, on_replayed
-from offsite.cut.bcs_copies import (
+from offsite_participant.bcs import (
+    Answer,
+    Create,
+    Created,
+    Ignored,
+    Progress,
+    Upload,
+    on_create,
+    on_message,
+    on_replayed,
+)
+from offsite_participant.bcs_copies import (
     Beginning,
     Copy,
     CopyState,

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from offsite.cut.bcs import Created
-from offsite.cut.bcs_copies import (
+from offsite_participant.bcs import Created
+from offsite_participant.bcs_copies import (
     BackupStatus,
     Beginning,
     Copy,

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from offsite.cut.bcs_snapshots import SnapshotBeside, SnapshotSpan, doubtful, is_base
+from offsite_participant.bcs_snapshots import SnapshotBeside, SnapshotSpan, doubtful, is_base
 
 
 @dataclass

@@ -26,8 +26,8 @@ from examples.stream_processor.records import (
 from examples.stream_processor.replica import Replica, commands
 from examples.stream_processor.snapshots import SnapshotFolder, snapshot_bytes, snapshot_of
 from examples.stream_processor.state import State
-from offsite.cut.bcs import Create, Progress
-from offsite.cut.bcs_copies import Copy, CopyState
+from offsite_participant.bcs import Create, Progress
+from offsite_participant.bcs_copies import Copy, CopyState
 
 HERE = Here(number=2, partitions=3)
 COPY = Copy(partition=2, checkpoint=7, term=0, state=CopyState.IN_PROGRESS, position=2, partitions=3)

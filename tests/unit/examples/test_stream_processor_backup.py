@@ -15,8 +15,8 @@ from examples.stream_processor.records import CHECKPOINT_CREATE, Record, record_
 from examples.stream_processor.restore import restore
 from examples.stream_processor.snapshots import SnapshotFolder, snapshot_of
 from examples.stream_processor.state import State
-from offsite.cut.bcs import Created, Upload
-from offsite.cut.bcs_copies import Copy, CopyState
+from offsite_participant.bcs import Created, Upload
+from offsite_participant.bcs_copies import Copy, CopyState
 
 TAKEN = Created(checkpoint=7, position=0)
 EARLIER, LATER = 1, 5

@@ -15,8 +15,8 @@ from examples.stream_processor.coordinator import Coordinator
 from examples.stream_processor.copies import FILES, CopyStore, Stored
 from examples.stream_processor.place import Begun, Place, begin
 from examples.stream_processor.snapshots import SnapshotFolder
-from offsite.cut.bcs import Upload
-from offsite.cut.bcs_copies import BackupStatus, Copy, CopyState
+from offsite_participant.bcs import Upload
+from offsite_participant.bcs_copies import BackupStatus, Copy, CopyState
 
 DATA = {"base.json": b"a base", "log.jsonl": b"a log"}
 PARTITIONS = 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from offsite.participant.control import OpenRecord, format_record
-from offsite.participant.core import Hooks, ParticipantCore
-from offsite.participant.errors import ControlUnavailable, NotCommitted
-from offsite.participant.membership import Membership
-from offsite.participant.number import (
+from offsite_participant.control import OpenRecord, format_record
+from offsite_participant.core import Hooks, ParticipantCore
+from offsite_participant.errors import ControlUnavailable, NotCommitted
+from offsite_participant.membership import Membership
+from offsite_participant.number import (
     MARKER_KEY,
     Form,
     Header,
@@ -19,7 +19,7 @@ from offsite.participant.number import (
     stamp_of,
     stamped,
 )
-from offsite.participant.ports import Committed, ControlRead, Record
+from offsite_participant.ports import Committed, ControlRead, Record
 
 CONTROL = "control"
 IN, ALSO_IN, OUT = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("paid", 0)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from offsite.participant.control import (
+from offsite_participant.control import (
     AckRecord,
     ControlRecord,
     ControlState,
@@ -18,7 +18,7 @@ from offsite.participant.control import (
     format_record,
     parse_record,
 )
-from offsite.participant.errors import UnknownVersion, Unreadable
+from offsite_participant.errors import UnknownVersion, Unreadable
 
 PAYER, OTHER = Session("payer", "a1"), Session("payer", "b2")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from offsite.participant.core import Hooks
-from offsite.participant.errors import ControlUnavailable, NotCommitted, NotDelivered, UnknownVersion, Unreadable
-from offsite.participant.number import (
+from offsite_participant.core import Hooks
+from offsite_participant.errors import ControlUnavailable, NotCommitted, NotDelivered, UnknownVersion, Unreadable
+from offsite_participant.number import (
     MAX_NUMBER,
     CommitNote,
     Form,
@@ -17,8 +17,8 @@ from offsite.participant.number import (
     marker_headers,
     stamped,
 )
-from offsite.participant.ports import Committed
-from offsite.participant.positions import MAX_OUTPUTS, SentOutputs
+from offsite_participant.ports import Committed
+from offsite_participant.positions import MAX_OUTPUTS, SentOutputs
 from tests.unit.participant.participant_world import ALSO_IN, CONTROL, IN, OUT, World
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.participant.control import AckRecord, ControlRecord, SignRecord, parse_record
-from offsite.participant.core import Hooks
-from offsite.participant.errors import ControlUnavailable, LeaseLost, NotDelivered
-from offsite.participant.membership import Lease, beat_every_ms, delivery_timeout_ms
-from offsite.participant.number import Form
+from offsite_participant.control import AckRecord, ControlRecord, SignRecord, parse_record
+from offsite_participant.core import Hooks
+from offsite_participant.errors import ControlUnavailable, LeaseLost, NotDelivered
+from offsite_participant.membership import Lease, beat_every_ms, delivery_timeout_ms
+from offsite_participant.number import Form
 from tests.unit.participant.participant_world import IN, LEASE_MS, OUT, World
 
 

@@ -4,8 +4,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from offsite.participant.errors import ControlUnavailable
-from offsite.participant.kafka_python import KafkaPythonControl
+from offsite_participant.errors import ControlUnavailable
+from offsite_participant.kafka_python import KafkaPythonControl
 
 
 class GivenUpMeanwhile:

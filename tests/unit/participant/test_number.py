@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.participant.errors import UnknownVersion, Unreadable
-from offsite.participant.number import (
+from offsite_participant.errors import UnknownVersion, Unreadable
+from offsite_participant.number import (
     MARKER_KEY,
     MAX_METADATA_BYTES,
     MAX_NUMBER,

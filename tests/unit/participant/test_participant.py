@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from offsite.participant.core import Hooks
-from offsite.participant.errors import ControlUnavailable, LeaseLost, NotDelivered
-from offsite.participant.number import Form, Stamp, TopicPartition, stamp_of
-from offsite.participant.participant import Assignment, Participant, Settings, SystemClock
-from offsite.participant.ports import Outgoing, Record
+from offsite_participant.core import Hooks
+from offsite_participant.errors import ControlUnavailable, LeaseLost, NotDelivered
+from offsite_participant.number import Form, Stamp, TopicPartition, stamp_of
+from offsite_participant.participant import Assignment, Participant, Settings, SystemClock
+from offsite_participant.ports import Outgoing, Record
 from tests.processes import wait_until
 from tests.unit.participant.participant_world import ALSO_IN, CONTROL, IN, LEASE_MS, World
 

@@ -24,8 +24,8 @@ from offsite.log.group_fold import OffsetRecord, parse_group_record
 from offsite.log.range import LogRange
 from offsite.log.transactions import PartitionTail, TransactionIndexer, with_unknown_beginnings
 from offsite.model.errors import LeaderUnavailable, OffsiteError
-from offsite.participant.errors import ParticipantError
-from offsite.participant.number import parse_note
+from offsite_participant.errors import ParticipantError
+from offsite_participant.number import parse_note
 
 _UNREAD = LeaderUnavailable("its end could not be read again")
 TAIL_MAX = 500_000
