@@ -10,8 +10,8 @@ carried over to the newest state, and newer points stay.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import replace
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
 
 from offsite.engine.runner import Runner
 from offsite.kafka.cluster import Cluster
@@ -22,8 +22,8 @@ from offsite.model.units import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import NOTHING_IN_FORCE, RetentionInForce
-from offsite.upkeep.collection.leftovers import LeftoversResult, leftover_steps
-from offsite.upkeep.collection.run import CollectionResult, collection_steps
+from offsite.upkeep.collection.leftovers import leftover_steps
+from offsite.upkeep.collection.run import collection_steps
 from offsite.upkeep.compaction.plan import CompactionRequest, first_regions, plan_compaction
 from offsite.upkeep.compaction.regions import Region
 from offsite.upkeep.compaction.run import compact
@@ -37,82 +37,127 @@ COLLECTING_REST_S = 6 * 3600.0
 passes pay off."""
 RETRY_S = 600.0
 """Seconds after a failure that may pass, or after another writer was first."""
-
-
-class Collecting:
-    """Collects objects replaced more than `grace_s` seconds ago, pass after pass, and objects deleted under the rules
-    `in_force`."""
-
-    def __init__(
-        self, *, runner: Runner, clock: Clock, grace_s: float, in_force: RetentionInForce = NOTHING_IN_FORCE
-    ) -> None:
-        self._in_force = in_force
-        self._runner, self._clock, self._grace_ms = runner, clock, int(grace_s * 1000)
-        self._rest_s = min(COLLECTING_REST_S, max(1.0, grace_s))
-        self._pass: Generator[None, None, CollectionResult] | None = None
-        self._next_s = clock.monotonic_s()
-
-    def step(self, backup: Backup) -> None:
-        """Do a step if a step is due. Raises no `OffsiteError`."""
-        if self._pass is None:
-            if self._clock.monotonic_s() < self._next_s:
-                return
-            self._pass = collection_steps(
-                backup, runner=self._runner, clock=self._clock, grace_ms=self._grace_ms, in_force=self._in_force
-            )
-        try:
-            next(self._pass)
-        except StopIteration as end:
-            self._end(self._rest_s if end.value.is_last else 0.0)
-        except OffsiteError as error:
-            warned("collection_failed", error=error.id, why=error.message)
-            if isinstance(error, Damaged):
-                backup.on_damage(error.message)
-            is_lasting = isinstance(error, StoreDenied | Damaged)  # neither mends itself, and every attempt reads anew
-            self._end(COLLECTING_REST_S if is_lasting else RETRY_S)
-
-    def _end(self, rest_s: float) -> None:
-        self._pass, self._next_s = None, self._clock.monotonic_s() + rest_s
-
-
+RETAIN_EVERY_S = 3600.0
+"""Seconds from the end of a retention to the next."""
+TIDYING_REST_S = 24 * 3600.0
+"""Seconds from the end of a pass to the next: a pass may read all commits."""
 STEP_BYTES = 256 * MIB
 """Raw bytes of the regions of a step: rounds of the backup wait for the step."""
+STEP_S = 0.5
+"""Approximate seconds of planning between two rounds."""
 
 
-class Compacting:
-    """Compacts due regions every `every_s` seconds; does nothing unless `is_wanted`."""
+@dataclass(frozen=True, slots=True)
+class PassEnd:
+    """The end of a pass: seconds until the next pass, and the state with the commit of the pass, if any."""
 
-    def __init__(self, *, is_wanted: bool, runner: Runner, clock: Clock, every_s: float) -> None:
-        self._is_wanted, self._runner = is_wanted, runner
-        self._clock, self._every_s = clock, every_s
-        self._next_s = clock.monotonic_s() + every_s
+    rest_s: float
+    state: BackupState | None = None
+
+
+Pass = Generator[BackupState | None, BackupState, PassEnd]
+"""A pass of a chore, paused after every step with the state of a commit, if any, and continued on the newest state."""
+
+
+class Chore:
+    """A chore, pass after pass, the first in `first_s` seconds: `begin` begins a pass on the newest state.
+
+    An error is logged as `failed`, and the next pass begins `retry_s` seconds later, or `lasting_s` seconds later after
+    one of the errors `lasting`: they do not mend themselves, and every attempt reads anew. That another writer
+    committed first is logged as `overtaken`, if given, and is no failure."""
+
+    def __init__(  # noqa: PLR0913  # all by keyword
+        self,
+        begin: Callable[[Backup, BackupState], Pass],
+        *,
+        clock: Clock,
+        failed: str,
+        retry_s: float,
+        overtaken: str | None = None,
+        lasting: tuple[type[OffsiteError], ...] = (),
+        lasting_s: float = 0.0,
+        first_s: float = 0.0,
+    ) -> None:
+        self._begin, self._clock, self._retry_s = begin, clock, retry_s
+        self._failed, self._overtaken, self._lasting, self._lasting_s = failed, overtaken, lasting, lasting_s
+        self._paused: Pass | None = None
+        self._next_s = clock.monotonic_s() + first_s
 
     def step(self, backup: Backup, state: BackupState) -> BackupState | None:
-        """Compact some regions of `state`, the newest state, if due. Returns the state with the commit of the step.
-        Raises no `OffsiteError`."""
-        if not self._is_wanted or self._clock.monotonic_s() < self._next_s:
+        """Do a step, if due. `state` is the newest state. Returns the state with a commit of the step, if any. Raises
+        no `OffsiteError`."""
+        if self._paused is None and self._clock.monotonic_s() < self._next_s:
             return None
+        steps, self._paused = self._paused, None
         try:
-            return self._compact(backup, state)
-        except CommitLost as error:  # another writer committed first: repeated later
-            decided("compaction_overtaken", commit=state.seq, error=error.id, why=error.message)
-            self._next_s = self._clock.monotonic_s() + min(RETRY_S, self._every_s)
-            return None
+            if steps is None:
+                steps = self._begin(backup, state)
+                changed = next(steps)
+            else:
+                changed = steps.send(state)
+        except StopIteration as stop:
+            end: PassEnd = stop.value
         except OffsiteError as error:
-            warned("compaction_failed", error=error.id, why=error.message)
-            if isinstance(error, Damaged):
-                backup.on_damage(error.message)
-            self._next_s = self._clock.monotonic_s() + min(RETRY_S, self._every_s)
-            return None
+            end = PassEnd(self._log(error, backup, state))
+        else:
+            self._paused = steps
+            return changed
+        self._next_s = self._clock.monotonic_s() + end.rest_s
+        return end.state
 
-    def _compact(self, backup: Backup, state: BackupState) -> BackupState | None:
-        plan = plan_compaction(backup, CompactionRequest(), head=state)
-        fitting = tuple(region for region in plan.regions if _fits(region))
-        chosen = tuple(first_regions(fitting, STEP_BYTES))
-        compacted = compact(backup, replace(plan, regions=chosen), runner=self._runner) if chosen else None
-        is_rest = compacted is None or compacted.left_alone or len(chosen) == len(fitting)
-        self._next_s = self._clock.monotonic_s() + (self._every_s if is_rest else 0.0)
-        return None if compacted is None or compacted.state.seq == state.seq else compacted.state
+    def _log(self, error: OffsiteError, backup: Backup, state: BackupState) -> float:
+        """Log an error, and return the seconds until the next pass."""
+        if self._overtaken is not None and isinstance(error, CommitLost):
+            decided(self._overtaken, commit=state.seq, error=error.id, why=error.message)
+            return self._retry_s
+        warned(self._failed, error=error.id, why=error.message)
+        if isinstance(error, Damaged):
+            backup.on_damage(error.message)
+        return self._lasting_s if isinstance(error, self._lasting) else self._retry_s
+
+
+def collecting(*, runner: Runner, clock: Clock, grace_s: float, in_force: RetentionInForce = NOTHING_IN_FORCE) -> Chore:
+    """Collects objects replaced more than `grace_s` seconds ago, and objects deleted under the rules `in_force`."""
+    grace_ms, rest_s = int(grace_s * 1000), min(COLLECTING_REST_S, max(1.0, grace_s))
+
+    def collect(backup: Backup, _: BackupState) -> Pass:
+        collection = yield from collection_steps(
+            backup, runner=runner, clock=clock, grace_ms=grace_ms, in_force=in_force
+        )
+        return PassEnd(rest_s if collection.is_last else 0.0)
+
+    return Chore(
+        collect,
+        clock=clock,
+        failed="collection_failed",
+        retry_s=RETRY_S,
+        lasting=(StoreDenied, Damaged),
+        lasting_s=COLLECTING_REST_S,
+    )
+
+
+def compacting(*, runner: Runner, clock: Clock, every_s: float) -> Chore:
+    """Compacts due regions every `every_s` seconds."""
+
+    def compact_all(backup: Backup, state: BackupState) -> Pass:
+        while True:
+            plan = plan_compaction(backup, CompactionRequest(), head=state)
+            fitting = tuple(region for region in plan.regions if _fits(region))
+            chosen = tuple(first_regions(fitting, STEP_BYTES))
+            compacted = compact(backup, replace(plan, regions=chosen), runner=runner) if chosen else None
+            changed = None if compacted is None or compacted.state.seq == state.seq else compacted.state
+            if compacted is None or compacted.left_alone or len(chosen) == len(fitting):
+                return PassEnd(every_s, changed)
+            state = yield changed
+
+    return Chore(
+        compact_all,
+        clock=clock,
+        failed="compaction_failed",
+        overtaken="compaction_overtaken",
+        retry_s=min(RETRY_S, every_s),
+        first_s=every_s,
+    )
 
 
 def _fits(region: Region) -> bool:
@@ -123,94 +168,48 @@ def _fits(region: Region) -> bool:
     return False
 
 
-RETAIN_EVERY_S = 3600.0
-"""Seconds from the end of a retention to the next."""
-STEP_S = 0.5
-"""Approximate seconds of planning between two rounds."""
+def retaining(policy: RetentionPolicy, *, cluster: Cluster, clock: Clock, every_s: float) -> Chore:
+    """Deletes points outside of `policy` every `every_s` seconds."""
 
-
-class Retaining:
-    """Deletes points outside of `policy`, again and again; does nothing where `policy` is None."""
-
-    def __init__(self, policy: RetentionPolicy | None, *, cluster: Cluster, clock: Clock, every_s: float) -> None:
-        self._policy, self._cluster, self._clock = policy, cluster, clock
-        self._every_s = every_s
-        self._plan: Generator[None, None, RetentionPlan] | None = None
-        self._next_s = clock.monotonic_s()
-
-    def step(self, backup: Backup, state: BackupState) -> BackupState | None:
-        """Continue for a moment, if due. `state` is the newest state. Returns the state with a commit of the step, if
-        any. Raises no `OffsiteError`."""
-        if self._policy is None or (self._plan is None and self._clock.monotonic_s() < self._next_s):
-            return None
-        try:
-            plan = self._planned(backup, state, self._policy)
-            return None if plan is None else self._carry_out(backup, plan, state)
-        except CommitLost as error:  # a pin, a compaction, a new restore: the next plan knows them
-            decided("retention_overtaken", commit=state.seq, error=error.id, why=error.message)
-            self._end(min(RETRY_S, self._every_s))
-            return None
-        except OffsiteError as error:
-            warned("retention_failed", error=error.id, why=error.message)
-            if isinstance(error, Damaged):
-                backup.on_damage(error.message)
-            is_lasting = isinstance(error, StoreDenied | Damaged | Refused)
-            self._end(self._every_s if is_lasting else min(RETRY_S, self._every_s))
-            return None
-
-    def _planned(self, backup: Backup, state: BackupState, policy: RetentionPolicy) -> RetentionPlan | None:
-        """The plan when ready, else None."""
-        if self._plan is None:
-            recorded_settings = read_cluster_retention(self._cluster.admin, backup, state) if policy.mirrors else {}
-            self._plan = retention_plan_steps(backup, policy, clock=self._clock, cluster_retention=recorded_settings)
-        until_s = self._clock.monotonic_s() + STEP_S
-        try:
-            while self._clock.monotonic_s() < until_s:
-                next(self._plan)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        return None
-
-    def _carry_out(self, backup: Backup, plan: RetentionPlan, state: BackupState) -> BackupState | None:
+    def retain(backup: Backup, state: BackupState) -> Pass:
+        recorded_settings = read_cluster_retention(cluster.admin, backup, state) if policy.mirrors else {}
+        steps = retention_plan_steps(backup, policy, clock=clock, cluster_retention=recorded_settings)
+        while (plan := _plan_for_a_moment(steps, clock)) is None:
+            state = yield None
         carried = carry_to(plan, state)
         if carried is None:
             noted("retention_overtaken", commit=state.seq)
-            self._end(0.0)
-            return None
+            return PassEnd(0.0)
         applied = carry_out(backup, carried, base=state)
-        self._end(self._every_s)
-        return None if applied.commit is None else applied.state
+        return PassEnd(every_s, None if applied.commit is None else applied.state)
 
-    def _end(self, rest_s: float) -> None:
-        self._plan, self._next_s = None, self._clock.monotonic_s() + rest_s
+    return Chore(
+        retain,
+        clock=clock,
+        failed="retention_failed",
+        overtaken="retention_overtaken",  # a pin, a compaction, a new restore: the next plan knows them
+        retry_s=min(RETRY_S, every_s),
+        lasting=(StoreDenied, Damaged, Refused),
+        lasting_s=every_s,
+    )
 
 
-TIDYING_REST_S = 24 * 3600.0
-"""Seconds from the end of a pass to the next: a pass may read all commits."""
+def _plan_for_a_moment(steps: Generator[None, None, RetentionPlan], clock: Clock) -> RetentionPlan | None:
+    """The plan when ready, else None."""
+    until_s = clock.monotonic_s() + STEP_S
+    try:
+        while clock.monotonic_s() < until_s:
+            next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    return None
 
 
-class Tidying:
-    """Deletes leftovers, pass after pass; does nothing unless `is_wanted`."""
+def tidying(*, clock: Clock) -> Chore:
+    """Deletes leftovers of runs that never ended."""
 
-    def __init__(self, *, is_wanted: bool, clock: Clock) -> None:
-        self._is_wanted, self._clock = is_wanted, clock
-        self._pass: Generator[None, None, LeftoversResult] | None = None
-        self._next_s = clock.monotonic_s() + TIDYING_REST_S
+    def tidy(backup: Backup, _: BackupState) -> Pass:
+        yield from leftover_steps(backup, clock=clock)
+        return PassEnd(TIDYING_REST_S)
 
-    def step(self, backup: Backup) -> None:
-        """Do a step, if due. Raises no `OffsiteError`."""
-        if not self._is_wanted or (self._pass is None and self._clock.monotonic_s() < self._next_s):
-            return
-        self._pass = self._pass or leftover_steps(backup, clock=self._clock)
-        try:
-            next(self._pass)
-        except StopIteration:
-            self._end()
-        except OffsiteError as error:
-            warned("leftovers_not_collected", error=error.id, why=error.message)
-            if isinstance(error, Damaged):
-                backup.on_damage(error.message)
-            self._end()
-
-    def _end(self) -> None:
-        self._pass, self._next_s = None, self._clock.monotonic_s() + TIDYING_REST_S
+    return Chore(tidy, clock=clock, failed="leftovers_not_collected", retry_s=TIDYING_REST_S, first_s=TIDYING_REST_S)

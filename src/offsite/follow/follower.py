@@ -21,7 +21,7 @@ from offsite.checkpoint.opening import Opener
 from offsite.checkpoint.participants import Participants
 from offsite.engine.runner import OnProgress, Runner
 from offsite.follow.checkpointing import Checkpointing
-from offsite.follow.chores import RETAIN_EVERY_S, Collecting, Compacting, Retaining, Tidying
+from offsite.follow.chores import RETAIN_EVERY_S, Chore, collecting, compacting, retaining, tidying
 from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
@@ -87,6 +87,21 @@ class FollowSettings:
     guard: Callable[[], None] = _unguarded
 
 
+def _make_chores(follow: FollowSettings, clock: Clock) -> tuple[Chore, ...]:
+    """The chores of a run, in the order of their steps."""
+    policy = follow.retain if follow.agrees_to is None else follow.agrees_to
+    in_force = RetentionInForce(policy=policy, cluster_retention=partial(read_cluster_retention, follow.cluster.admin))
+    every_s, chores = follow.retain_every_s, list[Chore]()
+    if follow.retain is not None:
+        chores.append(retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=every_s))
+    if tends := follow.tends or follow.retain is not None:
+        chores.append(compacting(runner=follow.runner, clock=clock, every_s=every_s))
+    chores.append(collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s, in_force=in_force))
+    if tends:
+        chores.append(tidying(clock=clock))
+    return tuple(chores)
+
+
 class Follower:
     """Follows until an interrupt (`KeyboardInterrupt`) or a final error. `on_round` is called after every round."""
 
@@ -105,24 +120,7 @@ class Follower:
         self._backup: Backup | None = None
         self._memory = PassMemory()
         self._watch = RollUpWatch(clock)
-        policy = follow.retain if follow.agrees_to is None else follow.agrees_to
-        self._collecting = Collecting(
-            runner=follow.runner,
-            clock=clock,
-            grace_s=follow.collect_after_s,
-            in_force=RetentionInForce(
-                policy=policy, cluster_retention=partial(read_cluster_retention, follow.cluster.admin)
-            ),
-        )
-        self._retaining = Retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=follow.retain_every_s)
-        tends = follow.tends or follow.retain is not None
-        self._tidying = Tidying(is_wanted=tends, clock=clock)
-        self._compacting = Compacting(
-            is_wanted=tends,
-            runner=follow.runner,
-            clock=clock,
-            every_s=follow.retain_every_s,
-        )
+        self._chores = _make_chores(follow, clock)
         self._checkpoints = Checkpointing(
             is_wanted=follow.checkpoints,
             every_s=follow.checkpoint_every_s,
@@ -171,9 +169,9 @@ class Follower:
         self._follow.guard()  # a round may have taken hours
         self._roll_up(last_round)
         if self._backup is not None and last_round.state.seq:
-            self._retain(self._backup)
-            self._collecting.step(self._backup)
-            self._tidying.step(self._backup)
+            for chore in self._chores:
+                if self._opened is not None and (state := chore.step(self._backup, self._opened.state)) is not None:
+                    self._opened = OpenedBackup(backup=self._backup, state=state)
         return last_round
 
     def forget(self) -> None:
@@ -253,9 +251,3 @@ class Follower:
         rolled_up = roll_up_step(backup, state, watch.chosen(state), runner=follow.runner, ends=ends, watch=watch)
         if rolled_up is not None:
             self._opened = OpenedBackup(backup=backup, state=rolled_up.state)
-
-    def _retain(self, backup: Backup) -> None:
-        """Do a moment of retention and of compaction: both may make a commit."""
-        for upkeep in (self._retaining, self._compacting):
-            if self._opened is not None and (state := upkeep.step(backup, self._opened.state)) is not None:
-                self._opened = OpenedBackup(backup=backup, state=state)

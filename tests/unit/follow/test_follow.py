@@ -15,7 +15,7 @@ from offsite.backup.outages import Outage, Outages
 from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.follow import follower
-from offsite.follow.chores import Compacting, Tidying
+from offsite.follow.chores import Chore
 from offsite.follow.follower import HEARTBEAT_S, Follower, FollowSettings, Round
 from offsite.model.errors import BackupExists, CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selection import parse_selection
@@ -120,23 +120,28 @@ def test_a_run_that_was_asked_to_lets_go_between_its_rounds_and_goes_on_from_the
     assert verify_deep(orders.backup, InlineRunner()).ok
 
 
-def test_who_tends_a_backup_compacts_and_tidies_it_and_lets_go_of_no_point(
-    orders: Site, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ({}, ["collecting"]),
+        ({"tends": True}, ["compacting", "collecting", "tidying"]),
+        ({"retain": parse_policy(keep_age="9d")}, ["retaining", "compacting", "collecting", "tidying"]),
+    ],
+)
+def test_a_run_has_only_the_chores_that_it_was_asked_for(
+    orders: Site, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], made: list[str]
 ) -> None:
-    """As agents of a declared backup do, whose points an expiry job lets go."""
-    for tends in (False, True):
-        made = list[Any]()
-        for kind in (Compacting, Tidying):
-            begin = kind.__init__
+    """Agents of a declared backup tend it, and an expiry job lets its points go."""
+    chores = list[str]()
 
-            def kept(self: Any, begin: Any = begin, made: list[Any] = made, **words: Any) -> None:
-                made.append(words["is_wanted"])
-                begin(self, **words)
+    def make(name: str, factory: Callable[..., Chore], *words: Any, **options: Any) -> Chore:
+        chores.append(name)
+        return factory(*words, **options)
 
-            monkeypatch.setattr(kind, "__init__", kept)
-        follow(orders, nothing, tends=tends)
-        monkeypatch.undo()
-        assert made == [tends, tends]
+    for name in ("retaining", "compacting", "collecting", "tidying"):
+        monkeypatch.setattr(follower, name, partial(make, name, getattr(follower, name)))
+    follow(orders, nothing, **asked)
+    assert chores == made
     assert len(orders.backup.state().history) == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from offsite.follow.chores import COLLECTING_REST_S, RETRY_S, Collecting
+from offsite.follow.chores import COLLECTING_REST_S, RETRY_S, collecting
 from offsite.model.clock import SystemClock
 from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreDenied, StoreUnreachable
 from offsite.repository import catalog
@@ -602,6 +602,7 @@ def test_what_does_not_mend_itself_is_not_read_again_every_few_minutes(
 ) -> None:
     made = tuple(roll_up(backup).all_segments())
     run_once(backup)
+    state = backup.state()
     now_s, read = [0.0], list[str]()
 
     class Clock(SystemClock):
@@ -618,12 +619,12 @@ def test_what_does_not_mend_itself_is_not_read_again_every_few_minutes(
     data[len(data) // 2] ^= 1
     store.objects[made[-1].key] = bytes(data)
     store.get_range = get_range  # type: ignore[method-assign]
-    collecting = Collecting(runner=InlineRunner(), clock=Clock(), grace_s=0)
+    chore = collecting(runner=InlineRunner(), clock=Clock(), grace_s=0)
     for at_s, is_read in ((0.0, True), (pause_s - 1, False), (pause_s + 1, True)):
         now_s[0] = at_s
         read.clear()
         for _ in range(3):
-            collecting.step(backup)
+            chore.step(backup, state)
         assert bool(read) is is_read
 
 

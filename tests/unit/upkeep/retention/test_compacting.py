@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsite.follow import chores
-from offsite.follow.chores import RETRY_S, Compacting
+from offsite.follow.chores import RETRY_S, Chore, compacting
 from offsite.repository.backup import Backup
 from tests.backups import new_backup
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state
@@ -50,16 +50,15 @@ def backup(log: CompactedLog) -> Backup:
     return made
 
 
-def compacting_of(clock: Machine, *, is_wanted: bool = True) -> Compacting:
-    return Compacting(is_wanted=is_wanted, runner=InlineRunner(), clock=clock, every_s=EVERY_S)
+def compacting_of(clock: Machine) -> Chore:
+    return compacting(runner=InlineRunner(), clock=clock, every_s=EVERY_S)
 
 
-def test_nothing_is_compacted_that_was_not_asked_for_or_before_its_time(backup: Backup) -> None:
-    for is_wanted, wait_s in ((False, 2 * EVERY_S), (True, EVERY_S - 1)):
-        clock = Machine()
-        step = compacting_of(clock, is_wanted=is_wanted)
-        clock.sleep(wait_s)
-        assert step.step(backup, backup.state()) is None
+def test_nothing_is_compacted_before_its_time(backup: Backup) -> None:
+    clock = Machine()
+    step = compacting_of(clock)
+    clock.sleep(EVERY_S - 1)
+    assert step.step(backup, backup.state()) is None
     assert backup.state().compacted == {}
 
 

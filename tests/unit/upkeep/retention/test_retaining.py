@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offsite.follow import chores
-from offsite.follow.chores import RETRY_S, Retaining
+from offsite.follow.chores import RETRY_S, Chore, retaining
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.model.journal import JOURNAL
 from offsite.repository.commit import CommitChanges
@@ -62,20 +62,12 @@ def made() -> Retained:
     return made
 
 
-def retaining_of(clock: Machine, policy: RetentionPolicy | None) -> Retaining:
-    return Retaining(policy, cluster=NoCluster(), clock=clock, every_s=3600.0)  # type: ignore[arg-type]
+def retaining_of(clock: Machine, policy: RetentionPolicy) -> Chore:
+    return retaining(policy, cluster=NoCluster(), clock=clock, every_s=3600.0)  # type: ignore[arg-type]
 
 
 def points(made: Retained) -> list[int]:
     return [line.seq for line in made.backup.state().history]
-
-
-def test_a_run_that_was_not_asked_lets_nothing_go(made: Retained) -> None:
-    step = retaining_of(Machine(made), None)
-    for _ in range(5):
-        made.later(HOUR_MS)
-        assert step.step(made.backup, made.backup.state()) is None
-    assert points(made) == list(range(1, 9))
 
 
 def test_a_step_lets_go_and_the_next_comes_after_the_rest(made: Retained) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.follow.chores import TIDYING_REST_S, Tidying
+from offsite.follow.chores import TIDYING_REST_S, Chore, tidying
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
+from offsite.repository.state import BackupState
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
 from tests.source_events.memory_store import MemoryStore
 from tests.source_events.retaining import StoreClock
@@ -36,35 +37,33 @@ def left(backup: Backup, clock: StoreClock) -> str:
     return key
 
 
-def pass_all(tidying: Tidying, backup: Backup) -> None:
+def pass_all(chore: Chore, backup: Backup, state: BackupState) -> None:
     for _ in range(100):
-        tidying.step(backup)
+        chore.step(backup, state)
 
 
-def test_leftovers_go_after_a_day_where_it_was_asked_for(backup: Backup, store: MemoryStore) -> None:
+def test_leftovers_go_after_a_day(backup: Backup, store: MemoryStore) -> None:
     clock = StoreClock(store)
-    wanted, unwanted = Tidying(is_wanted=True, clock=clock), Tidying(is_wanted=False, clock=clock)
-    key = left(backup, clock)
-    pass_all(wanted, backup)
+    chore = tidying(clock=clock)
+    key, state = left(backup, clock), backup.state()
+    pass_all(chore, backup, state)
     assert key in store.objects, "it was not time for it"
     clock.sleep(2 * TIDYING_REST_S)
-    pass_all(unwanted, backup)
-    assert key in store.objects, "nobody asked for it"
-    pass_all(wanted, backup)
+    pass_all(chore, backup, state)
     assert key not in store.objects
 
 
 def test_damage_is_told_and_it_rests(backup: Backup, store: MemoryStore) -> None:
     clock = StoreClock(store)
-    tidying = Tidying(is_wanted=True, clock=clock)
-    key = left(backup, clock)
+    chore = tidying(clock=clock)
+    key, state = left(backup, clock), backup.state()
     clock.sleep(2 * TIDYING_REST_S)
     commit = backup.layout.commit_key(1)
     sound, store.objects[commit] = store.objects[commit], b"{}"
-    pass_all(tidying, backup)
+    pass_all(chore, backup, state)
     store.objects[commit] = sound
-    pass_all(tidying, backup)
+    pass_all(chore, backup, state)
     assert key in store.objects, "it rests for a day"
     clock.sleep(2 * TIDYING_REST_S)
-    pass_all(tidying, backup)
+    pass_all(chore, backup, state)
     assert key not in store.objects
