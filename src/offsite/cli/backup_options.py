@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
+import typer
+
 from offsite.backup.options import BackupWords
 from offsite.checkpoint.options import ParticipantWords, ZeebeWords
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Repo, WordChoice
+from offsite.follow.options import FollowWords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +41,27 @@ class BackupRunOptions(BackupOptions):
     words: BackupWords = field(default_factory=BackupWords)
     applications: ParticipantWords = field(default_factory=ParticipantWords)
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """Options of `backup follow` beside those of a run."""
+
+    words: FollowWords = field(default_factory=FollowWords)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionalFollowOptions:
+    """The same options, of a run that follows only where it is asked to."""
+
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Keep running: copy new records round after round, until SIGINT or SIGTERM."),
+    ] = False
+    words: Annotated[
+        FollowWords,
+        WordChoice(
+            prefix="With --follow: ",
+            help={"retain_every": "With --follow and --retain: how often to apply the rules."},
+        ),
+    ] = field(default_factory=FollowWords)

@@ -88,11 +88,17 @@ GiveUpAfter = Annotated[
 
 class WordChoice(NamedTuple):
     """The words of a use that a command takes, in `Annotated[…]`: all, `only` some, or all `but` some. `help`: text for
-    a word whose own text does not fit."""
+    a word whose own text does not fit. `prefix`: begins the texts of the use."""
 
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
     help: Mapping[str, str] = MappingProxyType({})
+    prefix: str = ""
+
+    def text(self, word: DeclaredOption) -> str:
+        """The help of a word."""
+        own = word.option.help
+        return self.help.get(word.name) or (f"{self.prefix}{own[:1].lower()}{own[1:]}" if self.prefix else own)
 
 
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -179,7 +185,7 @@ def _type(word: DeclaredOption) -> object:
 def _option(word: DeclaredOption, choice: WordChoice) -> Any:  # noqa: ANN401  # typer names no type for it
     return typer.Option(
         f"--{word.name.replace('_', '-')}",
-        help=choice.help.get(word.name, word.option.help),
+        help=choice.text(word),
         show_default=word.option.shown_default or True,
         callback=split_all if word.name in PATTERN_OPTIONS else checked_places if word.name == "records" else None,
     )

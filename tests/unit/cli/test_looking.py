@@ -35,7 +35,7 @@ CHANGES = {
     *("retention pin", "retention unpin", "generations run", "generations release", "archive reindex", "tokens add"),
     *("archive retention apply", "jobs cancel", "jobs forget", "metastore backup", "metastore restore"),
     *("operator run", "operator apply", "operator delete", "operator moved", "operator release", "operator agent"),
-    *("operator expire", "spark pack", "spark job", "sandbox start", "sandbox stop"),
+    *("operator expire", "spark pack", "spark job", "sandbox start", "sandbox stop", "backup follow"),
 }
 ELSEWHERE = {
     *("doctor", "metastore status", "metastore verify", "operator get", "operator describe", "sandbox status"),

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from offsite.backup.options import parse_backup, parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe
-from offsite.cli.backup_options import BackupOptions, BackupRunOptions
-from offsite.cli.options import (
-    COLLECT_AFTER,
-    GIVE_UP_AFTER,
-    GiveUpAfter,
-    Output,
-    takes,
-)
+from offsite.cli.backup_options import BackupOptions, BackupRunOptions, FollowOptions, OptionalFollowOptions
+from offsite.cli.options import Output, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.views.backup import render_result
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
@@ -31,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.backup.plan import BackupPlan
+    from offsite.follow.options import FollowWords
     from offsite.repository.repository import Repository
 
 
@@ -40,50 +35,12 @@ _NAMED_MAX = 5
 app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=True)
 
 
-Follow = Annotated[
-    bool, typer.Option("--follow", help="Keep running: copy new records round after round, until SIGINT or SIGTERM.")
-]
-MetricsPort = Annotated[
-    str | None,
-    typer.Option("--metrics-port", help="With --follow: where to show metrics, as 9464 or 0.0.0.0:9464."),
-]
-FollowCollectAfter = Annotated[
-    str,
-    typer.Option("--collect-after", help="With --follow: how long to keep objects that a roll-up replaced."),
-]
-FollowRetain = Annotated[
-    str,
-    typer.Option(
-        "--retain",
-        help="With --follow: what to keep: off = everything; mirror = what the topics' own retention keeps; or rules, "
-        "as keep-age=7d,keep-daily=30,max-bytes=10GiB,floor=3d (see offsite retention plan).",
-    ),
-]
-RetainEvery = Annotated[
-    str, typer.Option("--retain-every", help="With --follow and --retain: how often to apply the rules.")
-]
-CheckpointEvery = Annotated[
-    str | None,
-    typer.Option(
-        "--every", help="With --follow: take a checkpoint when up to date, then one per interval, such as 15m."
-    ),
-]
-Interval = Annotated[str, typer.Option("--interval", help="With --follow: time from one round to the next.")]
-
-
 @app.command()
-@takes(BackupRunOptions, SparkOptions)
+@takes(BackupRunOptions, SparkOptions, OptionalFollowOptions)
 def run(
     options: BackupRunOptions,
     engine: SparkOptions,
-    follow: Follow = False,
-    interval: Interval = "10s",
-    give_up_after: GiveUpAfter = GIVE_UP_AFTER,
-    metrics_port: MetricsPort = None,
-    collect_after: FollowCollectAfter = COLLECT_AFTER,
-    retain: FollowRetain = "off",
-    retain_every: RetainEvery = "1h",
-    every: CheckpointEvery = None,
+    following: OptionalFollowOptions,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Copy new records since the last run, and commit them as one restore point.
@@ -94,29 +51,10 @@ def run(
     Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions, groups
     or settings of topics could not be read.
     """
-    if follow:
-        from offsite.cli.commands.backup_follow import follow_backup
-        from offsite.follow.options import parse_follow
-
-        times = parse_follow(interval, give_up_after, metrics_port, collect_after, retain, retain_every, every)
-        follow_backup(options, times, engine=engine, output=output)
+    if following.follow:
+        _follow(options, following.words, engine, output)
         return
-    if metrics_port is not None:
-        raise BadOption("--metrics-port works only with --follow", hint="add --follow")
-    if every is not None:
-        raise BadOption("--every works only with --follow", hint="add --follow, or use: offsite checkpoint take")
-    if parse_participants(options.applications) is not None:
-        raise BadOption(
-            "--participants works only with --follow",
-            hint="add --follow, or use: offsite checkpoint take",
-        )
-    if parse_zeebe(options.clusters):
-        raise BadOption(
-            "--zeebe works only with --follow",
-            hint="add --follow, or use: offsite checkpoint take",
-        )
-    if retain != "off":
-        raise BadOption("--retain works only with --follow", hint="add --follow, or use: offsite retention apply")
+    _refuse_to_follow(options, following.words)
     from offsite.backup.plan import make_replan, plan_backup
     from offsite.backup.run import run_backup
     from offsite.cli.progress import progress
@@ -147,6 +85,20 @@ def run(
         raise typer.Exit(EXIT_PARTIAL)
 
 
+def _refuse_to_follow(options: BackupRunOptions, words: FollowWords) -> None:
+    """Raises `BadOption` for an option that works only in a run that follows."""
+    takes_checkpoint = ", or use: offsite checkpoint take"
+    for option, is_given, instead in (
+        ("--metrics-port", words.get("metrics_port") is not None, ""),
+        ("--every", words.get("every") is not None, takes_checkpoint),
+        ("--participants", parse_participants(options.applications) is not None, takes_checkpoint),
+        ("--zeebe", bool(parse_zeebe(options.clusters)), takes_checkpoint),
+        ("--retain", words.get("retain", "off") != "off", ", or use: offsite retention apply"),
+    ):
+        if is_given:
+            raise BadOption(f"{option} works only with --follow", hint=f"add --follow{instead}")
+
+
 @contextmanager
 def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]:
     """A context for executing `plan`: after an interrupt, print the commits made."""
@@ -157,6 +109,30 @@ def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]
     except KeyboardInterrupt:
         note(f"interrupted: {describe_new_commits(repository, plan.backup, since=plan.base.seq)}")
         raise
+
+
+@app.command()
+@takes(BackupRunOptions, SparkOptions, FollowOptions)
+def follow(
+    options: BackupRunOptions,
+    engine: SparkOptions,
+    following: FollowOptions,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Copy new records round after round, until SIGINT or SIGTERM. The same as backup run --follow.
+
+    Each round that finds new records commits a restore point. Outages are waited out. After a signal, copied records
+    are committed, and the exit code is 0. With --retain, old restore points are deleted between the rounds. The run
+    takes the checkpoints that offsite checkpoint take requests, and with --every its own.
+    """
+    _follow(options, following.words, engine, output)
+
+
+def _follow(options: BackupRunOptions, words: FollowWords, engine: SparkOptions, output: OutputFormat) -> None:
+    from offsite.cli.commands.backup_follow import follow_backup
+    from offsite.follow.options import parse_follow
+
+    follow_backup(options, parse_follow(words), engine=engine, output=output)
 
 
 @app.command()

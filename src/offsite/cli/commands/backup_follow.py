@@ -1,4 +1,4 @@
-"""`offsite backup run --follow`: prints a line per commit, reports outages, and ends in order."""
+"""`offsite backup follow`, and `backup run --follow`: prints a line per commit, reports outages, and ends in order."""
 
 from __future__ import annotations
 
