@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offsite.engine.settings import SparkChoice
     from offsite.engine.spark_runner import SparkRunner
     from offsite.kafka.cluster import Cluster
+    from offsite.repository.backup import Backup
     from offsite.repository.repository import Repository
 
 
@@ -36,6 +37,17 @@ def open_repository(url: str, *, looks: bool = False, records: str | None = None
         on_damage=report_damage,
         records_at=None if records is None else open_store(records),
     )
+
+
+def open_backup(url: str, name: str, *, looks: bool = False) -> Backup:
+    """Open a backup of the repository at `url`, as `open_repository` does. Raises its errors, `BackupNotFound`, and
+    `CommitsGone` where the backup lacks a commit that this machine has seen."""
+    from offsite.repository.heads import RememberedHead
+
+    repository = open_repository(url, looks=looks)
+    opened = repository.backup(name)
+    RememberedHead(repository=repository, backup=name).check(opened, opened.state())
+    return opened
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:

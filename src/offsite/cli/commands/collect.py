@@ -15,7 +15,7 @@ from offsite.cli.views.verify import (
     render_leftovers_done,
     render_leftovers_plan,
 )
-from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
+from offsite.cli.wiring import SparkOptions, connect, open_backup, open_repository, spark
 from offsite.model.clock import SystemClock
 from offsite.model.units import format_size, parse_duration_s
 from offsite.upkeep.retention.policy import OFF, parse_retain
@@ -97,7 +97,8 @@ class CollectionReport:
 @takes(CollectOptions)
 def plan(options: CollectOptions, leftovers: Leftovers = False, output: Output = OutputFormat.TABLE) -> None:
     """Show what would be deleted, and what must be read first. Changes nothing."""
-    opened, grace_ms = _opened(options, looks=True)
+    grace_ms = int(parse_duration_s(options.collect_after) * 1000)
+    opened = open_backup(options.repo, options.backup, looks=True)
     if leftovers:
         _plan_leftovers(options.repo, opened, grace_ms, output)
         return
@@ -125,7 +126,8 @@ def run(
     """
     from offsite.upkeep.collection.run import CollectionResult
 
-    opened, grace_ms = _opened(options)
+    grace_ms = int(parse_duration_s(options.collect_after) * 1000)
+    opened = open_backup(options.repo, options.backup)
     if leftovers:
         _run_leftovers(options.repo, opened, grace_ms, output, yes=yes)
         return
@@ -140,16 +142,6 @@ def run(
         confirm(f"delete replaced and removed objects of backup {options.backup}?")
     result = _collect(opened, planned, grace_ms, in_force, engine)
     emit(result, output=output, render=_render_collected)
-
-
-def _opened(options: CollectOptions, *, looks: bool = False) -> tuple[Backup, int]:
-    from offsite.repository.heads import RememberedHead
-
-    grace_ms = int(parse_duration_s(options.collect_after) * 1000)
-    repository = open_repository(options.repo, looks=looks)
-    opened = repository.backup(options.backup)
-    RememberedHead(repository=repository, backup=options.backup).check(opened, opened.state())
-    return opened, grace_ms
 
 
 def _in_force(options: CollectOptions) -> RetentionInForce:

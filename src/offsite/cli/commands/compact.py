@@ -9,7 +9,7 @@ import typer
 
 from offsite.cli.options import BackupName, Output, Repo, Yes, takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
-from offsite.cli.wiring import SparkOptions, open_repository, spark
+from offsite.cli.wiring import SparkOptions, open_backup, spark
 from offsite.model.errors import BadOption
 from offsite.model.selection import parse_selection, split_all
 from offsite.model.units import format_size
@@ -96,7 +96,8 @@ class CompactedReport:
 @takes(CompactOptions)
 def plan(options: CompactOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what would be compacted. Changes nothing."""
-    emit(_report(_planned(*_opened(options, looks=True))), output=output, render=_render_plan)
+    request, opened = _request(options), open_backup(options.repo, options.backup, looks=True)
+    emit(_report(_planned(opened, request)), output=output, render=_render_plan)
 
 
 @app.command()
@@ -112,7 +113,7 @@ def run(
     At every restore point the latest record of every key stays unchanged, at its offset. Replaced objects are deleted
     later, by offsite collect or by a following run.
     """
-    opened, request = _opened(options)
+    request, opened = _request(options), open_backup(options.repo, options.backup)
     planned = _planned(opened, request)
     if planned.regions and not yes:
         emit_notice(_report(planned), render=_render_plan)
@@ -121,18 +122,14 @@ def run(
     emit(_done_report(planned, result), output=output, render=_render_done)
 
 
-def _opened(options: CompactOptions, *, looks: bool = False) -> tuple[Backup, CompactionRequest]:
-    from offsite.repository.heads import RememberedHead
+def _request(options: CompactOptions) -> CompactionRequest:
     from offsite.upkeep.compaction.plan import ALL_TOPICS, CompactionRequest
 
     ratio = options.min_dirty_ratio
     if ratio is not None and not 0 <= ratio <= 1:
         raise BadOption(f"--min-dirty-ratio must be from 0 to 1, not {ratio}")
-    repository = open_repository(options.repo, looks=looks)
-    opened = repository.backup(options.backup)
-    RememberedHead(repository=repository, backup=options.backup).check(opened, opened.state())
     selection = parse_selection(options.topics) if options.topics else ALL_TOPICS
-    return opened, CompactionRequest(selection=selection, min_dirty_ratio=ratio)
+    return CompactionRequest(selection=selection, min_dirty_ratio=ratio)
 
 
 def _planned(opened: Backup, request: CompactionRequest) -> CompactionPlan:

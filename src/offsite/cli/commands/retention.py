@@ -9,7 +9,7 @@ import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes, takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
-from offsite.cli.wiring import connect, open_repository
+from offsite.cli.wiring import connect, open_backup, open_repository
 from offsite.model.units import format_size, format_time
 from offsite.upkeep.retention.policy import PolicyWords, parse_policy
 
@@ -146,7 +146,7 @@ def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None
     from offsite.upkeep.retention.apply import plan_retention
     from offsite.upkeep.retention.report import retention_report
 
-    policy, opened = parse_policy(**options.words), _opened(options.repo, options.backup, looks=True)
+    policy, opened = parse_policy(**options.words), open_backup(options.repo, options.backup, looks=True)
     planned = plan_retention(opened, policy, clock=SystemClock(), cluster_retention=_cluster_settings(options, opened))
     emit(retention_report(planned), output=output, render=render_plan)
 
@@ -172,7 +172,7 @@ def apply(
     from offsite.upkeep.retention.apply import apply_retention, check_force, plan_retention
     from offsite.upkeep.retention.report import retention_report
 
-    policy, opened, clock = parse_policy(**options.words), _opened(options.repo, options.backup), SystemClock()
+    policy, opened, clock = parse_policy(**options.words), open_backup(options.repo, options.backup), SystemClock()
     cluster_settings = _cluster_settings(options, opened)
     planned = plan_retention(opened, policy, clock=clock, cluster_retention=cluster_settings)
     check_force(planned, force=force)
@@ -201,7 +201,7 @@ def pin(
     """Pin a restore point: the rules do not delete it."""
     from offsite.upkeep.retention.pins import parse_until, pin_point, pinned_points
 
-    opened = _opened(repo, backup)
+    opened = open_backup(repo, backup)
     until_ms = parse_until(until, now_ms=opened.store.now_ms())
     pin_point(opened, commit, reason=reason, until_ms=until_ms)
     emit(pinned_points(opened), output=output, render=render_pins)
@@ -212,7 +212,7 @@ def unpin(repo: Repo, backup: BackupName, commit: CommitNumber, output: Output =
     """Remove the pin of a restore point: the next retention decides about it."""
     from offsite.upkeep.retention.pins import pinned_points, unpin_point
 
-    opened = _opened(repo, backup)
+    opened = open_backup(repo, backup)
     unpin_point(opened, commit)
     emit(pinned_points(opened), output=output, render=render_pins)
 
@@ -241,15 +241,6 @@ def log(
 
     lines = audit_reports(open_repository(repo, looks=True).backup(backup), after=after)
     emit_each(lines, name="deletions", output=output, line=audit_line)
-
-
-def _opened(repo: str, backup: str, *, looks: bool = False) -> Backup:
-    from offsite.repository.heads import RememberedHead
-
-    repository = open_repository(repo, looks=looks)
-    opened = repository.backup(backup)
-    RememberedHead(repository=repository, backup=backup).check(opened, opened.state())
-    return opened
 
 
 def _cluster_settings(options: RetentionOptions, opened: Backup) -> Mapping[str, Retention]:
