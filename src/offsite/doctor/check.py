@@ -58,7 +58,7 @@ class CheckResult:
     exit_code: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DoctorCheck(Generic[PartsT_contra]):
     """One check. `after`: ids of checks that must succeed first, because the check would fail for the same reason.
     `limit_s`: seconds until the check has failed. `exit_code`: of a failure without an error of another kind."""
@@ -66,10 +66,10 @@ class DoctorCheck(Generic[PartsT_contra]):
     id: str
     title: str
     run: Callable[[PartsT_contra], CheckResult]
+    exit_code: int = GENERAL
     needs: frozenset[Need] = frozenset()
     after: tuple[str, ...] = ()
     limit_s: float = 30.0
-    exit_code: int = GENERAL
 
 
 class NotMeasurable(Exception):  # an outcome, not an error
