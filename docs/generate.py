@@ -253,7 +253,7 @@ def _leaves(kind: type[OffsiteError]) -> Iterator[type[OffsiteError]]:
     children = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
     for child in children:
         yield from _leaves(child)
-    if not children:
+    if not children or kind not in {OffsiteError, *OffsiteError.__subclasses__()}:  # a leaf may have narrower ones
         yield kind
 
 

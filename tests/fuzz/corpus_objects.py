@@ -12,9 +12,9 @@ from offsite.log.transactions import OpenTransaction
 from offsite.model.untrusted.bounded_json import DigestState, check_digest
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, get_outcome, put_outcome
 from offsite.repository.restores.record import (
     RestoreRecord,
@@ -153,7 +153,7 @@ def _restore_objects() -> Files:
         put_aside(store, LAYOUT, (SetAsideSettings(topic="back", meanwhile=(("a", "b"),), originals=(("a", None),)),))
         restore_producer_id(store, LAYOUT, lambda: 77)
         PartitionFence(store=store, layout=LAYOUT, target=TARGET).take(by="me")
-        LeaseTerms(store=store, lease=LAYOUT.lease).claim(ME, "word", take_over=False)
+        LAYOUT.lease(store).claim(ME, "word", take_over=False)
         store.put_if_absent(LAYOUT.map_key(SOURCE), _map())
         put_group_change(store, BACKUP, change, GROUPS)
         put_outcome(store, LAYOUT, outcome)
@@ -190,8 +190,8 @@ def _read_restore(files: Files) -> Reading:
         "targets": lambda: get_targets(store, LAYOUT),
         "aside": lambda: get_aside(store, LAYOUT),
         "producer": lambda: restore_producer_id(store, LAYOUT, lambda: 0),
-        "lease": lambda: LeaseTerms(store=store, lease=LAYOUT.lease).holder(asking=OTHER),
-        "lease here": lambda: LeaseTerms(store=store, lease=LAYOUT.lease).holder(asking=ME),
+        "lease": lambda: LAYOUT.lease(store).holder(asking=OTHER),
+        "lease here": lambda: LAYOUT.lease(store).holder(asking=ME),
         "map": lambda: LAYOUT.get_map(store, SOURCE),
         "outcome": lambda: get_outcome(store, LAYOUT),
         "changes": changes,

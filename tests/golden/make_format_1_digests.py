@@ -12,10 +12,10 @@ from offsite.model.cluster_settings import Acl, ClusterSettings
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, put_outcome
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets, put_record, put_targets
 from offsite.repository.restores.topic_settings import SetAsideSettings, put_aside
@@ -57,7 +57,7 @@ def put_restore(backup: Backup) -> None:
         created=("orders-copy",),
     )
     put_record(backup.store, layout, record)
-    terms = LeaseTerms(store=backup.store, lease=layout.lease)
+    terms = layout.lease(backup.store)
     claim = terms.claim(ProcessIdentity.of({"host": "a", "pid": "1"}), "word", take_over=False)
     terms.beat(claim)
     targets = RestoreTargets(topic_ids=(("orders-copy", "id"),), starts=((COPY, 0),))

@@ -14,20 +14,29 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from offsite.model.errors import BadOption, Denied, OffsiteError, RepositoryExists, RepositoryNotFound, StoreUnavailable
+from offsite.model.errors import (
+    BadOption,
+    Denied,
+    LeaseHeld,
+    OffsiteError,
+    RepositoryExists,
+    RepositoryNotFound,
+    RestoreRunning,
+    StoreUnavailable,
+)
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.repository.backup import Backup
 from offsite.repository.heads import memory_root
 from offsite.repository.layout import BackupLayout, own_objects
+from offsite.repository.lease import Lease, ProcessIdentity
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, FolderSummary, folder_of, store_time_ms
 from offsite.repository.local_memory import note_written
 from offsite.repository.repository import Repository, backup_folders
-from offsite.repository.restores.layout import LeaseLayout, RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.restores.layout import TAKE_OVER_HINT, RestoreLayout
 from offsite.repository.restores.record import restore_names
 from offsite.repository.snapshots.group_change import (
     GroupChange,
@@ -118,6 +127,7 @@ _DIGITS = 16
 _NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
 _GOING = ".going"
 """Suffix of the name of a folder during removal."""
+_IN_USE_HINT = "the copy is in use: it can be removed after the other process"
 _PASSING = ".passing"
 """Suffix of a file beside a folder in the cache: no person asked to keep the copy after the restore."""
 
@@ -135,19 +145,24 @@ class Staging:
         return self.repository.store.url
 
     @property
-    def terms(self) -> LeaseTerms:
+    def terms(self) -> Lease:
         layout = BackupLayout(backup=self.backup)
-        lease = LeaseLayout(
-            prefix=f"{layout.prefix}lease/", resource=f"the restore through {self.backup}", can_take_over=True
+        return Lease(
+            store=self.repository.store,
+            prefix=f"{layout.prefix}lease/",
+            resource=f"the restore through {self.backup}",
+            hint=TAKE_OVER_HINT,
+            error=RestoreRunning,
         )
-        return LeaseTerms(store=self.repository.store, lease=lease)
 
     @contextmanager
-    def hold(self, *, take_over: bool = False) -> Iterator[RestoreLease]:
+    def hold(self, *, take_over: bool = False, removes: bool = False) -> Iterator[RestoreLease]:
         """A context without another process that imports into the copy, restores from the copy or removes the copy.
-        Raises `RestoreRunning` when another process holds the copy, unless `take_over`."""
-        claim = self.terms.claim(ProcessIdentity.current(), random_id(), take_over=take_over)
-        restore_lease = RestoreLease(self.terms, claim)
+        Raises `RestoreRunning` when another process holds the copy, unless `take_over`; `LeaseHeld` for a process that
+        only `removes` the copy."""
+        terms = replace(self.terms, error=LeaseHeld, hint=_IN_USE_HINT) if removes else self.terms
+        claim = terms.claim(ProcessIdentity.current(), random_id(), take_over=take_over)
+        restore_lease = RestoreLease(terms, claim)
         try:
             yield restore_lease
         finally:
@@ -222,14 +237,14 @@ def _sweep(folder: Path) -> None:
         return
     if any(own_objects(store.list(f"{layout.prefix}restores/"))):
         if not staging.is_kept:
-            with staging.hold() as lease:
+            with staging.hold(removes=True) as lease:
                 decided("staging_swept", why="its restore has ended", place=str(folder))
                 staging.remove(lease)
         return
-    was_claimed = any(own_objects(store.list(staging.terms.lease.prefix)))
+    was_claimed = any(own_objects(store.list(staging.terms.prefix)))
     is_old = folder_of(store, "").quiet_since_ms < store_time_ms(store, ()) - LEFTOVER_AFTER_MS
     if is_old or (was_claimed and not any(own_objects(store.list(layout.commits_prefix)))):
-        with staging.hold() as lease:
+        with staging.hold(removes=True) as lease:
             decided("staging_swept", why="its restore was killed before it began to write", place=str(folder))
             staging.remove(lease)
 
@@ -279,11 +294,11 @@ def find_dead_copies(repository: Repository) -> Iterator[tuple[Staging, FolderSu
 
 
 def remove_dead_copy(staging: Staging) -> bool:
-    """Remove a copy of `find_dead_copies` completely, if the copy is still dead. Raises `RestoreRunning` when a process
+    """Remove a copy of `find_dead_copies` completely, if the copy is still dead. Raises `LeaseHeld` when a process
     holds the copy by now."""
     if _dead(staging) is None:
         return False
-    with staging.hold() as lease:
+    with staging.hold(removes=True) as lease:
         store = staging.repository.store
         if any(own_objects(store.list(BackupLayout(backup=staging.backup).commits_prefix))):
             return False
@@ -296,7 +311,7 @@ def _dead(staging: Staging) -> FolderSummary | None:
     store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
     if any(own_objects(store.list(layout.commits_prefix))) or any(own_objects(store.list(f"{layout.prefix}restores/"))):
         return None
-    was_claimed = any(own_objects(store.list(staging.terms.lease.prefix)))
+    was_claimed = any(own_objects(store.list(staging.terms.prefix)))
     folder = folder_of(store, layout.prefix)
     is_quiet = folder.quiet_since_ms < store_time_ms(store, ()) - LEFTOVER_AFTER_MS
     is_held = staging.terms.holder(asking=ProcessIdentity.current()) is not None

@@ -22,8 +22,8 @@ from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointNote, CheckpointRecords, Stamping
 from offsite.repository.commit import CommitChanges
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.local_memory import LetGoMemory
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.snapshots.audit_record import POINTS, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.upkeep.retention.apply import ATTEMPTS

@@ -17,7 +17,7 @@ from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointNote, CheckpointRecords, TakenCheckpoint
 from offsite.repository.commit import Checkpoint, PartitionId, StoredCommit
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import display_now_ms
@@ -283,7 +283,7 @@ class Checkpoints:
 
     def _holder(self) -> str:
         """The word of the process that takes checkpoints now; empty where none exists, or where unknown."""
-        terms = LeaseTerms(store=self._backup.store, lease=self._records.lease)
+        terms = self._records.lease
         try:
             holder = terms.holder(asking=ProcessIdentity.current(), now_ms=self._now_ms)
         except (DamagedObject, FormatTooNew) as error:  # completed, failed and deleted checkpoints do not need it

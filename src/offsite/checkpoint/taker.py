@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.backup.plan import BackupPlan
 from offsite.checkpoint.request import highest_id, make_note, next_id
-from offsite.model.errors import DamagedObject, OffsiteError, PutOutcomeUnknown, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import DamagedObject, LeaseHeld, OffsiteError, PutOutcomeUnknown, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.repository.backup import Backup
@@ -25,7 +25,7 @@ from offsite.repository.checkpoint_records import (
     TakenCheckpoint,
     TakenEnd,
 )
-from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms, ProcessIdentity
+from offsite.repository.lease import BEAT_S, Lease, LeaseClaim, ProcessIdentity
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 from offsite.repository.state import BackupState
 
@@ -171,7 +171,7 @@ class HeldLease:
     """The lease of a taker, renewed while held. `is_lost`: another process has the lease, because the process was
     silent for too long."""
 
-    def __init__(self, taker: Taker, terms: LeaseTerms, claim: LeaseClaim) -> None:
+    def __init__(self, taker: Taker, terms: Lease, claim: LeaseClaim) -> None:
         self._taker, self._terms, self._claim = taker, terms, claim
         self.is_lost = False
         self._ended = threading.Event()
@@ -198,21 +198,21 @@ class HeldLease:
 
 def hold_lease(taker: Taker) -> HeldLease | None:
     """Get the lease for `taker`; None where another process has the lease."""
-    terms = LeaseTerms(store=taker.backup.store, lease=taker.records.lease)
+    terms = taker.records.lease
     try:
         claim = terms.claim(ProcessIdentity.current(), taker.word, take_over=False)
-    except RestoreRunning:
+    except LeaseHeld:
         return None
     _sweep(terms, before=claim.term)
     return HeldLease(taker, terms, claim)
 
 
-def _sweep(terms: LeaseTerms, *, before: int) -> None:
+def _sweep(terms: Lease, *, before: int) -> None:
     """Delete old terms, which mean nothing any more; without the right to delete they stay."""
     with suppress(OffsiteError):
         for term in range(max(1, before - _TERMS_SWEPT), before):
             for part in ("beat", "end", "claim"):
-                terms.store.delete(terms.lease.key(term, part))
+                terms.store.delete(terms.key(term, part))
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from offsite.model.selection import TopicSelection
 from offsite.repository.generation_sets.entry import Founding, GenerationEntryKind
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import ProcessIdentity
 
 
 def _unheard(_: ExportResult) -> None:

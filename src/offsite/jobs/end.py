@@ -30,15 +30,15 @@ from offsite.repository.job import (
 )
 from offsite.repository.job_records import JobRecords, is_of_the_future, list_jobs
 from offsite.repository.layout import own_objects
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.stores.store import Store
 
 
 def give_up_job(store: Store, job: str, *, identity: ProcessIdentity) -> None:
-    """Shut out a job whose process is gone or silent. A job with an end keeps its end. Raises `RestoreRunning` if a
+    """Shut out a job whose process is gone or silent. A job with an end keeps its end. Raises `LeaseHeld` if a
     process works on the job, and the errors of the store."""
     records = JobRecords(store=store, layout=JobLayout(job=job))
-    terms = LeaseTerms(store=store, lease=records.layout.lease)
+    terms = records.layout.lease(store)
     claim = terms.claim(identity, random_id(), take_over=False)
     try:
         said = "its process ended or was silent: the job was given up"

@@ -10,7 +10,7 @@ from offsite.model.errors import Damaged, FormatTooNew, JobNotFound, OffsiteErro
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.repository.job import JobCancellation, JobEnd, JobLayout, JobProgress, StoredJobRequest
 from offsite.repository.job_records import JobRecords, list_jobs
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import display_now_ms
 
@@ -171,13 +171,13 @@ def _facts(records: JobRecords, now_ms: int) -> JobFacts:
     request = records.read_request()
     if request is None:
         raise JobNotFound(f"there is no job {records.layout.job}", hint="see them with: offsite jobs list")
-    terms = LeaseTerms(store=records.store, lease=records.layout.lease)
+    terms = records.layout.lease(records.store)
     holder = terms.holder(asking=ProcessIdentity.current(), now_ms=now_ms)
     return JobFacts(
         request=request,
         cancellation=records.read_cancellation(),
         worker=holder.holder.text if holder else "",
-        had_worker=records.store.head(records.layout.lease.key(1, "claim")) is not None,
+        had_worker=records.store.head(terms.key(1, "claim")) is not None,
         end=records.read_end(request),  # read last: an ended worker wrote its end before releasing the lease
         claimed_end=records.read_claimed_end() if request.seal else None,
         now_ms=now_ms,

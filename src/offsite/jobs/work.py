@@ -15,7 +15,7 @@ from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
 from offsite.repository.job import JobEnd, JobLayout, JobProgress
 from offsite.repository.job_records import JobRecords
-from offsite.repository.restores.lease import BEAT_S, TTL_S, LeaseClaim, LeaseTerms, ProcessIdentity
+from offsite.repository.lease import BEAT_S, TTL_S, Lease, LeaseClaim, ProcessIdentity
 from offsite.stores.store import Store
 
 LOOK_S = 1.0
@@ -28,7 +28,7 @@ class JobWork:
     def __init__(  # noqa: PLR0913  # keyword arguments, except the job itself
         self,
         records: JobRecords,
-        terms: LeaseTerms,
+        terms: Lease,
         claim: LeaseClaim,
         *,
         cancel: Callable[[], None],
@@ -119,9 +119,9 @@ class JobWork:
 
 @contextmanager
 def work_on(store: Store, job: str, *, cancel: Callable[[], None], clock: Clock, secret: str = "") -> Iterator[JobWork]:
-    """Work on a job with its `secret` in a block. Raises `RestoreRunning` if another process works on the job."""
+    """Work on a job with its `secret` in a block. Raises `LeaseHeld` if another process works on the job."""
     records = JobRecords(store=store, layout=JobLayout(job=job))
-    terms = LeaseTerms(store=store, lease=records.layout.lease)
+    terms = records.layout.lease(store)
     claim = terms.claim(ProcessIdentity.current(), random_id(), take_over=False)
     work = JobWork(records, terms, claim, cancel=cancel, clock=clock, secret=secret)
     try:

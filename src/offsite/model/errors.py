@@ -297,7 +297,14 @@ class WriterFenced(Conflict):
     id = "OFF-1131"
 
 
-class RestoreRunning(Conflict):
+class LeaseHeld(Conflict):
+    """Another process is at the same work, and is alive: it holds the lease of the job, agent, operator or
+    checkpoint."""
+
+    id = "OFF-1139"
+
+
+class RestoreRunning(LeaseHeld):
     """Another process carries out the restore, or a restore into the same topics, and is alive."""
 
     id = "OFF-1132"

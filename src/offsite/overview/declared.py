@@ -13,8 +13,7 @@ from offsite.repository.declared.history import DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
 from offsite.repository.declared.notes import DeclaredNote, get_note
-from offsite.repository.restores.layout import LeaseLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.lease import Lease, ProcessIdentity
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import display_now_ms
 
@@ -84,7 +83,7 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
     try:
         history = DeclaredLedger(store=store, layout=layout).read()
         note = _join_notes(store, layout, history, now_ms) if history.members else get_note(store, layout)
-        holders = [_holder(store, lease, now_ms) for lease in (layout.agent, layout.lock, layout.expiry)]
+        holders = [_holder(lease, now_ms) for lease in (layout.agent(store), layout.lock(store), layout.expiry(store))]
     except (Damaged, FormatTooNew) as error:
         return DeclaredReport(uid=uid, problem=f"{error.id}: {error.message}")
     agent, operator, expiry = holders
@@ -125,8 +124,8 @@ def _join_notes(store: Store, layout: DeclaredLayout, history: DeclaredHistory, 
     return replace(newest, conditions=tuple(conditions))
 
 
-def _holder(store: Store, lease: LeaseLayout, now_ms: int) -> str:
-    claim = LeaseTerms(store=store, lease=lease).holder(asking=ProcessIdentity.current(), now_ms=now_ms)
+def _holder(lease: Lease, now_ms: int) -> str:
+    claim = lease.holder(asking=ProcessIdentity.current(), now_ms=now_ms)
     return "" if claim is None else claim.holder.text
 
 

@@ -23,7 +23,7 @@ from offsite.repository.commit import Checkpoint, PartitionId
 from offsite.repository.commit_json import partition_from_json, partition_to_json
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout, own_objects, parse_checkpoint_key
-from offsite.repository.restores.layout import LeaseLayout
+from offsite.repository.lease import Lease
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant, participants_from_json, participants_to_json
 from offsite.stores.store import PutResult, Store
 
@@ -234,10 +234,13 @@ class CheckpointRecords:
         return cls(store=backup.store, layout=backup.layout)
 
     @property
-    def lease(self) -> LeaseLayout:
+    def lease(self) -> Lease:
         """The lease of the process that takes checkpoints."""
-        return LeaseLayout(
-            prefix=self.layout.checkpoint_taker_prefix, resource=f"taking checkpoints of backup {self.layout.backup}"
+        return Lease(
+            store=self.store,
+            prefix=self.layout.checkpoint_taker_prefix,
+            resource=f"taking checkpoints of backup {self.layout.backup}",
+            hint="one process takes the checkpoints; this one can when the other ends, or falls silent",
         )
 
     def events(self, *, after: int = -1) -> Mapping[int, frozenset[CheckpointEvent]]:

@@ -14,7 +14,8 @@ from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import BadName, DamagedObject
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.restores.layout import LeaseLayout
+from offsite.repository.lease import Lease
+from offsite.stores.store import Store
 
 JOBS_PREFIX = "jobs/"
 KEYS_PREFIX = "job-keys/"
@@ -75,10 +76,14 @@ class JobLayout:
         """Overwritten, never trusted."""
         return f"{self.prefix}progress.json"
 
-    @property
-    def lease(self) -> LeaseLayout:
+    def lease(self, store: Store) -> Lease:
         """The lease of the process that works on the job."""
-        return LeaseLayout(prefix=f"{self.prefix}worker/", resource=f"job {self.job}")
+        return Lease(
+            store=store,
+            prefix=f"{self.prefix}worker/",
+            resource=f"job {self.job}",
+            hint=f"wait for its end, or end it with: offsite jobs cancel {self.job}",
+        )
 
 
 def job_of(key: str) -> str | None:

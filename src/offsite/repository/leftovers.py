@@ -26,9 +26,9 @@ from offsite.repository.layout import (
     parse_segment_key,
     parse_snapshot_key,
 )
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import (
     RestoreRecord,
     UnreadableRestore,
@@ -269,7 +269,7 @@ def readers_of(store: Store, backup: BackupLayout) -> Iterator[ReadingRestore]:
     """
     mine = ProcessIdentity.current()
     for record in unfinished_restores(store, backup):
-        terms = LeaseTerms(store=store, lease=RestoreLayout(backup=backup, restore=record.restore).lease)
+        terms = RestoreLayout(backup=backup, restore=record.restore).lease(store)
         is_live = terms.holder(asking=mine) is not None
         if is_live or not (
             _is_quiet(store, backup.restores_prefix(record.restore)) and find_successor(store, backup, record)

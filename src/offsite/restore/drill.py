@@ -22,9 +22,9 @@ from offsite.model.units import format_time
 from offsite.reports.cut_report import report_consistency
 from offsite.reports.log_report import hole_reports
 from offsite.repository.backup import Backup
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.records_place import writing_records
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, get_outcome, put_outcome
 from offsite.repository.restores.record import RestoreRecord, try_unfinished_restores
 from offsite.restore.drill_report import DrilledTopic, DrillReport
@@ -149,7 +149,7 @@ class Drill:
 
     def _is_under_way(self, record: RestoreRecord) -> bool:
         layout = RestoreLayout(backup=self._backup.layout, restore=record.restore)
-        terms = LeaseTerms(store=self._backup.record_store, lease=layout.lease)
+        terms = layout.lease(self._backup.record_store)
         try:
             return terms.readable_holder(asking=ProcessIdentity.current()) is not None
         except DamagedObject:  # the writer of the damaged lease may be at work

@@ -17,11 +17,11 @@ from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreDenied, St
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
+from offsite.repository.lease import BEAT_S, Lease, LeaseClaim, ProcessIdentity
 from offsite.repository.local_memory import adopt, note_written
 from offsite.repository.records_place import record_places, writing_records
 from offsite.repository.removal import check_stays
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms, ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.record import (
     RestoreRecord,
@@ -37,7 +37,7 @@ _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=
 class RestoreLease:
     """The lease of a restore held by this process: one term."""
 
-    def __init__(self, terms: LeaseTerms, claim: LeaseClaim) -> None:
+    def __init__(self, terms: Lease, claim: LeaseClaim) -> None:
         self._terms = terms
         self._claim = claim
         self._lost: RestoreTakenOver | None = None
@@ -77,7 +77,7 @@ class RestoreLease:
     @property
     def last_keys(self) -> tuple[str, ...]:
         """Keys of the lease to delete last: while the claim exists, no other process begins."""
-        return tuple(self._terms.lease.key(self._claim.term, part) for part in ("beat", "claim"))
+        return tuple(self._terms.key(self._claim.term, part) for part in ("beat", "claim"))
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_S):
@@ -150,7 +150,7 @@ def _check_others_in(place: Backup, record: RestoreRecord, mine: ProcessIdentity
         common = sorted(targets & {target for _, target in other.topics})
         terms = _terms(place, other.restore)
         if common and (holder := terms.readable_holder(asking=mine)) is not None:
-            raise terms.running(
+            raise terms.held_by(
                 holder, hint=f"it also writes into {', '.join(common[:3])}: wait for its end, or choose other names"
             )
 
@@ -160,9 +160,9 @@ def _check_unreadable(place: Backup, other: UnreadableRestore, mine: ProcessIden
     topics."""
     terms = _terms(place, other.restore)
     if (holder := terms.readable_holder(asking=mine)) is not None:
-        raise terms.running(holder, hint=f"its topics are unknown ({other.problem}): wait for its end")
+        raise terms.held_by(holder, hint=f"its topics are unknown ({other.problem}): wait for its end")
     warned("restore_unreadable", restore=other.restore, why=other.problem)
 
 
-def _terms(place: Backup, restore: str) -> LeaseTerms:
-    return LeaseTerms(store=place.record_store, lease=RestoreLayout(backup=place.layout, restore=restore).lease)
+def _terms(place: Backup, restore: str) -> Lease:
+    return RestoreLayout(backup=place.layout, restore=restore).lease(place.record_store)

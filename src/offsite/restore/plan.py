@@ -18,9 +18,9 @@ from offsite.points.restore_point import FixedPoint, find_commit, find_point
 from offsite.points.source_view import check_left_out, check_readable
 from offsite.repository.backup import Backup
 from offsite.repository.heads import check_to_read
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.records_place import GIVEN_AGAIN, record_places, writing_records
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import (
     RestoreRecord,
     UnreadableRestore,
@@ -247,8 +247,8 @@ def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bo
     targets = {target for _, target in record.topics}
     if targets & admin.topics().keys():
         return True
-    lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease
-    if LeaseTerms(store=backup.record_store, lease=lease).holder(asking=ProcessIdentity.current()) is not None:
+    lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease(backup.record_store)
+    if lease.holder(asking=ProcessIdentity.current()) is not None:
         return True
     decided("begins_anew", why="none of its target topics exists now", restore=record.restore)
     return False

@@ -24,6 +24,7 @@ from offsite.model.errors import (
     DamagedArchive,
     DamagedObject,
     LeaderUnavailable,
+    LeaseHeld,
     NoSuchTopic,
     RestoreRunning,
     RestoreTakenOver,
@@ -32,10 +33,10 @@ from offsite.model.errors import (
 from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.local_memory import is_written_here
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.snapshots.group_change import (
     GroupChange,
@@ -108,6 +109,11 @@ def test_two_restores_of_one_archive_have_a_copy_each_and_one_command_has_one(tm
 
 def test_who_has_lost_a_copy_does_not_remove_it() -> None:
     staging = open_staging(None, format_name="avro", archive="/a")
+    with staging.hold():
+        with pytest.raises(LeaseHeld) as refusal, staging.hold(removes=True):
+            pass
+        assert type(refusal.value) is LeaseHeld
+        assert "--take-over" not in refusal.value.hint, "who sweeps cannot take a restore over"
     with staging.hold() as first, staging.hold(take_over=True), pytest.raises(RestoreTakenOver):
         staging.remove(first)
     assert staging.folder is not None
@@ -337,7 +343,7 @@ def test_a_copy_in_a_repository_goes_that_a_killed_import_left(tmp_path: Path) -
             fill(staging)
             mine.store.put_if_absent(f"backups/{staging.backup}/commits/{1:020}.json", b"{}")
     assert list(find_dead_copies(mine)) == [], "none is quiet"
-    alive = open_staging(str(place), format_name="avro", archive="/a", purpose="alive").terms.lease.prefix
+    alive = open_staging(str(place), format_name="avro", archive="/a", purpose="alive").terms.prefix
     for path in (each for each in place.rglob("*") if each.is_file() and alive not in str(each)):
         os.utime(path, (0, path.stat().st_mtime - 2 * DAY_MS / 1000))
     killed = open_staging(str(place), format_name="avro", archive="/a", purpose="killed").backup

@@ -22,7 +22,7 @@ from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, KafkaUnreachable
 from offsite.model.options import StampForm
 from offsite.repository.checkpoint_records import CheckpointRecords, Stamping
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite_participant.control import OpenRecord, format_record
 from offsite_participant.number import Form
 from tests.fake_cluster.site import BACKUP, Site
@@ -129,7 +129,7 @@ def test_a_run_whose_lease_was_taken_over_leaves_them_to_the_other_one(
     monkeypatch.setattr(taker, "BEAT_S", 0.01)
 
     def take_over() -> None:
-        terms = LeaseTerms(store=site.backup.store, lease=CheckpointRecords.of(site.backup).lease)
+        terms = CheckpointRecords.of(site.backup).lease
         terms.claim(ProcessIdentity.current(), "another", take_over=True)
         beating = [each for each in threading.enumerate() if each.name == "offsite-checkpoint-lease"]
         for each in beating:

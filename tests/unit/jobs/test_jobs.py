@@ -26,8 +26,8 @@ from offsite.model.errors import (
     DamagedObject,
     JobNotBegun,
     JobNotFound,
+    LeaseHeld,
     RequestRepeated,
-    RestoreRunning,
     StoreDenied,
     TooManyJobs,
 )
@@ -46,8 +46,8 @@ from offsite.repository.job import (
     repeat_key,
 )
 from offsite.repository.job_records import RESULT_MAX_BYTES, JobRecords
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.restores import lease
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
 from tests.processes import wait_until
@@ -136,7 +136,7 @@ def test_a_job_lives_while_its_process_does(store: Store) -> None:
     assert read_job(store, job).state is JobState.STARTING
     with work_on(store, job, cancel=nothing, clock=SystemClock(), secret=asked.secret) as doing:
         assert read_job(store, job).state is JobState.RUNNING
-        with pytest.raises(RestoreRunning), work_on(store, job, cancel=nothing, clock=SystemClock()):
+        with pytest.raises(LeaseHeld), work_on(store, job, cancel=nothing, clock=SystemClock()):
             pytest.fail("two processes worked on one job")
         doing.record_end(exit_code=0, result='{"ok": true}', said="done\n")
         assert read_job(store, job).state is JobState.SUCCEEDED
@@ -253,7 +253,7 @@ def test_what_searches_have_found_goes_after_a_week_and_nothing_else_does(store:
         if is_over:
             records.put_end(JobEnd(id=job, at_ms=now_ms, exit_code=0, result='["found"]', said=""))
         else:
-            terms = LeaseTerms(store=store, lease=records.layout.lease)
+            terms = records.layout.lease(store)
             terms.claim(ProcessIdentity.current(), "worker", take_over=False)
         kept.append(job)
     gone = forget_searches(store)
@@ -265,7 +265,7 @@ def test_what_searches_have_found_goes_after_a_week_and_nothing_else_does(store:
 def test_the_list_of_jobs_asks_for_the_time_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         job = request_job(store, REQUEST).id
-        terms = LeaseTerms(store=store, lease=JobLayout(job=job).lease)
+        terms = JobLayout(job=job).lease(store)
         terms.claim(ProcessIdentity.current(), "word", take_over=False)
     asked, now_ms = [], store.now_ms()
     monkeypatch.setattr(type(store), "now_ms", lambda _: asked.append(1) or now_ms)
@@ -329,7 +329,7 @@ def test_a_job_that_told_its_end_keeps_it_when_it_is_given_up(store: Store) -> N
     asked = request_job(store, REQUEST)
     job = asked.id
     with work_on(store, job, cancel=nothing, clock=SystemClock(), secret=asked.secret) as doing:
-        with pytest.raises(RestoreRunning):
+        with pytest.raises(LeaseHeld):
             give_up_job(store, job, identity=ProcessIdentity.current())
         doing.record_end(exit_code=0, result="", said="")
     give_up_job(store, job, identity=ProcessIdentity.current())
@@ -342,7 +342,7 @@ def test_a_process_that_was_silent_and_given_up_is_told_to_end(store: Store, mon
     job, heard = request_job(store, REQUEST).id, threading.Event()
     with work_on(store, job, cancel=heard.set, clock=SystemClock()):
         monkeypatch.setattr(work, "TTL_S", -1.0)  # any moment is a silence
-        terms = LeaseTerms(store=store, lease=JobLayout(job=job).lease)
+        terms = JobLayout(job=job).lease(store)
         terms.claim(ProcessIdentity.current(), "other", take_over=True)
         assert heard.wait(60)
 
@@ -375,7 +375,7 @@ def test_a_forged_end_is_told_for_what_it_is_and_ends_nothing(
     assert report.claimed == "an end with exit code 0 is claimed, not confirmed: it does not count"
     with work_on(store, asked.id, cancel=heard.set, clock=SystemClock(), secret=asked.secret) as doing:
         assert not doing.is_over
-        terms = LeaseTerms(store=store, lease=JobLayout(job=asked.id).lease)
+        terms = JobLayout(job=asked.id).lease(store)
         terms.claim(ProcessIdentity.current(), "other", take_over=True)
         assert not heard.wait(0.5)
         assert not read_job(store, asked.id).state.is_final

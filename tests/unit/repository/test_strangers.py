@@ -25,11 +25,11 @@ from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.generation_sets.ledger import set_names
 from offsite.repository.job_records import list_jobs
 from offsite.repository.layout import BackupLayout, is_own_key
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.leftovers import find_orphans, find_quiet_restores, find_unnamed_folders
 from offsite.repository.removal import remove_backup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.snapshots.audit_record import read_audit
 from offsite.repository.snapshots.check_records import drill_keys, last_verify_record
 from offsite.repository.snapshots.group_change import try_open_changes
@@ -218,11 +218,11 @@ def test_readers_and_writers_of_records_go_on_beside_them(place: Place) -> None:
     assert (list_jobs(store, most=9, now_ms=now_ms), declared_uids(store), set_names(store)) == ((), (), ())
     assert owner_of(store, "a") is None
     for lease in (
-        RestoreLayout(backup=layout, restore="r").lease,
+        RestoreLayout(backup=layout, restore="r").lease(store),
         CheckpointRecords(store=store, layout=layout).lease,
-        DeclaredLayout(uid=UID).lock,
+        DeclaredLayout(uid=UID).lock(store),
     ):
-        assert LeaseTerms(store=store, lease=lease).newest() is None
+        assert lease.newest() is None
     remove_backup(store, layout, is_read=lambda: False, announce=lambda _: None)
     left = {info.key for info in store.list("")}
     assert left >= strangers, "nobody deletes what others put there"
@@ -342,8 +342,9 @@ def test_the_names_of_a_set_are_those_of_its_layout() -> None:
     assert all(map(is_own_key, keys))
 
 
-def test_who_holds_a_lease_is_ours_by_name() -> None:
-    lease = RestoreLayout(backup=BackupLayout(backup="b"), restore="r").lease
+def test_who_holds_a_lease_is_ours_by_name(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    lease = RestoreLayout(backup=BackupLayout(backup="b"), restore="r").lease(store)
     assert all(is_own_key(lease.key(term, "claim")) for term in (1, 99_999_999, 100_000_000))
     assert ProcessIdentity.current()
 

@@ -15,8 +15,8 @@ from offsite.model.plain import plain
 from offsite.model.selection import parse_selection
 from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonValue
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import put_record
 from offsite.repository.snapshots.check_records import decode_drill_record, put_drill_report
 from offsite.restore.drill import PREFIX, Drill, DrillRequest
@@ -116,7 +116,7 @@ def test_a_made_up_record_does_not_take_away_the_topics_of_a_drill_under_way(sit
     store, layout = site.backup.store, begun.layout
     put_record(store, layout, begun.record)
     other = replace(ProcessIdentity.current(), host="elsewhere")
-    LeaseTerms(store=store, lease=layout.lease).claim(other, "word", take_over=False)
+    layout.lease(store).claim(other, "word", take_over=False)
     site.target.make_topic(name)
     forged = replace(begun.record, restore="20991231-000000-0123abcd")
     put_record(store, RestoreLayout(backup=site.backup.layout, restore=forged.restore), forged)

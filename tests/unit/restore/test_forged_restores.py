@@ -13,9 +13,9 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject, NoSuchRestore, RestoreRefused, RestoreRunning, TargetNotEmpty
 from offsite.overview.status import read_status
 from offsite.repository.json_form import encode_object
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets, get_targets, put_record, put_targets
 from offsite.repository.restores.topic_settings import SetAsideSettings, TargetTopicSettings, put_aside
 from offsite.upkeep.retention.plan import points_in_use
@@ -152,10 +152,10 @@ def test_it_ends_restores_while_a_process_has_it_in_hand(backed_up: Site) -> Non
     store, layout = backed_up.backup.store, RestoreLayout(backup=backed_up.backup.layout, restore="x")
     store.put_if_absent(layout.record_key, b"junk")
     other = replace(ProcessIdentity.current(), host="elsewhere")
-    claim = LeaseTerms(store=store, lease=layout.lease).claim(other, "word", take_over=False)
+    claim = layout.lease(store).claim(other, "word", take_over=False)
     with pytest.raises(RestoreRunning, match="restore x"):
         backed_up.restore()
-    LeaseTerms(store=store, lease=layout.lease).end(claim)
+    layout.lease(store).end(claim)
     assert backed_up.restore().verified
 
 
@@ -193,9 +193,9 @@ def test_a_claim_that_cannot_be_read_holds_nobody_up_once_nothing_is_written_the
     """It is of a restore into the same topics, as a record of a stranger says."""
     record = forge(backed_up, settings=())
     backup, layout = backed_up.backup, layout_of(backed_up, record)
-    backup.store.put_if_absent(layout.lease.key(1, "claim"), b"junk")
+    backup.store.put_if_absent(layout.lease(backup.store).key(1, "claim"), b"junk")
     with pytest.raises(DamagedObject):
         backed_up.restore()
-    path = Path(backup.store.url) / layout.lease.key(1, "claim")
+    path = Path(backup.store.url) / layout.lease(backup.store).key(1, "claim")
     os.utime(path, (path.stat().st_mtime - 60,) * 2)
     assert backed_up.restore().verified

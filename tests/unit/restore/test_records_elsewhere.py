@@ -198,7 +198,7 @@ def test_it_goes_on_by_any_name_of_the_folder(media: Site, place: PosixStore, tm
 def test_what_a_restore_ends_with_is_not_hidden_by_a_lease_that_cannot_be_given_up(
     media: Site, place: PosixStore, monkeypatch: pytest.MonkeyPatch, told: OffsiteError
 ) -> None:
-    terms = "offsite.repository.restores.lease.LeaseTerms"
+    terms = "offsite.repository.lease.Lease"
 
     def fail(*_: object) -> NoReturn:
         raise told

@@ -15,8 +15,8 @@ from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.model.options import CutChoice
 from offsite.repository.json_form import encode_canonical
 from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, find_record, put_record
 from offsite.repository.restores.topic_settings import SetAsideSettings, TargetTopicSettings, get_aside, put_aside
 from offsite.restore import set_aside
@@ -139,7 +139,7 @@ def test_a_run_that_was_taken_over_gives_nothing_back(tmp_path: Path, error: Bas
     backup, admin = new_backup(open_store(str(tmp_path / "repository"))), FakeAdmin()
     existing = replace(EXISTING, meanwhile=tuple(MEANWHILE.items()), at_end=tuple(OWN.items()))
     record = replace(RECORD, settings=(existing,))
-    terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=record.restore).lease)
+    terms = RestoreLayout(backup=backup.layout, restore=record.restore).lease(backup.store)
     with (  # noqa: PT012  # the innermost block is what has to raise
         pytest.raises((KeyboardInterrupt, OffsiteError)),
         hold_restore_lease(backup, record, take_over=False) as held,

@@ -290,7 +290,7 @@ def release(
     """
     from offsite.generations.status import read_set, refuse_release
     from offsite.generations.status import release as release_generation
-    from offsite.repository.restores.lease import ProcessIdentity
+    from offsite.repository.lease import ProcessIdentity
 
     repository = open_repository(repo)
     read_set(repository, name)

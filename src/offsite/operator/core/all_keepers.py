@@ -27,7 +27,7 @@ from offsite.operator.world.observe import Observer, RepositoryFacts
 from offsite.operator.world.restores import RestoreExecutor
 from offsite.operator.world.schedules import ScheduleExecutor
 from offsite.repository.declared.entry import DeclaredEntryKind
-from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.stores.store import Store
 
 _BEGINS = frozenset({DeclaredEntryKind.STARTED, DeclaredEntryKind.JOINED, DeclaredEntryKind.DECLARED})

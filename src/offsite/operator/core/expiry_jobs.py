@@ -16,7 +16,7 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.operator.core.files import FolderLayout, locked, read_json, read_whole, write_json
 from offsite.operator.core.processes import ProcessLaunch, begin, bound_log, is_alive, kill, last_words
 from offsite.operator.decide.queue import ExpiryQueue, QueueRules, QueueSnapshot, RunningJob, step
-from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 
 UNKNOWN = -1
 """The exit code of a killed job."""

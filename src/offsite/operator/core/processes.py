@@ -28,7 +28,7 @@ from offsite.operator.core.accounts import Accounts, select_store_variables, var
 from offsite.operator.core.files import FolderLayout, read_whole
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.resources.backup import Expiry
-from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 
 LOG_MAX_BYTES = 1024 * 1024
 """Size limit of the log of a process. A full log is copied to `.1`, and the log continues empty."""

@@ -33,7 +33,7 @@ from offsite.operator.core.processes import (
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.resources.backup import AgentTemplate
-from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.stores.plain_files import make_private_root, wrap_errors
 
 READY_MS = 3_000

@@ -19,7 +19,7 @@ from offsite.operator.folder.documents import read_declared
 from offsite.operator.resources.model import ResourceKey
 from offsite.operator.resources.parse import KINDS
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 
 SILENT_S = 120
 """An operator records a look every half minute; a round over slow repositories takes longer."""
@@ -214,8 +214,8 @@ def _last_job(layout: FolderLayout, uid: str, clock: Clock) -> LastJob | None:
 
 def _locks(accounts: Accounts, uid: str, place: RepositoryPlace) -> Iterable[LockHolder]:
     store, layout, mine = accounts.open_store(place), DeclaredLayout(uid=uid), ProcessIdentity.current()
-    for role, lease in (("lock", layout.lock), ("agent", layout.agent), ("expiry", layout.expiry)):
-        if (claim := LeaseTerms(store=store, lease=lease).holder(asking=mine)) is not None:
+    for role, lease in (("lock", layout.lock(store)), ("agent", layout.agent(store)), ("expiry", layout.expiry(store))):
+        if (claim := lease.holder(asking=mine)) is not None:
             yield LockHolder(what=role, repository=place.repository, holder=claim.holder.text, since_ms=claim.since_ms)
 
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from offsite.backup.outages import Outages
 from offsite.follow.follower import Follower
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError, OtherCluster, RestoreRunning
+from offsite.model.errors import LeaseHeld, OffsiteError, OtherCluster
 from offsite.model.journal import noted
 from offsite.model.uninterrupted import let_interrupt
 from offsite.operator.work.signs import Heartbeat, keep_lease
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.restores.lease import LeaseClaim, LeaseTerms, ProcessIdentity
+from offsite.repository.lease import LeaseClaim, ProcessIdentity
 from offsite.stores.store import Store
 
 LOOK_S = 1.0
@@ -63,7 +63,7 @@ class Agent:
         self._parts = parts
         self._layout = DeclaredLayout(uid=parts.uid)
         self._ledger = DeclaredLedger(store=parts.store, layout=self._layout)
-        self._terms = LeaseTerms(store=parts.store, lease=self._layout.agent)
+        self._terms = self._layout.agent(parts.store)
         self._heartbeat = Heartbeat(parts.store, self._layout, parts.clock)
         self._history: DeclaredHistory | None = None
         self._checked = 0
@@ -95,7 +95,7 @@ class Agent:
         with ExitStack() as stack:
             try:
                 claim = stack.enter_context(self._terms.held(self._parts.identity))
-            except RestoreRunning:
+            except LeaseHeld:
                 self._heartbeat.rest()
                 self._check_source(low)
                 self._parts.clock.sleep(STAND_BY_S)

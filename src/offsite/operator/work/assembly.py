@@ -24,8 +24,8 @@ from offsite.operator.work.agent import Agent, AgentContext, Guard
 from offsite.operator.work.expire import ExpiryRequest
 from offsite.operator.work.signs import Heartbeat, ProgressRunner
 from offsite.repository.declared.history import LowLevelBackup
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy
 
 OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]

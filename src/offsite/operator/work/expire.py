@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, ExpiryNotDone, FormatTooNew, RestoreRunning
+from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, ExpiryNotDone, FormatTooNew, LeaseHeld
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.succession import judge_coverage, judge_successor
 from offsite.operator.work.comparison import ResumableRead, has_commit, read_successor, rewritten, same_batches
@@ -42,6 +42,7 @@ from offsite.repository.declared.members import differing, find_member, member_i
 from offsite.repository.declared.notes import KeptBackup, put_kept_backups
 from offsite.repository.heads import RememberedHead
 from offsite.repository.layout import BackupLayout, own_objects
+from offsite.repository.lease import Lease, ProcessIdentity
 from offsite.repository.leftovers import readers_of
 from offsite.repository.removal import (
     begin_removal,
@@ -51,8 +52,6 @@ from offsite.repository.removal import (
     withdraw_removal,
 )
 from offsite.repository.repository import Repository
-from offsite.repository.restores.layout import LeaseLayout
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
@@ -129,7 +128,7 @@ class _Low:
 
 def expire(request: ExpiryRequest, *, clock: Clock) -> ExpiryResult:
     """Do one job, and record the kept backups in the repositories. If another job of this backup runs, that job does
-    the work; for a deletion this raises `RestoreRunning`, because every deletion must be tried again. Raises
+    the work; for a deletion this raises `LeaseHeld`, because every deletion must be tried again. Raises
     `ExpiryNotDone` if a backup to delete is still read, copied or pinned, or if a member declares another expiry;
     `CommitsGone` if the last backup lacks commits that this machine saw before; and the errors of the retention and of
     the stores."""
@@ -137,8 +136,8 @@ def expire(request: ExpiryRequest, *, clock: Clock) -> ExpiryResult:
     with ExitStack() as stack:
         try:
             for repository in request.repositories:
-                stack.enter_context(_alone(repository, layout.expiry))
-        except RestoreRunning as error:
+                stack.enter_context(_alone(layout.expiry(repository.store)))
+        except LeaseHeld as error:
             if request.is_deletion:
                 raise
             return ExpiryResult(uid=request.uid, left_to=error.message)
@@ -467,7 +466,7 @@ def _remove(request: ExpiryRequest, low: _Low, clock: Clock) -> str:
 
 def _check_idle(uid: str, low: _Low) -> None:
     """Refuse while an agent still holds the backup: an agent reads a stop within seconds."""
-    terms = LeaseTerms(store=low.store, lease=DeclaredLayout(uid=uid).agent)
+    terms = DeclaredLayout(uid=uid).agent(low.store)
     newest = DeclaredLedger(store=low.store, layout=DeclaredLayout(uid=uid)).read().backups[-1].number
     if low.low.number == newest and terms.holder(asking=ProcessIdentity.current()) is not None:
         raise ExpiryNotDone(f"an agent still works on {low.name}", hint="the operator tries again")
@@ -504,7 +503,6 @@ def _decide(request: ExpiryRequest, low: _Low, kind: DeclaredEntryKind) -> None:
 
 
 @contextmanager
-def _alone(repository: Repository, lease: LeaseLayout) -> Iterator[None]:
-    terms = LeaseTerms(store=repository.store, lease=lease)
-    with terms.held(ProcessIdentity.current()) as claim, keep_lease(terms, claim):
+def _alone(lease: Lease) -> Iterator[None]:
+    with lease.held(ProcessIdentity.current()) as claim, keep_lease(lease, claim):
         yield

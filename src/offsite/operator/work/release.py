@@ -21,10 +21,10 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, owner_of
 from offsite.repository.declared.notes import get_kept_backups
 from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.leftovers import readers_of
 from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 from offsite.upkeep.retention.pins import pinned_points
@@ -112,7 +112,7 @@ def plan_release(repository: Repository, backup: str) -> ReleasePlan:
 
 def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> ReleasePlan:
     """Enter the release of the backup as shown. Raises `BadOption` for an empty or too long reason, `PlanChanged` if
-    the backup changed since, `RestoreRunning` while an operator holds the lock."""
+    the backup changed since, `LeaseHeld` while an operator holds the lock."""
     if not reason.strip() or len(reason) > REASON_MAX:
         raise BadOption(
             f"the reason of a release must have 1 to {REASON_MAX} characters; this reason has {len(reason)}"

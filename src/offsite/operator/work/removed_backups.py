@@ -17,8 +17,8 @@ from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids, owner_of
 from offsite.repository.layout import BackupLayout, own_objects
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.removal import KEPT_MS, find_returned, is_removed, sweep, unopened_backup
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import FIRST_SEQ
 from offsite.stores.store import Store
@@ -47,9 +47,9 @@ def _left_to_the_next_job(uid: str) -> Iterator[None]:
 
 
 def _sweep(store: Store, uid: str, backup: str, by: str) -> None:
-    """Sweep under the lock, so that no declared backup starts under the name meanwhile. Raises `RestoreRunning` while
+    """Sweep under the lock, so that no declared backup starts under the name meanwhile. Raises `LeaseHeld` while
     an operator holds the lock, and `RestoreTakenOver` after another process took the lock over."""
-    terms = LeaseTerms(store=store, lease=DeclaredLayout(uid=uid).lock)
+    terms = DeclaredLayout(uid=uid).lock(store)
     with terms.held(ProcessIdentity.current()) as claim, keep_lease(terms, claim):
         low = next((candidate for candidate in _removed(store, uid) if candidate.beginning.backup == backup), None)
         if low is None or not _may_be_swept(store, uid, low):

@@ -35,13 +35,13 @@ from offsite.model.journal import warned
 from offsite.model.names import named
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report
-from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
+from offsite.repository.lease import BEAT_S, Lease, LeaseClaim
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import OK
 
 
 @contextmanager
-def keep_lease(terms: LeaseTerms, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
+def keep_lease(terms: Lease, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
     """Renew the lease during a block. The value tells whether another process has the lease."""
     over, lost = threading.Event(), threading.Event()
 
@@ -53,7 +53,7 @@ def keep_lease(terms: LeaseTerms, claim: LeaseClaim) -> Iterator[Callable[[], bo
                 lost.set()
                 return
             except OffsiteError as error:  # the next renewal may succeed
-                warned("beat", error=error.id, why=error.message, lease=terms.lease.resource)
+                warned("beat", error=error.id, why=error.message, lease=terms.resource)
 
     thread = threading.Thread(target=beat, name="offsite-beat", daemon=True)
     thread.start()

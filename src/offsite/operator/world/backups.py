@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offsite.model.errors import BackupNotFound, OffsiteError, ResourceConflict, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import BackupNotFound, LeaseHeld, OffsiteError, ResourceConflict, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.operator.decide.backup import (
@@ -53,7 +53,6 @@ from offsite.repository.declared.ledger import DeclaredLedger, claim_name, is_be
 from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import is_name_free
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import LeaseTerms
 from offsite.stores.store import Store
 
 _TURNS = {
@@ -84,7 +83,7 @@ class BackupExecutor:
     in_force: IsInForce = _always
 
     def carry_out(self, desired: DesiredBackup, step: Step, *, observed: ObservedBackup) -> None:
-        """`seen`: what the step was decided by. Raises `RestoreRunning` while another operator holds the lock,
+        """`seen`: what the step was decided by. Raises `LeaseHeld` while another operator holds the lock,
         `ResourceConflict` where a name is somebody else's, `DamagedObject` where nothing can follow in the ledger, and
         what the store raises. What another operator did meanwhile is left to the next look."""
         match step:
@@ -196,7 +195,7 @@ class BackupExecutor:
         """Append an entry and return the new state; None if another operator was first, or the decision no longer
         fits."""
         store, layout = self.observer.open_store(place), DeclaredLayout(uid=desired.ledger)
-        ledger, terms = DeclaredLedger(store=store, layout=layout), LeaseTerms(store=store, lease=layout.lock)
+        ledger, terms = DeclaredLedger(store=store, layout=layout), layout.lock(store)
         with terms.held(self.observer.identity) as claim:
             if not self.in_force(desired, kind):
                 decided("not_any_more", why="another spec is in force", uid=desired.uid, what=kind.value)
@@ -241,9 +240,9 @@ def last_commit(store: Store, backup: str) -> LastCommit:
 
 @contextmanager
 def locked(store: Store, layout: DeclaredLayout, observer: Observer) -> Iterator[int]:
-    """Hold the lock in a block; the value is the number of the lock. Raises `RestoreRunning` while another operator
+    """Hold the lock in a block; the value is the number of the lock. Raises `LeaseHeld` while another operator
     holds the lock."""
-    with LeaseTerms(store=store, lease=layout.lock).held(observer.identity) as claim:
+    with layout.lock(store).held(observer.identity) as claim:
         yield claim.term
 
 
@@ -273,7 +272,7 @@ def reconcile(executor: BackupExecutor, desired: DesiredBackup, places: Iterable
     for step in decide(desired, observed, slot).steps:
         try:
             executor.carry_out(desired, step, observed=observed)
-        except RestoreRunning as error:
+        except LeaseHeld as error:
             problems.append(BackupCondition(type=ConditionType.INCORRECT_BACKUP_STATE, message=error.message))
         except OffsiteError as error:
             said = f"{error.id}: {error.message}{'; ' if error.hint else ''}{error.hint}"

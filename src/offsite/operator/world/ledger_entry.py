@@ -17,7 +17,7 @@ from offsite.repository.declared.entry import (
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.restores.lease import LeaseClaim, LeaseTerms, ProcessIdentity
+from offsite.repository.lease import Lease, LeaseClaim, ProcessIdentity
 from offsite.stores.store import Store
 
 _TRIES = 20
@@ -39,12 +39,12 @@ Propose = Callable[[DeclaredHistory], ProposedEntry | None]
 
 
 def enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
-    """Append the entry, and return the new state. Raises `RestoreRunning` while another operator holds the lock,
+    """Append the entry, and return the new state. Raises `LeaseHeld` while another operator holds the lock,
     `RestoreTakenOver` if another operator took the lock over after a long stop of this process, `ExpiryNotDone` if
     other operators were faster at every attempt, `DamagedObject`, `EntryRefusedError`, and the errors of `say` and of
     the store."""
     layout = DeclaredLayout(uid=ledger)
-    log, terms = DeclaredLedger(store=store, layout=layout), LeaseTerms(store=store, lease=layout.lock)
+    log, terms = DeclaredLedger(store=store, layout=layout), layout.lock(store)
     with terms.held(by) as claim:
         for _ in range(_TRIES):
             history = log.read()
@@ -73,7 +73,7 @@ def enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> De
     raise ExpiryNotDone("other operators change it all the time", hint="the operator tries again")
 
 
-def check_fence(terms: LeaseTerms, claim: LeaseClaim, history: DeclaredHistory) -> None:
+def check_fence(terms: Lease, claim: LeaseClaim, history: DeclaredHistory) -> None:
     """Check that an entry under this lock can follow the state. Raises `RestoreTakenOver` if another operator took the
     lock over, and `DamagedObject` for a state under a lock that never existed: all operators would wait for ever."""
     if history.fence <= claim.term:

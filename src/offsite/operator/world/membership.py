@@ -24,8 +24,8 @@ from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, Mem
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.members import BackupMember, differing, find_member, member_id, member_in_force
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.local_memory import ReleaseMemory
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.store import Store
 
 _NAMED_MAX = 5
@@ -168,7 +168,7 @@ class MemberList:
 def enter_news(hands: BackupExecutor, desired: DesiredBackup) -> DeclaredHistory:
     """Enter the news of the resource, and return the resulting state. Under the lock the resource is read again: a
     resource that was deleted meanwhile would stay a member for ever. Raises `ResourceConflict` if the resource changed
-    or cannot share the ledger, `RestoreRunning` while another operator holds the lock, and the errors of `enter`."""
+    or cannot share the ledger, `LeaseHeld` while another operator holds the lock, and the errors of `enter`."""
     store = hands.observer.open_store(desired.place)
 
     def news(now: DeclaredHistory) -> ProposedEntry | None:
@@ -246,7 +246,7 @@ def list_members(store: Store, identity: str) -> MemberList:
 def dismiss(store: Store, identity: str, member: str, *, reason: str, refuse: bool = False) -> BackupMember:
     """Report as a person that a resource is gone and can no longer report it; or, with `refuse`, record that such a
     report never counts on the local machine. Raises `BadOption` if no such resource exists, the resource left itself,
-    or the reason is empty or too long; `RestoreRunning` while an operator holds the lock."""
+    or the reason is empty or too long; `LeaseHeld` while an operator holds the lock."""
     before = _dismissible(read_history(store, identity), member)
     memory = _memory(store, identity)
     if refuse:

@@ -22,8 +22,8 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.declared.notes import AgentReport, get_agent_report
 from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import Lease, ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import LeaseTerms, ProcessIdentity
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
@@ -95,7 +95,7 @@ def _in_place(observer: Observer, uid: str, place: RepositoryPlace) -> Iterator[
     store, layout = observer.open_store(place), DeclaredLayout(uid=uid)
     history = read_history(store, uid)
     newest = history.backups[-1] if history.backups else None
-    terms = LeaseTerms(store=store, lease=layout.agent)
+    terms = layout.agent(store)
     is_held = newest is not None and terms.holder(asking=observer.identity) is not None
     for low in history.backups:
         # the agent holds the newest backup, or the backup before until the agent reads the new entry
@@ -103,9 +103,7 @@ def _in_place(observer: Observer, uid: str, place: RepositoryPlace) -> Iterator[
         yield _with_signs(store, layout, terms, observed) if low.phase is BackupPhase.RUNNING else observed
 
 
-def _with_signs(
-    store: Store, layout: DeclaredLayout, terms: LeaseTerms, observed: ObservedLowLevel
-) -> ObservedLowLevel:
+def _with_signs(store: Store, layout: DeclaredLayout, terms: Lease, observed: ObservedLowLevel) -> ObservedLowLevel:
     """Add the signs of progress: a commit of a pass, the report of the agent, or the start or resume of the backup. A
     sign dated in the future does not count."""
     word, now_ms = _word(store, layout, terms, observed.low.number), store.now_ms()
@@ -127,7 +125,7 @@ def _with_signs(
     )
 
 
-def _word(store: Store, layout: DeclaredLayout, terms: LeaseTerms, number: int) -> AgentReport:
+def _word(store: Store, layout: DeclaredLayout, terms: Lease, number: int) -> AgentReport:
     """Return the report of the agent that took the lease last. A report of an earlier agent shows nothing about later
     times: the earlier agent may have slept since, or may still write reports."""
     word, newest = get_agent_report(store, layout), terms.newest()

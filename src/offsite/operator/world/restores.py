@@ -22,9 +22,9 @@ from offsite.model.errors import (
     DamagedObject,
     JobNotBegun,
     JobNotFound,
+    LeaseHeld,
     NoRepository,
     OffsiteError,
-    RestoreRunning,
     TooManyJobs,
     UserError,
 )
@@ -63,7 +63,6 @@ from offsite.repository.declared.restore_log import (
     RestoreHistory,
     RestoreLog,
 )
-from offsite.repository.restores.lease import LeaseTerms
 from offsite.stores.store import Store
 
 KIND = "restore"
@@ -106,7 +105,7 @@ class RestoreExecutor:
                 return check_restore(desired, observed)
             try:
                 self.carry_out(desired, step, declared_uids=declared_uids)
-            except (RestoreRunning, TooManyJobs, JobNotBegun) as error:  # another operator acts, or no room is free
+            except (LeaseHeld, TooManyJobs, JobNotBegun) as error:  # another operator acts, or no room is free
                 decided("restore_waits", why=error.message, uid=desired.uid)
                 break
             except OffsiteError as error:
@@ -143,7 +142,7 @@ class RestoreExecutor:
         self.tags.give(self._tag(desired), desired.uid)
 
     def carry_out(self, desired: DesiredRestore, step: RestoreStep, *, declared_uids: Collection[str] = ()) -> None:
-        """Execute one step. Raises `RestoreRunning` while another operator holds the lock, or a process works on a job
+        """Execute one step. Raises `LeaseHeld` while another operator holds the lock, or a process works on a job
         that is to be given up; `TooManyJobs`, `JobNotBegun`, `RequestRepeated`, `BadResource`, and the errors of the
         store."""
         store, layout = self.observer.open_store(desired.place), DeclaredLayout(uid=desired.uid)
@@ -285,7 +284,7 @@ class RestoreExecutor:
                 return
             try:
                 self.carry_out(gone, step)
-            except RestoreRunning:
+            except LeaseHeld:
                 return
 
 
@@ -310,7 +309,7 @@ def _check_fence(store: Store, layout: DeclaredLayout, history: RestoreHistory) 
 
 
 def _is_barred(store: Store, layout: DeclaredLayout, history: RestoreHistory) -> bool:
-    return bool(history.fence) and history.fence > LeaseTerms(store=store, lease=layout.lock).newest_term()
+    return bool(history.fence) and history.fence > layout.lock(store).newest_term()
 
 
 def _witness(store: Store, history: RestoreHistory) -> ObservedJob | None:

@@ -17,10 +17,10 @@ from offsite.model.errors import (
     Denied,
     JobNotBegun,
     JobNotFound,
+    LeaseHeld,
     NoRepository,
     OffsiteError,
     RequestRepeated,
-    RestoreRunning,
     TooManyJobs,
     UserError,
 )
@@ -104,7 +104,7 @@ class ScheduleExecutor:
             self._shut_out(desired, self._look(desired, target))
             self._decide(desired, self._look(desired, target), target)
             self._begin(desired, self._look(desired, target), target)
-        except (RestoreRunning, TooManyJobs, JobNotBegun, RequestRepeated) as error:
+        except (LeaseHeld, TooManyJobs, JobNotBegun, RequestRepeated) as error:
             decided("schedule_waits", why=error.message, uid=desired.uid)
         except OffsiteError as error:
             problem = f"{error.id}: {error.message}{'; ' if error.hint else ''}{error.hint}"

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 from offsite.model.errors import BadName
 from offsite.model.names import check_backup_name
-from offsite.repository.restores.layout import LeaseLayout
+from offsite.repository.lease import Lease
+from offsite.stores.store import Store
 
 DECLARED_PREFIX = "declared/"
 NAMES_PREFIX = "declared-names/"
@@ -76,17 +77,23 @@ class DeclaredLayout:
     def restore_prefix(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/restore/"
 
-    @property
-    def lock(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/lock/", resource=f"the lock of {self.uid}")
+    def lock(self, store: Store) -> Lease:
+        """The lock of operators, held for one decision."""
+        hint = "an operator holds it for one decision: try again in a minute"
+        return self._lease(store, "lock", f"the lock of {self.uid}", hint=hint)
 
-    @property
-    def agent(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/agent/", resource=f"the backup of {self.uid}")
+    def agent(self, store: Store) -> Lease:
+        """The lease of the agent that copies."""
+        hint = "one agent copies; another one goes on in its place when it ends, or falls silent"
+        return self._lease(store, "agent", f"the backup of {self.uid}", hint=hint)
 
-    @property
-    def expiry(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/expiry/", resource=f"the expiry of {self.uid}")
+    def expiry(self, store: Store) -> Lease:
+        """The lease of the job that deletes old backups."""
+        hint = "one job deletes at a time: the operator tries again after its end"
+        return self._lease(store, "expiry", f"the expiry of {self.uid}", hint=hint)
+
+    def _lease(self, store: Store, role: str, resource: str, *, hint: str) -> Lease:
+        return Lease(store=store, prefix=f"{DECLARED_PREFIX}{self.uid}/{role}/", resource=resource, hint=hint)
 
 
 def owner_key(backup: str) -> str:

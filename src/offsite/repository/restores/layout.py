@@ -6,28 +6,15 @@ from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap
 from offsite.log.range import TopicPartition
-from offsite.model.errors import ObjectTaken
+from offsite.model.errors import ObjectTaken, RestoreRunning
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import Lease
 from offsite.stores.store import PutResult, Store
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseLayout:
-    """The keys of a lease of `resource`, below `prefix`. `can_take_over`: a person can take the lease over, with
-    `restore run --take-over`."""
-
-    prefix: str
-    resource: str
-    can_take_over: bool = False
-
-    def key(self, term: int, part: str) -> str:
-        """The key of one part of a term. `term` counts from 1; `part`: `claim`, `beat` or `end`."""
-        return f"{self.prefix}{term:08d}.{part}.json"
-
-    def term(self, key: str) -> int:
-        """The term number in a key made by `key`."""
-        return int(key.removeprefix(self.prefix).partition(".")[0])
+TAKE_OVER_HINT = (
+    "wait for its end; if it hangs, restore run --take-over continues in its place and stops it from writing"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +62,15 @@ class RestoreLayout:
         """The attempt number in a key made by `attempt_key`."""
         return int(key.rpartition("/")[2].removesuffix(".json"))
 
-    @property
-    def lease(self) -> LeaseLayout:
-        return LeaseLayout(prefix=f"{self.prefix}lease/", resource=f"restore {self.restore}", can_take_over=True)
+    def lease(self, store: Store) -> Lease:
+        """The lease of the process that carries out the restore. A person can take it over."""
+        return Lease(
+            store=store,
+            prefix=f"{self.prefix}lease/",
+            resource=f"restore {self.restore}",
+            hint=TAKE_OVER_HINT,
+            error=RestoreRunning,
+        )
 
     def map_key(self, source: PartitionId, making: int = 1) -> str:
         """The key of an offset map.

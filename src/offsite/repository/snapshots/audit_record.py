@@ -20,7 +20,7 @@ from offsite.model.ids import random_id
 from offsite.model.units import MIB
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.stores.store import PutResult
 
 LINES_PER_OBJECT = 5_000

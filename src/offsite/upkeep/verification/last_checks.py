@@ -19,8 +19,8 @@ from offsite.model.ids import dated_id
 from offsite.model.journal import noted
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.local_memory import RememberedFacts, facts_of
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.snapshots.check_records import (
     AHEAD_MAX_MS,
     DEEP,

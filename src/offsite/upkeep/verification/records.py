@@ -18,7 +18,7 @@ from offsite.model.untrusted.bounded_json import BadJson, DigestState, check_dig
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import parse_json_object
 from offsite.repository.layout import PROBE_KEY, ROOT_KEY, own_objects
-from offsite.repository.restores.lease import BEATS
+from offsite.repository.lease import BEATS
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot

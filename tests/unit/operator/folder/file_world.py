@@ -31,8 +31,8 @@ from offsite.operator.world.claims import Slots
 from offsite.operator.world.observe import BackupFacts, Observer, read_history
 from offsite.operator.world.places import RepositoryAliases, find_current_account
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.store import Store
 from tests.source_events.memory_store import MemoryStore
 

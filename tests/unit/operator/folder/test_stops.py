@@ -17,7 +17,6 @@ from offsite.operator.world.claims import Slots
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import get_note
-from offsite.repository.restores.lease import LeaseTerms
 from offsite.stores.posix_store import PosixStore
 from tests.processes import wait_until
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource
@@ -129,7 +128,7 @@ def test_a_lock_that_another_one_holds_delays_who_leaves_its_backups_and_keeps_i
 ) -> None:
     operator, uid = begun(home, expiry={"deletionFinalizer": False})
     layout, store = DeclaredLayout(uid=uid), home.repository.store
-    terms = LeaseTerms(store=store, lease=layout.lock)
+    terms = layout.lock(store)
     claim = terms.claim(identity("other"), "word", take_over=False)
     (home.root / "shop.yaml").unlink()
     operator.look()

@@ -28,8 +28,8 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
+from offsite.repository.lease import LeaseClaim, ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import LeaseClaim, LeaseTerms, ProcessIdentity
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
 from tests.backups import SELECTION, commit_next
@@ -67,7 +67,7 @@ class PlayedJobs:
         self.killed.append(job)
 
     def works(self, store: Store, job: str, identity: ProcessIdentity) -> LeaseClaim:
-        return LeaseTerms(store=store, lease=JobLayout(job=job).lease).claim(identity, job, take_over=False)
+        return JobLayout(job=job).lease(store).claim(identity, job, take_over=False)
 
     def ends(self, store: Store, job: str, claim: LeaseClaim, *, exit_code: int = 0) -> None:
         records = JobRecords(store=store, layout=JobLayout(job=job))
@@ -75,7 +75,7 @@ class PlayedJobs:
             JobEnd(id=job, at_ms=store.now_ms(), exit_code=exit_code, result="", said=""),
             secret=self.begun[job][1][SECRET],
         )
-        LeaseTerms(store=store, lease=records.layout.lease).end(claim)
+        records.layout.lease(store).end(claim)
         self.ended.add(job)
 
 

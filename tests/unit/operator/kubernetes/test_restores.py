@@ -15,7 +15,7 @@ from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.job import JobLayout
 from offsite.repository.job_records import JobRecords
-from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
 

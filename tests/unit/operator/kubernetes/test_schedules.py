@@ -9,7 +9,7 @@ import pytest
 
 from offsite.operator.kubernetes.api import ResourceReference
 from offsite.operator.kubernetes.home import wants_finalizer
-from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import World, begin_in_the_past, opened_world
 

@@ -17,8 +17,8 @@ from offsite.operator.kubernetes.api import ResourceReference, resources_path
 from offsite.operator.kubernetes.record import PLACE
 from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.declared.history import BackupPhase
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import (
     DEPLOYMENT,

@@ -16,7 +16,7 @@ from offsite.operator.work.signs import Heartbeat
 from offsite.repository.declared.entry import BackupSettings, DeclaredEntryKind
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report
-from offsite.repository.restores.lease import TTL_S, LeaseTerms
+from offsite.repository.lease import TTL_S, Lease
 from tests.retained import StoreClock
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
@@ -96,8 +96,8 @@ class World:
         return get_agent_report(self.store, self.declared.layout)  # type: ignore[arg-type]
 
     @property
-    def terms(self) -> LeaseTerms:
-        return LeaseTerms(store=self.store, lease=self.declared.layout.agent)  # type: ignore[arg-type]
+    def terms(self) -> Lease:
+        return self.declared.layout.agent(self.store)  # type: ignore[arg-type]
 
 
 @pytest.fixture

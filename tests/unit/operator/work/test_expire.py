@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BackupExists, BackupNotFound, CommitsGone, ExpiryNotDone, RestoreRunning
+from offsite.model.errors import BackupExists, BackupNotFound, CommitsGone, ExpiryNotDone, LeaseHeld
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.work.assembly import make_expiry_request
 from offsite.operator.work.expire import ExpiryResult, expire
@@ -26,7 +26,6 @@ from offsite.repository.declared.ledger import claim_name
 from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import SETTLED_MS, begin_removal
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import LeaseTerms
 from offsite.stores.posix_store import open_folder
 from offsite.upkeep.retention.pins import pin_point
 from tests.backups import SELECTION, run_once
@@ -129,7 +128,7 @@ def test_what_a_deleted_resource_had_goes_with_it(site: Site) -> None:
 
 def test_nothing_goes_while_an_agent_has_it_in_hand(site: Site) -> None:
     site.begun("a", live=True)
-    terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.agent)
+    terms = site.declared.layout.agent(site.repository.store)
     claim = terms.claim(identity("agent"), "word", take_over=False)
     with pytest.raises(ExpiryNotDone, match="still works on"):
         site.expire(delete=True)
@@ -141,10 +140,10 @@ def test_nothing_goes_while_an_agent_has_it_in_hand(site: Site) -> None:
 
 def test_one_job_of_a_backup_runs_at_a_time(site: Site) -> None:
     site.begun("a")
-    terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.expiry)
+    terms = site.declared.layout.expiry(site.repository.store)
     terms.claim(identity("other"), "word", take_over=False)
     assert "process 1 of test on other" in site.expire().left_to, "no failure of this one"
-    with pytest.raises(RestoreRunning):
+    with pytest.raises(LeaseHeld):
         site.expire(delete=True)
 
 
@@ -351,7 +350,7 @@ def test_what_was_brought_back_stays_wherever_its_removal_was_broken_off(tmp_pat
             continue
         begun_at = fails_at if begun_at is None else begun_at
         shutil.copytree(copy, place, dirs_exist_ok=True)
-        with suppress(ExpiryNotDone, RestoreRunning):  # the lease may be what was not given back
+        with suppress(ExpiryNotDone, LeaseHeld):  # the lease may be what was not given back
             site.expire(delete=True)
         assert len(site.repository.backup("a").sound_state().history) >= 2, fails_at  # its seal may be left of it
     assert begun_at is not None
@@ -429,7 +428,7 @@ def test_a_sweep_whose_lock_was_taken_over_deletes_nothing_more(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = removed_with_a_return(site)
-    terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.lock)
+    terms = site.declared.layout.lock(site.repository.store)
 
     def slept(*_: object, **__: object) -> None:
         terms.claim(identity("operator"), "word", take_over=True)
@@ -442,8 +441,8 @@ def test_a_sweep_whose_lock_was_taken_over_deletes_nothing_more(
 
 def test_a_sweep_gives_signs_of_life(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     key = removed_with_a_return(site)
-    terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.lock)
-    beat = terms.lease.key(terms.newest_term() + 1, "beat")
+    terms = site.declared.layout.lock(site.repository.store)
+    beat = terms.key(terms.newest_term() + 1, "beat")
     monkeypatch.setattr("offsite.operator.work.signs.BEAT_S", 0.01)
     monkeypatch.setattr(
         RETURNED + ".note_deletions",

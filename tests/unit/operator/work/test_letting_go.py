@@ -27,11 +27,11 @@ from offsite.repository.declared.entry import DeclaredEntryKind, LastCommit, Ori
 from offsite.repository.declared.history import BackupPhase
 from offsite.repository.declared.notes import get_kept_backups
 from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.removal import begin_removal
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.restore.lease import hold_restore_lease

@@ -46,9 +46,9 @@ from offsite.repository.commit import (
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.segments.segment import Segment

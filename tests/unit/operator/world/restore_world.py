@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from offsite.jobs.end import LEAST_S, forget_jobs
 from offsite.jobs.workers import SECRET
-from offsite.model.errors import BadResource, OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import BadResource, LeaseHeld, OffsiteError, RestoreTakenOver
 from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
 from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore
@@ -21,7 +21,7 @@ from offsite.operator.world.observe import BackupFacts, Observer
 from offsite.operator.world.restores import RestoreExecutor
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
-from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
+from offsite.repository.lease import Lease, LeaseClaim
 from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.unit.operator.world.world import TimedStore, identity
@@ -68,7 +68,7 @@ class JobProcess:
             self.frozen -= 1
             return True
         records = JobRecords(store=self.store, layout=JobLayout(job=self.job))
-        terms = LeaseTerms(store=self.store, lease=records.layout.lease)
+        terms = records.layout.lease(self.store)
         try:
             if self.claim is None:
                 self.claim = terms.claim(identity(f"process-{self.job}"), self.job, take_over=False)
@@ -77,11 +77,11 @@ class JobProcess:
             if asked is None or claimed is not None or records.read_end(asked) is not None:
                 terms.end(self.claim)
                 return False
-        except (RestoreRunning, RestoreTakenOver):
+        except (LeaseHeld, RestoreTakenOver):
             return False
         return self._worked(world, records, terms)
 
-    def _worked(self, world: RestoreWorld, records: JobRecords, terms: LeaseTerms) -> bool:
+    def _worked(self, world: RestoreWorld, records: JobRecords, terms: Lease) -> bool:
         world.worked(self)
         self.left -= 1
         is_cancelled = records.is_cancelled()
@@ -161,7 +161,7 @@ class RestoreWorld:
             try:
                 hands = self.hands(operator, faults=faults)
                 found[uid] = hands.reconcile(self.wanted(operator.known[uid]), declared_uids=UIDS)
-            except (Crash, RestoreRunning):
+            except (Crash, LeaseHeld):
                 return found
         return found
 

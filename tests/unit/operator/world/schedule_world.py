@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from offsite.jobs.workers import SECRET
-from offsite.model.errors import OffsiteError, RestoreRunning
+from offsite.model.errors import LeaseHeld, OffsiteError
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.decide.schedule import DesiredSchedule, resolve_schedule
 from offsite.operator.resources.jobs import Schedule
@@ -48,7 +48,7 @@ class ScheduleWorld:
         suspend = self.wanted.suspend and not (faults and self.rng.random() < 0.1)
         try:
             return self.hands(name, faults=faults).reconcile(replace(self.wanted, suspend=suspend), self.target)
-        except (Crash, RestoreRunning):
+        except (Crash, LeaseHeld):
             return None
 
     def hands(self, name: str, *, faults: bool = False) -> ScheduleExecutor:

@@ -11,7 +11,6 @@ from offsite.model.errors import DamagedObject, RestoreTakenOver
 from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
-from offsite.repository.restores.lease import LeaseTerms
 from offsite.stores.store import PutResult
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import Declared
@@ -38,7 +37,7 @@ def test_who_lost_the_lock_while_it_was_stopped_decides_nothing_and_says_who_has
     declared.start()
 
     def others_decide() -> None:
-        terms = LeaseTerms(store=store, lease=declared.layout.lock)  # type: ignore[arg-type]
+        terms = declared.layout.lock(store)  # type: ignore[arg-type]
         claim = terms.claim(OTHER, "word", take_over=True)
         declared.decide(DeclaredEntryKind.STOPPED, fence=claim.term)
         terms.end(claim)

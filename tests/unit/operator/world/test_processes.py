@@ -20,7 +20,7 @@ from offsite.operator.core.processes import (
     last_words,
     terminate,
 )
-from offsite.repository.restores.lease import ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from tests.processes import is_alive as is_pid_alive
 from tests.processes import wait_until
 

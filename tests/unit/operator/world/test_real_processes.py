@@ -19,8 +19,8 @@ from offsite.operator.world.observe import BackupFacts, Observer
 from offsite.operator.world.restores import RestoreExecutor
 from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus
 from offsite.operator.world.timeline import RunTarget, Timeline
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import ProcessIdentity
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
 from tests.unit.operator.world.restore_world import UIDS, new_restore

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import ExpiryNotDone, ResourceConflict, RestoreRunning
+from offsite.model.errors import ExpiryNotDone, LeaseHeld, ResourceConflict
 from offsite.operator.core import all_keepers, backup_keeper
 from offsite.operator.core.accounts import Accounts
 from offsite.operator.core.backup_keeper import DECLARED_OTHERWISE, BackupKeeper
@@ -117,7 +117,7 @@ class Home:
         slots = Slots(self.state, limit=1)  # type: ignore[arg-type]
         self.keeper.executor = BackupExecutor(observer=eyes, slots=slots, seal=lambda *_: None, in_force=self.in_force)
         record = self.stale if faults and self.stale is not None and rng.random() < 0.3 else self.record
-        with suppress(Crash, RestoreRunning, ResourceConflict):
+        with suppress(Crash, LeaseHeld, ResourceConflict):
             if not record.is_deleted:
                 self.kept = self.keeper.keep(record)
                 self.world.check_asked(self)

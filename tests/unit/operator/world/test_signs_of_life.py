@@ -11,7 +11,6 @@ from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.decide.observed import ObservedAgents, ObservedLowLevel
 from offsite.operator.world.observe import BackupFacts, Observer, observe_backup
 from offsite.repository.declared.notes import AgentReport, put_agent_report
-from offsite.repository.restores.lease import LeaseTerms
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
 from tests.unit.operator.world.world import identity
@@ -30,7 +29,7 @@ class Course:
     def __post_init__(self) -> None:
         self.declared = Declared(self.store)  # type: ignore[arg-type]
         self.declared.start()
-        self.terms = LeaseTerms(store=self.store, lease=self.declared.layout.agent)  # type: ignore[arg-type]
+        self.terms = self.declared.layout.agent(self.store)  # type: ignore[arg-type]
         self.take("one")
         self.store._now_ms += 24 * HOUR_MS
         self.now_ms = self.store.now_ms()

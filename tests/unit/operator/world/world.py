@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import ExpiryNotDone, OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import ExpiryNotDone, LeaseHeld, OffsiteError, RestoreTakenOver
 from offsite.operator.core.accounts import Accounts
 from offsite.operator.core.backup_keeper import LEAVE_MAX_MS, BackupKeeper
 from offsite.operator.core.files import FolderLayout
@@ -31,8 +31,8 @@ from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import AgentReport, put_agent_report
+from offsite.repository.lease import LeaseClaim, ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restores.lease import LeaseClaim, LeaseTerms, ProcessIdentity
 from offsite.stores.store import Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.source_events.memory_store import MemoryStore
@@ -109,20 +109,20 @@ class Agent:
         ):
             self.leave(world)
             return
-        terms = LeaseTerms(store=store, lease=layout.agent)
+        terms = layout.agent(store)
         try:
             if self.claim is None:
                 self.claim = terms.claim(identity(self.name), f"{self.name}-{world.now_ms}", take_over=False)
                 self.at, self.number = wanted.place, low.number
             terms.beat(self.claim)
-        except (RestoreRunning, RestoreTakenOver):
+        except (LeaseHeld, RestoreTakenOver):
             self.claim = self.at = None
             return
         world.copied(self, wanted.place, low)
 
     def leave(self, world: World) -> None:
         if self.claim is not None and self.at is not None:
-            LeaseTerms(store=world.stores[self.at], lease=DeclaredLayout(uid=self.uid).agent).end(self.claim)
+            DeclaredLayout(uid=self.uid).agent(world.stores[self.at]).end(self.claim)
         self.claim = self.at = None
 
 
@@ -216,7 +216,7 @@ class World:
                 wanted = self.wanted(operator.known[uid])
                 done[uid] = reconcile(self.hands(operator, fails_at, after=after), wanted, PLACES)
                 self.check_told(done[uid], wanted)
-            except (Crash, RestoreRunning):
+            except (Crash, LeaseHeld):
                 return done
         return done
 
@@ -258,7 +258,7 @@ class World:
         repositories = [Repository.open(FaultyStore(each, fails_at=fails_at)) for each in self.stores.values()]  # type: ignore[arg-type]
         asked = ExpiryRequest(uid=uid, repositories=repositories, policy=None, minimum_ms=0, is_deletion=True)
         self.jobs[uid] = DeletionJob(has_deleted=False)
-        with suppress(Crash, ExpiryNotDone, RestoreRunning):
+        with suppress(Crash, ExpiryNotDone, LeaseHeld):
             expire(asked, clock=SystemClock())
             self.jobs[uid] = DeletionJob(has_deleted=True)
 

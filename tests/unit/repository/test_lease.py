@@ -1,20 +1,24 @@
-"""Who has a restore in hand: told to the second one, void when its process is gone or silent, lost when taken over."""
+"""Who holds a lease: told to the second one, void when its process is gone or silent, lost when taken over."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import DamagedObject, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import DamagedObject, LeaseHeld, RestoreRunning, RestoreTakenOver
+from offsite.repository.checkpoint_records import CheckpointRecords
+from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.job import JobLayout
 from offsite.repository.json_form import FORMAT, encode_object
+from offsite.repository.layout import BackupLayout
+from offsite.repository.lease import TTL_S, Lease, ProcessIdentity, _fields
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import TTL_S, LeaseTerms, ProcessIdentity, _fields
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from tests.backups import new_backup
@@ -43,12 +47,12 @@ def store(tmp_path: Path) -> LaterStore:
 
 
 @pytest.fixture
-def terms(store: LaterStore) -> LeaseTerms:
+def terms(store: LaterStore) -> Lease:
     backup = new_backup(store)  # type: ignore[arg-type]
-    return LeaseTerms(store=store, lease=RestoreLayout(backup=backup.layout, restore="r").lease)  # type: ignore[arg-type]
+    return RestoreLayout(backup=backup.layout, restore="r").lease(store)  # type: ignore[arg-type]
 
 
-def test_a_second_one_is_told_who_has_it_and_how_to_go_on(terms: LeaseTerms) -> None:
+def test_a_second_one_is_told_who_has_it_and_how_to_go_on(terms: Lease) -> None:
     terms.claim(ELSEWHERE, "a", take_over=False)
     with pytest.raises(RestoreRunning, match="process 7 of ann on elsewhere") as refusal:
         terms.claim(MINE, "b", take_over=False)
@@ -56,13 +60,30 @@ def test_a_second_one_is_told_who_has_it_and_how_to_go_on(terms: LeaseTerms) -> 
     assert refusal.value.exit_code == 11
 
 
-def test_only_a_restore_is_said_to_be_taken_over(store: LaterStore) -> None:
+DECLARED = DeclaredLayout(uid="00000000-0000-4000-8000-000000000001")
+NO_RESTORES: dict[str, tuple[Callable[[Store], Lease], str]] = {
+    "job": (JobLayout(job="20261127-070000-0123abcd").lease, "jobs cancel"),
+    "operator": (DECLARED.lock, "try again"),
+    "agent": (DECLARED.agent, "one agent copies"),
+    "expiry": (DECLARED.expiry, "the operator tries again"),
+    "checkpoints": (
+        lambda store: CheckpointRecords(store=store, layout=BackupLayout(backup="b")).lease,
+        "one process takes the checkpoints",
+    ),
+}
+
+
+@pytest.mark.parametrize("role", NO_RESTORES)
+def test_who_is_no_restore_is_not_sent_to_the_command_of_restores(role: str, store: LaterStore) -> None:
     new_backup(store)  # type: ignore[arg-type]
-    jobs = LeaseTerms(store=store, lease=JobLayout(job="20261127-070000-0123abcd").lease)  # type: ignore[arg-type]
-    jobs.claim(ELSEWHERE, "a", take_over=False)
-    with pytest.raises(RestoreRunning) as refusal:
-        jobs.claim(MINE, "b", take_over=False)
-    assert refusal.value.hint == "wait for its end"
+    lease_in, hint = NO_RESTORES[role]
+    lease = lease_in(store)  # type: ignore[arg-type]
+    lease.claim(ELSEWHERE, "a", take_over=False)
+    with pytest.raises(LeaseHeld, match="process 7 of ann on elsewhere") as refusal:
+        lease.claim(MINE, "b", take_over=False)
+    assert (type(refusal.value), refusal.value.id, refusal.value.exit_code) == (LeaseHeld, "OFF-1139", 11)
+    assert hint in refusal.value.hint
+    assert "restore" not in refusal.value.hint
 
 
 def test_a_process_number_that_is_none_proves_nothing() -> None:
@@ -70,7 +91,7 @@ def test_a_process_number_that_is_none_proves_nothing() -> None:
         assert not replace(MINE, pid=pid).is_gone(seen_from=MINE)
 
 
-def test_who_takes_over_has_it_and_the_first_one_learns_of_it(terms: LeaseTerms) -> None:
+def test_who_takes_over_has_it_and_the_first_one_learns_of_it(terms: Lease) -> None:
     first = terms.claim(ELSEWHERE, "a", take_over=False)
     terms.beat(first)
     second = terms.claim(MINE, "b", take_over=True)
@@ -82,7 +103,7 @@ def test_who_takes_over_has_it_and_the_first_one_learns_of_it(terms: LeaseTerms)
         terms.claim(ELSEWHERE, "c", take_over=False)
 
 
-def test_who_is_silent_for_too_long_is_not_waited_for(terms: LeaseTerms, store: LaterStore) -> None:
+def test_who_is_silent_for_too_long_is_not_waited_for(terms: Lease, store: LaterStore) -> None:
     terms.claim(ELSEWHERE, "a", take_over=False)
     store.later_s = TTL_S - 5
     with pytest.raises(RestoreRunning):
@@ -91,13 +112,13 @@ def test_who_is_silent_for_too_long_is_not_waited_for(terms: LeaseTerms, store: 
     assert terms.claim(MINE, "b", take_over=False).term == 2
 
 
-def test_an_ended_term_is_free_at_once(terms: LeaseTerms) -> None:
+def test_an_ended_term_is_free_at_once(terms: Lease) -> None:
     terms.end(terms.claim(ELSEWHERE, "a", take_over=False))
     assert terms.holder(asking=MINE) is None
     assert terms.claim(MINE, "b", take_over=False).term == 2
 
 
-def test_a_process_of_this_machine_that_is_gone_holds_nothing(terms: LeaseTerms) -> None:
+def test_a_process_of_this_machine_that_is_gone_holds_nothing(terms: Lease) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         there = replace(MINE, pid=str(process.pid), started=started(process.pid))
         terms.claim(there, "a", take_over=False)
@@ -108,11 +129,11 @@ def test_a_process_of_this_machine_that_is_gone_holds_nothing(terms: LeaseTerms)
 
 @pytest.mark.timeout(20)
 def test_a_claim_that_no_process_of_ours_wrote_is_told_and_nobody_asks_for_a_number_for_ever(
-    terms: LeaseTerms, store: LaterStore
+    terms: Lease, store: LaterStore
 ) -> None:
     terms.end(terms.claim(MINE, "a", take_over=False))
-    claim = store.get(terms.lease.key(1, "claim"))  # type: ignore[operator]
-    store.put_if_absent(terms.lease.key(5, "claim"), claim)  # type: ignore[operator]
+    claim = store.get(terms.key(1, "claim"))  # type: ignore[operator]
+    store.put_if_absent(terms.key(5, "claim"), claim)  # type: ignore[operator]
     store.later_s = TTL_S + 1
     with pytest.raises(DamagedObject, match="5") as refusal:
         terms.claim(MINE, "b", take_over=False)
@@ -120,10 +141,10 @@ def test_a_claim_that_no_process_of_ours_wrote_is_told_and_nobody_asks_for_a_num
 
 
 @pytest.mark.timeout(20)
-def test_a_claim_to_the_last_number_of_eight_digits_stops_nobody(terms: LeaseTerms, store: LaterStore) -> None:
+def test_a_claim_to_the_last_number_of_eight_digits_stops_nobody(terms: Lease, store: LaterStore) -> None:
     first = terms.claim(MINE, "a", take_over=False)
     claim = encode_object({"format": FORMAT, **_fields(replace(first, term=99_999_999))})
-    store.put_if_absent(terms.lease.key(99_999_999, "claim"), claim)  # type: ignore[operator]
+    store.put_if_absent(terms.key(99_999_999, "claim"), claim)  # type: ignore[operator]
     store.later_s = TTL_S + 1
     for term in (100_000_000, 100_000_001):
         claimed = terms.claim(MINE, "b", take_over=False)

@@ -17,14 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from offsite.model.errors import DamagedObject, OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import DamagedObject, LeaseHeld, OffsiteError, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import own_objects
-from offsite.repository.restores.layout import LeaseLayout
 from offsite.stores.store import PutResult, Store
 
 _STATE, _START_TIME = 0, 19  # fields of /proc/<pid>/stat after the name in parentheses
@@ -113,10 +112,6 @@ TTL_S = 30.0
 BEAT_S = 5.0
 BEATS = (encode_object({"format": FORMAT}), b"{}\n")
 """The content of a sign of life: as written now, and as written by earlier versions. Readers use only its time."""
-_HINT = "wait for its end"
-_TAKE_OVER_HINT = (
-    "wait for its end; if it hangs, restore run --take-over continues in its place and stops it from writing"
-)
 _STRANGE = "no offsite process wrote the object: delete it, and check who has write access"
 
 
@@ -132,30 +127,38 @@ class LeaseClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTerms:
-    """The terms of one lease, of a restore or of a copy of an archive."""
+class Lease:
+    """One lease: the terms below `prefix`. `resource`: what its holder works on, `hint`: the next step of who is
+    refused, both for people. `error`: raised while another process holds the lease."""
 
     store: Store
-    lease: LeaseLayout
+    prefix: str
+    resource: str
+    hint: str
+    error: type[LeaseHeld] = LeaseHeld
+
+    def key(self, term: int, part: str) -> str:
+        """The key of one part of a term. `term` counts from 1; `part`: `claim`, `beat` or `end`."""
+        return f"{self.prefix}{term:08d}.{part}.json"
 
     def claim(self, holder: ProcessIdentity, word: str, *, take_over: bool) -> LeaseClaim:
-        """Claim the next term. Raises `RestoreRunning` while another process holds the lease, unless `take_over`."""
+        """Claim the next term. Raises `LeaseHeld` while another process holds the lease, unless `take_over`."""
         while True:
             newest = self._newest()
             if newest is not None and not self._is_free(newest, holder):
                 if not take_over:
-                    raise self.running(newest, hint=_TAKE_OVER_HINT if self.lease.can_take_over else _HINT)
-                warned("take-over", why="asked for", lease=self.lease.resource, holder=newest.holder.text)
+                    raise self.held_by(newest)
+                warned("take-over", why="asked for", lease=self.resource, holder=newest.holder.text)
             term = 1 if newest is None else newest.term + 1
             claim = LeaseClaim(term=term, holder=holder, word=word, since_ms=self.store.now_ms())
             data = encode_object({"format": FORMAT, **_fields(claim)})
-            if self.store.put_if_absent(self.lease.key(term, "claim"), data) is not PutResult.OTHER:
+            if self.store.put_if_absent(self.key(term, "claim"), data) is not PutResult.OTHER:
                 return claim
 
     @contextmanager
     def held(self, holder: ProcessIdentity) -> Iterator[LeaseClaim]:
-        """A block that holds the next term and ends the term afterwards. Raises `RestoreRunning` while another process
-        holds the lease."""
+        """A block that holds the next term and ends the term afterwards. Raises `LeaseHeld` while another process holds
+        the lease."""
         claim = self.claim(holder, random_id(), take_over=False)
         try:
             yield claim
@@ -166,32 +169,32 @@ class LeaseTerms:
     def beat(self, claim: LeaseClaim) -> None:
         """Write a sign of life. Raises `RestoreTakenOver`."""
         self.check(claim)
-        self.store.put_overwrite(self.lease.key(claim.term, "beat"), BEATS[0])
+        self.store.put_overwrite(self.key(claim.term, "beat"), BEATS[0])
 
     def check(self, claim: LeaseClaim) -> None:
         """Check that the claim still counts. Raises `RestoreTakenOver` if a later term has begun."""
         if (later := self._claim_of(claim.term + 1)) is None:
             return
-        warned("fence", why="the restore was taken over", lease=self.lease.resource, holder=later.holder.text)
+        warned("fence", why="the restore was taken over", lease=self.resource, holder=later.holder.text)
         raise RestoreTakenOver(
-            f"{self.lease.resource} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
+            f"{self.resource} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
             "this process has stopped",
             hint="the other process is not affected: wait for its end",
         )
 
     def last_sign_ms(self, claim: LeaseClaim) -> int:
         """When the holder wrote its last sign of life, by the store's clock."""
-        infos = (self.store.head(self.lease.key(claim.term, part)) for part in ("claim", "beat"))
+        infos = (self.store.head(self.key(claim.term, part)) for part in ("claim", "beat"))
         return max((info.modified_ms for info in infos if info is not None), default=claim.since_ms)
 
     def claimed_ms(self, term: int) -> int:
         """When a term was claimed, by the store's clock; 0 if it was not."""
-        info = self.store.head(self.lease.key(term, "claim"))
+        info = self.store.head(self.key(term, "claim"))
         return 0 if info is None else info.modified_ms
 
     def end(self, claim: LeaseClaim) -> None:
         """End the term, after success or failure: the next process need not wait."""
-        self.store.put_if_absent(self.lease.key(claim.term, "end"), encode_object({"format": FORMAT}))
+        self.store.put_if_absent(self.key(claim.term, "end"), encode_object({"format": FORMAT}))
 
     def holder(self, *, asking: ProcessIdentity, now_ms: int | None = None) -> LeaseClaim | None:
         """The current holder, or None. `now_ms`: the store's time, for a reader that must not write; reading the
@@ -206,10 +209,10 @@ class LeaseTerms:
         try:
             return self.holder(asking=asking)
         except DamagedObject as error:
-            written_ms = max((info.modified_ms for info in own_objects(self.store.list(self.lease.prefix))), default=0)
+            written_ms = max((info.modified_ms for info in own_objects(self.store.list(self.prefix))), default=0)
             if self.store.now_ms() - written_ms <= TTL_S * 1000:
                 raise
-            warned("claim_unreadable", lease=self.lease.resource, why=error.message)
+            warned("claim_unreadable", lease=self.resource, why=error.message)
             return None
 
     def newest(self) -> LeaseClaim | None:
@@ -221,23 +224,24 @@ class LeaseTerms:
         newest = self._newest()
         return 0 if newest is None else newest.term
 
-    def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
-        """The error for a process that would start the same work."""
-        return RestoreRunning(
-            f"{claim.holder.text} has been busy with {self.lease.resource} since {format_time(claim.since_ms)}; its "
+    def held_by(self, claim: LeaseClaim, *, hint: str = "") -> LeaseHeld:
+        """The error for a process that would start the same work. `hint`: another than the lease's."""
+        return self.error(
+            f"{claim.holder.text} has been busy with {self.resource} since {format_time(claim.since_ms)}; its "
             f"last heartbeat was {self._silent_s(claim):.0f} s ago",
-            hint=hint,
+            hint=hint or self.hint,
         )
 
     def _newest(self) -> LeaseClaim | None:
-        keys = [
-            info.key for info in own_objects(self.store.list(self.lease.prefix)) if info.key.endswith(".claim.json")
-        ]
-        newest = max(map(self.lease.term, keys), default=0)
+        keys = [info.key for info in own_objects(self.store.list(self.prefix)) if info.key.endswith(".claim.json")]
+        newest = max(map(self._term, keys), default=0)
         return self._claim_of(newest) if newest else None
 
+    def _term(self, key: str) -> int:
+        return int(key.removeprefix(self.prefix).partition(".")[0])
+
     def _claim_of(self, term: int) -> LeaseClaim | None:
-        key = self.lease.key(term, "claim")
+        key = self.key(term, "claim")
         if (data := self.store.get(key)) is None:
             return None
         claim = _claim(parse_json_object(data, source=key, damaged=DamagedObject))
@@ -246,7 +250,7 @@ class LeaseTerms:
         return claim
 
     def _is_free(self, claim: LeaseClaim, asking: ProcessIdentity, now_ms: int | None = None) -> bool:
-        if self.store.head(self.lease.key(claim.term, "end")) is not None:
+        if self.store.head(self.key(claim.term, "end")) is not None:
             return True
         if claim.holder.is_gone(seen_from=asking):
             self._tell_void(claim, "its process has ended")
@@ -257,12 +261,12 @@ class LeaseTerms:
         return False
 
     def _silent_s(self, claim: LeaseClaim, now_ms: int | None = None) -> float:
-        signs = (self.store.head(self.lease.key(claim.term, part)) for part in ("claim", "beat"))
+        signs = (self.store.head(self.key(claim.term, part)) for part in ("claim", "beat"))
         newest_ms = max((info.modified_ms for info in signs if info is not None), default=0)
         return ((self.store.now_ms() if now_ms is None else now_ms) - newest_ms) / 1000
 
     def _tell_void(self, claim: LeaseClaim, why: str) -> None:
-        decided("take-over", why=why, lease=self.lease.resource, holder=claim.holder.text)
+        decided("take-over", why=why, lease=self.resource, holder=claim.holder.text)
 
 
 def _fields(claim: LeaseClaim) -> Mapping[str, JsonValue]:
