@@ -9,13 +9,12 @@ ledger, and is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offsite.model.errors import BackupNotFound, LeaseHeld, OffsiteError, ResourceConflict, RestoreTakenOver
-from offsite.model.ids import random_id
+from offsite.model.errors import BackupNotFound, LeaseHeld, OffsiteError, ResourceConflict
 from offsite.model.journal import decided
 from offsite.operator.decide.backup import (
     BackupCondition,
@@ -34,15 +33,13 @@ from offsite.operator.decide.backup import (
 from offsite.operator.decide.desired import DesiredBackup, RepositoryPlace
 from offsite.operator.decide.observed import ObservedBackup, ObservedLowLevel
 from offsite.operator.world.claims import Slots
-from offsite.operator.world.ledger_entry import check_fence
+from offsite.operator.world.ledger_entry import ProposedEntry, enter_once
 from offsite.operator.world.observe import Observer, observe_backup, read_history
 from offsite.operator.world.places import prove_writable
 from offsite.repository.backup import seal_backup
 from offsite.repository.declared.entry import (
     BackupStart,
-    DeclaredEntry,
     DeclaredEntryKind,
-    EntryRefusedError,
     LastCommit,
     Origin,
     Predecessor,
@@ -102,10 +99,14 @@ class BackupExecutor:
             case SealStep():
                 self._seal(desired, step)
             case Modify():
-                chosen = {"topics": step.topics, "exclude": step.exclude}
-                self._append(
-                    desired, step.place, DeclaredEntryKind.MODIFIED, step.number, settings=step.settings, **chosen
+                modified = ProposedEntry(
+                    kind=DeclaredEntryKind.MODIFIED,
+                    number=step.number,
+                    settings=step.settings,
+                    topics=step.topics,
+                    exclude=step.exclude,
                 )
+                self._append(desired, step.place, modified)
             case _:
                 assert_never(step)
 
@@ -135,15 +136,10 @@ class BackupExecutor:
         beginning, store = self._try_start(desired, step, claims=True), self.observer.open_store(step.place)
         last = last_commit(store, beginning.backup)
         origin = Origin(last=last, predecessors=tuple(map(self._predecessor, observed.backups)))
-        self._append(
-            desired,
-            step.place,
-            DeclaredEntryKind.STARTED,
-            0,
-            beginning=beginning,
-            settings=step.settings,
-            origin=origin,
+        started = ProposedEntry(
+            kind=DeclaredEntryKind.STARTED, beginning=beginning, settings=step.settings, origin=origin
         )
+        self._append(desired, step.place, started)
 
     def _predecessor(self, observed: ObservedLowLevel) -> Predecessor:
         """Name a low-level backup as predecessor. An unreadable backup is named, too: its content is compared before
@@ -179,7 +175,7 @@ class BackupExecutor:
     def _turn(self, desired: DesiredBackup, step: ChangePhase) -> None:
         if step.then is not None:  # without a time in it, it is the name that it will have
             self._try_start(desired, step.then, claims=not desired.timestamp_format)
-        history = self._append(desired, step.place, _TURNS[step.to], step.number)
+        history = self._append(desired, step.place, ProposedEntry(kind=_TURNS[step.to], number=step.number))
         if history is not None and step.to is BackupPhase.STOPPED:  # at once; the next look does what fails here
             self._seal(desired, SealStep(place=step.place, number=step.number))
 
@@ -187,46 +183,33 @@ class BackupExecutor:
         store = self.observer.open_store(step.place)
         low = read_history(store, desired.ledger).backups[step.number - 1]
         self.seal(store, low.beginning.backup)
-        self._append(desired, step.place, DeclaredEntryKind.SEALED, step.number)
+        self._append(desired, step.place, ProposedEntry(kind=DeclaredEntryKind.SEALED, number=step.number))
 
-    def _append(
-        self, desired: DesiredBackup, place: RepositoryPlace, kind: DeclaredEntryKind, number: int, **parts: object
-    ) -> DeclaredHistory | None:
-        """Append an entry and return the new state; None if another operator was first, or the decision no longer
-        fits."""
-        store, layout = self.observer.open_store(place), DeclaredLayout(uid=desired.ledger)
-        ledger, terms = DeclaredLedger(store=store, layout=layout), layout.lock(store)
-        with terms.held(self.observer.identity) as claim:
+    def _append(self, desired: DesiredBackup, place: RepositoryPlace, entry: ProposedEntry) -> DeclaredHistory | None:
+        """Append an entry of this spec and return the new state; None if another operator was first, or the decision no
+        longer fits. An entry without a number is about a backup after all the others."""
+        store, kind = self.observer.open_store(place), entry.kind
+
+        def propose(history: DeclaredHistory) -> ProposedEntry | None:
+            why = ""
             if not self.in_force(desired, kind):
-                decided("not_any_more", why="another spec is in force", uid=desired.uid, what=kind.value)
+                why = "another spec is in force"
+            elif entry.beginning and not is_name_free(store, BackupLayout(backup=entry.beginning.backup)):
+                why = "it was removed meanwhile"
+            if why:
+                decided("not_any_more", why=why, uid=desired.uid, what=kind.value)
                 return None
-            history = ledger.read()
-            entry = DeclaredEntry(
-                seq=history.seq + 1,
-                previous=history.head,
-                kind=kind,
+            return replace(
+                entry,
                 generation=desired.word if desired.identity else desired.generation,
-                fence=claim.term,
-                word=random_id(16),
-                at_ms=store.now_ms(),
-                number=number or len(history.backups) + 1,
-                by=self.observer.identity.text,
-                **parts,  # type: ignore[arg-type]  # named by the callers above
+                number=entry.number or len(history.backups) + 1,
             )
-            begins = entry.beginning if kind is DeclaredEntryKind.STARTED else None
-            if begins is not None and not is_name_free(store, BackupLayout(backup=begins.backup)):
-                decided("not_any_more", why="it was removed meanwhile", uid=desired.uid, what=kind.value)
-                return None
-            try:
-                appended = ledger.append(entry, to=history)
-            except EntryRefusedError as error:
-                with suppress(RestoreTakenOver):
-                    check_fence(terms, claim, history)
-                decided("not_any_more", why=str(error), uid=desired.uid, what=kind.value)
-                return None
-        if appended is not None:
-            decided("declared", why=kind.value, uid=desired.uid, number=entry.number, fence=claim.term)
-        return appended
+
+        after = enter_once(store, desired.ledger, propose, by=self.observer.identity)
+        if after is not None:
+            number = entry.number or len(after.backups)
+            decided("declared", why=kind.value, uid=desired.uid, number=number, fence=after.fence)
+        return after
 
 
 def last_commit(store: Store, backup: str) -> LastCommit:
@@ -236,14 +219,6 @@ def last_commit(store: Store, backup: str) -> LastCommit:
     except BackupNotFound:
         return LastCommit()
     return LastCommit(commit=state.seq, hash=state.head_hash)
-
-
-@contextmanager
-def locked(store: Store, layout: DeclaredLayout, observer: Observer) -> Iterator[int]:
-    """Hold the lock in a block; the value is the number of the lock. Raises `LeaseHeld` while another operator
-    holds the lock."""
-    with layout.lock(store).held(observer.identity) as claim:
-        yield claim.term
 
 
 def seal(store: Store, name: str) -> None:

@@ -1,17 +1,25 @@
-"""Enters a decision about a backup into the ledger of its resource, under the lock of operators."""
+"""Enters a decision about a backup into the ledger of its resource, under the lock of operators.
+
+`enter` asks until its entry is in; `enter_once` asks once, and leaves the rest to the next look.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from offsite.model.errors import DamagedObject, ExpiryNotDone
+from offsite.model.errors import DamagedObject, ExpiryNotDone, RestoreTakenOver
 from offsite.model.ids import random_id
+from offsite.model.journal import decided
 from offsite.repository.declared.entry import (
+    BackupSettings,
+    BackupStart,
     DeclaredEntry,
     DeclaredEntryKind,
     EntryRefusedError,
     MemberStatement,
+    Origin,
     Release,
 )
 from offsite.repository.declared.history import DeclaredHistory
@@ -26,11 +34,18 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedEntry:
-    """An entry to append. A statement of a `member` raises the generation, which fences decisions."""
+    """An entry to append. `generation`: of the resource; None: as in the ledger, and one more for a statement of a
+    `member`, which fences decisions."""
 
     kind: DeclaredEntryKind
     number: int = 0
+    generation: int | None = None
+    beginning: BackupStart | None = None
+    settings: BackupSettings | None = None
+    origin: Origin | None = None
     release: Release | None = None
+    topics: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     member: MemberStatement | None = None
 
 
@@ -38,50 +53,90 @@ Propose = Callable[[DeclaredHistory], ProposedEntry | None]
 """Returns the entry to append to a state; None: no entry. Raises if the state does not allow the entry."""
 
 
-def enter(store: Store, ledger: str, say: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
+def enter(store: Store, ledger: str, propose: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
     """Append the entry, and return the new state. Raises `LeaseHeld` while another operator holds the lock,
     `RestoreTakenOver` if another operator took the lock over after a long stop of this process, `ExpiryNotDone` if
-    other operators were faster at every attempt, `DamagedObject`, `EntryRefusedError`, and the errors of `say` and of
-    the store."""
-    layout = DeclaredLayout(uid=ledger)
-    log, terms = DeclaredLedger(store=store, layout=layout), layout.lock(store)
-    with terms.held(by) as claim:
+    other operators were faster at every attempt, `DamagedObject`, `EntryRefusedError`, and the errors of `propose` and
+    of the store."""
+    with _lock_ledger(store, ledger, by=by) as log:
         for _ in range(_TRIES):
-            history = log.read()
-            if (said := say(history)) is None:
+            history = log.ledger.read()
+            if (proposed := propose(history)) is None:
                 return history
-            entry = DeclaredEntry(
-                seq=history.seq + 1,
-                previous=history.head,
-                kind=said.kind,
-                generation=history.generation + (said.member is not None),
-                fence=claim.term,
-                word=random_id(16),
-                at_ms=store.now_ms(),
-                number=said.number,
-                by=by.text,
-                release=said.release,
-                member=said.member,
-            )
-            try:
-                after = log.append(entry, to=history)
-            except EntryRefusedError:
-                check_fence(terms, claim, history)
-                raise
-            if after is not None:
+            if (after := log.append(proposed, to=history)) is not None:
                 return after
     raise ExpiryNotDone("other operators change it all the time", hint="the operator tries again")
 
 
-def check_fence(terms: Lease, claim: LeaseClaim, history: DeclaredHistory) -> None:
-    """Check that an entry under this lock can follow the state. Raises `RestoreTakenOver` if another operator took the
-    lock over, and `DamagedObject` for a state under a lock that never existed: all operators would wait for ever."""
-    if history.fence <= claim.term:
-        return
-    terms.check(claim)
-    entry = f"{DeclaredLayout(uid=history.uid).ledger_prefix}{history.seq:020d}.json"
-    raise DamagedObject(
-        f"{entry} is by lock {history.fence}, which never existed: no entry can follow it",
-        hint="restore the missing objects in lock/ beside it. If no object is missing, no operator wrote the entry: "
-        "delete it, and check who has write access",
-    )
+def enter_once(store: Store, ledger: str, propose: Propose, *, by: ProcessIdentity) -> DeclaredHistory | None:
+    """Append the entry, and return the new state; None if nothing is proposed, another operator was first, or the entry
+    does not fit any more. Raises `LeaseHeld` while another operator holds the lock, `DamagedObject`, and the errors of
+    `propose` and of the store."""
+    with _lock_ledger(store, ledger, by=by) as log:
+        history = log.ledger.read()
+        if (proposed := propose(history)) is None:
+            return None
+        try:
+            return log.append(proposed, to=history)
+        except (EntryRefusedError, RestoreTakenOver) as error:
+            decided("not_any_more", why=str(error), uid=ledger, what=proposed.kind.value)
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LockedLedger:
+    """The ledger of a resource, while this process holds its lock by `claim`."""
+
+    ledger: DeclaredLedger
+    lock: Lease
+    claim: LeaseClaim
+
+    def append(self, proposed: ProposedEntry, *, to: DeclaredHistory) -> DeclaredHistory | None:
+        """Return the state with the entry after `to`; None if another operator was first. Raises `EntryRefusedError`,
+        `RestoreTakenOver`, `DamagedObject`, and the errors of the store."""
+        generation = proposed.generation
+        entry = DeclaredEntry(
+            seq=to.seq + 1,
+            previous=to.head,
+            kind=proposed.kind,
+            generation=to.generation + (proposed.member is not None) if generation is None else generation,
+            fence=self.claim.term,
+            word=random_id(16),
+            at_ms=self.ledger.store.now_ms(),
+            number=proposed.number,
+            by=self.claim.holder.text,
+            beginning=proposed.beginning,
+            settings=proposed.settings,
+            origin=proposed.origin,
+            release=proposed.release,
+            topics=proposed.topics,
+            exclude=proposed.exclude,
+            member=proposed.member,
+        )
+        try:
+            return self.ledger.append(entry, to=to)
+        except EntryRefusedError:
+            self._check_fence(to)
+            raise
+
+    def _check_fence(self, history: DeclaredHistory) -> None:
+        """Check that an entry under this lock can follow the state. Raises `RestoreTakenOver` if another operator took
+        the lock over, and `DamagedObject` for a state under a lock that never existed: all operators would wait for
+        ever."""
+        if history.fence <= self.claim.term:
+            return
+        self.lock.check(self.claim)
+        entry = f"{self.ledger.layout.ledger_prefix}{history.seq:020d}.json"
+        raise DamagedObject(
+            f"{entry} is by lock {history.fence}, which never existed: no entry can follow it",
+            hint="restore the missing objects in lock/ beside it. If no object is missing, no operator wrote the "
+            "entry: delete it, and check who has write access",
+        )
+
+
+@contextmanager
+def _lock_ledger(store: Store, ledger: str, *, by: ProcessIdentity) -> Iterator[_LockedLedger]:
+    layout = DeclaredLayout(uid=ledger)
+    lock = layout.lock(store)
+    with lock.held(by) as claim:
+        yield _LockedLedger(ledger=DeclaredLedger(store=store, layout=layout), lock=lock, claim=claim)

@@ -49,7 +49,6 @@ from offsite.operator.decide.restore import (
     decide_restore,
     resolve_stopped_restore,
 )
-from offsite.operator.world.backups import locked
 from offsite.operator.world.claims import TagHolder, TagName, Tags
 from offsite.operator.world.jobs import BY, JobStarter, observe_job
 from offsite.operator.world.observe import Observer, read_history
@@ -146,7 +145,7 @@ class RestoreExecutor:
         that is to be given up; `TooManyJobs`, `JobNotBegun`, `RequestRepeated`, `BadResource`, and the errors of the
         store."""
         store, layout = self.observer.open_store(desired.place), DeclaredLayout(uid=desired.uid)
-        with locked(store, layout, self.observer) as fence:
+        with layout.lock(store).held(self.observer.identity) as claim:
             observed = self.look(desired, declared_uids=declared_uids)
             if decide_restore(desired, observed) != step:
                 return  # another operator executed the step
@@ -154,7 +153,7 @@ class RestoreExecutor:
                 _check_fence(store, layout, observed.history)
             match step:
                 case TakeTag() | BeginAttempt():
-                    self._advance(desired, step, observed, fence)
+                    self._advance(desired, step, observed, claim.term)
                 case GiveTag():
                     self.tags.give(self._tag(desired), desired.uid)
                 case WithdrawAttempt():
@@ -164,7 +163,7 @@ class RestoreExecutor:
                 case GiveUpJob():
                     self.jobs.give_up(store, step.job)
                 case RecordEnd():
-                    self._append(store, observed.history, fence, observed.history.attempt, step.end)
+                    self._append(store, observed.history, claim.term, observed.history.attempt, step.end)
                 case _:
                     assert_never(step)
 
