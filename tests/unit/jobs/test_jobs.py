@@ -33,6 +33,7 @@ from offsite.model.errors import (
 )
 from offsite.model.ids import dated_id
 from offsite.model.units import MIB
+from offsite.repository import lease
 from offsite.repository.job import (
     SAID_MAX,
     JobCancellation,
@@ -47,7 +48,6 @@ from offsite.repository.job import (
 )
 from offsite.repository.job_records import RESULT_MAX_BYTES, JobRecords
 from offsite.repository.lease import ProcessIdentity
-from offsite.repository.restores import lease
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
 from tests.processes import wait_until

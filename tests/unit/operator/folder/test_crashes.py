@@ -20,11 +20,11 @@ import yaml
 from offsite.operator.core import files
 from offsite.operator.decide.queue import QueueRules
 from offsite.operator.folder.operator import FolderOperator, OperatorRules
+from offsite.repository import lease
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
+from offsite.repository.declared.ledger import declared_ledger, declared_uids
 from offsite.repository.repository import Repository
-from offsite.repository.restores import lease
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import ObjectInfo
 from tests.backups import SELECTION, commit_next
@@ -125,7 +125,7 @@ class Course:
         return [
             (repository, low)
             for repository in (self.home.repository, self.cellar)
-            for low in DeclaredLedger(store=repository.store, layout=layout).read().backups
+            for low in declared_ledger(repository.store, layout.uid).read().backups
         ]
 
     def calm(self) -> None:
