@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from offsite.model.errors import OffsiteError
 from offsite.repository.generation_sets.generation_set import Generation, GenerationPhase, GenerationSet
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.generation_sets.ledger import set_ledger
 from offsite.repository.repository import Repository
 from tests.generations.judge import need
 from tests.generations.process import SET
@@ -42,7 +41,7 @@ class RealJudge:
 
     @property
     def state(self) -> GenerationSet:
-        return Ledger(store=self.repository.store, layout=SetLayout(name=SET)).read()
+        return set_ledger(self.repository.store, SET).read()
 
     def look(self, *, deeply: bool = False) -> GenerationSet:
         """Raises `BrokenPromise`. What goes away while it is read is looked at once more."""

@@ -24,11 +24,11 @@ from offsite.generations.target import GenerationEnds, Guard, RoundResult
 from offsite.log.buffer import Buffer
 from offsite.model.errors import CommitLost, OffsiteError
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
-from offsite.repository.generation_sets.generation_set import GenerationEntryNotAllowedError, GenerationSet
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.generation_sets.generation_set import GenerationSet
+from offsite.repository.generation_sets.ledger import set_ledger
 from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.removal import Announce
+from offsite.stores.numbered_log import EntryRefusedError
 from offsite.stores.store import ObjectInfo, PutResult
 from tests.source_events.memory_store import MemoryStore
 
@@ -62,7 +62,7 @@ class World:
     @property
     def state(self) -> GenerationSet:
         """As it is now, whoever knows it."""
-        self._known = Ledger(store=self.store, layout=SetLayout(name=SET)).read(self._known)  # type: ignore[arg-type]
+        self._known = set_ledger(self.store, SET).read(self._known)  # type: ignore[arg-type]
         return self._known
 
     def log(self, generation: int) -> list[dict[str, object]]:
@@ -89,7 +89,7 @@ class World:
 
     def release(self) -> None:
         """A person lets go what nobody can read again."""
-        ledger, state = Ledger(store=self.store, layout=SetLayout(name=SET)), self.state  # type: ignore[arg-type]
+        ledger, state = set_ledger(self.store, SET), self.state  # type: ignore[arg-type]
         for each in state.generations:
             entry = GenerationEntry(
                 seq=state.seq + 1,
@@ -100,9 +100,9 @@ class World:
                 at_ms=self.store.now_ms(),
                 generation=each.number,
             )
-            with suppress(GenerationEntryNotAllowedError):
+            with suppress(EntryRefusedError):
                 state = state if each.is_released else ledger.append(entry, to=state) or state
-        memory = ReleaseMemory(store=self.store, prefix=ledger.layout.ledger_prefix)  # type: ignore[arg-type]
+        memory = ReleaseMemory(store=self.store, prefix=ledger.prefix)  # type: ignore[arg-type]
         for word in (each.released for each in state.generations if each.released is not None):
             memory.note_given(word)
 
@@ -125,7 +125,7 @@ class Process:
         self._turn, self._pause = threading.Semaphore(0), threading.Semaphore(0)
         store = PausingStore(self)
         generations = InstanceContext(
-            ledger=Ledger(store=store, layout=SetLayout(name=SET)),  # type: ignore[arg-type]
+            ledger=set_ledger(store, SET),  # type: ignore[arg-type]
             target=PausingTarget(self),
             coordination=PausingTopic(self),
             founding=FOUNDING,

@@ -21,8 +21,7 @@ from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.selection import TopicSelection
 from offsite.repository.generation_sets.entry import Founding, GenerationEntryKind
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.generation_sets.ledger import set_ledger
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
 
@@ -49,7 +48,7 @@ class Workshop:
 def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningInstance:
     """Open the instance, which has done nothing yet. Raises `BadOption`, `DamagedObject`, and the errors of both
     ends."""
-    ledger = Ledger(store=workshop.repository.store, layout=SetLayout(name=request.name))
+    ledger = set_ledger(workshop.repository.store, request.name)
     founding = request.founding(workshop.cluster.admin.cluster().cluster_id, ledger.read().founding)
     request = replace(request, backup=replace(request.backup, selection=selection_of(founding)))
     generations = InstanceContext(

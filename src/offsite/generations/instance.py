@@ -47,12 +47,13 @@ from offsite.model.journal import decided, warned
 from offsite.model.names import named
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind
 from offsite.repository.generation_sets.generation_set import (
-    GenerationEntryNotAllowedError,
     GenerationPhase,
     GenerationSet,
 )
-from offsite.repository.generation_sets.ledger import KeptGeneration, Ledger, put_kept
+from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.ledger import KeptGeneration, SetLedger, put_kept
 from offsite.repository.removal import KEPT_MS
+from offsite.stores.numbered_log import EntryRefusedError
 
 _EFFECTS_MAX = 50
 """Effects between two rounds: a few are normal; more would be a loop."""
@@ -87,7 +88,7 @@ class CompletedEffect:
 class InstanceContext:
     """The parts that an instance works with. `length_ms`: how long a generation is active."""
 
-    ledger: Ledger
+    ledger: SetLedger
     target: GenerationTarget
     coordination: Coordination
     founding: Founding
@@ -272,7 +273,7 @@ class RunningInstance:
         )
         try:
             new = self._with.ledger.append(entry, to=state)
-        except GenerationEntryNotAllowedError as error:
+        except EntryRefusedError as error:
             decided("too_late", why=str(error), set=state.name, kind=effect.kind)
             return
         if new is None:
@@ -362,7 +363,8 @@ class RunningInstance:
         return why
 
     def _note_kept(self, pair: tuple[int, int], why: str) -> None:
-        old, ledger = self._read().generation(pair[0]), self._with.ledger
+        state, ledger = self._read(), self._with.ledger
+        old = state.generation(pair[0])
         word = old.released if old is not None and why else None
         if word is not None:
             why = f"{why}; {doubt_of(ledger, word)}"
@@ -370,7 +372,7 @@ class RunningInstance:
             generation=pair[0], successor=pair[1], why=why, release=word.hash if word else ""
         )
         if kept_generation != self._kept:
-            put_kept(ledger.store, ledger.layout, kept_generation)
+            put_kept(ledger.store, SetLayout(name=state.name), kept_generation)
             self._kept = kept_generation
 
     def _may_go(self, number: int, facts: GenerationFacts) -> GenerationFacts:

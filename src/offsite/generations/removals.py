@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from offsite.repository.generation_sets.generation_set import GenerationSet
 from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.generation_sets.ledger import SetLedger
 from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.snapshots.audit_record import (
     GENERATION,
@@ -37,16 +37,16 @@ def switched_to(generation: int) -> str:
     return f"the switch to generation {generation} was committed"
 
 
-def doubt_of(ledger: Ledger, release: LedgerEntryInfo) -> str:
+def doubt_of(ledger: SetLedger, release: LedgerEntryInfo) -> str:
     """Why a release does not count on the local machine, or not yet; empty if it counts. Raises the errors of the
     store."""
-    return ReleaseMemory(store=ledger.store, prefix=ledger.layout.ledger_prefix).doubt(release)
+    return ReleaseMemory(store=ledger.store, prefix=ledger.prefix).doubt(release)
 
 
 class RemovalAudit:
     """The audit lines of a process, noted under the newest entry of the ledger that the process has read."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: SetLedger) -> None:
         self._ledger = ledger
         self._noted = set[int]()
 
@@ -66,7 +66,7 @@ class RemovalAudit:
         self._note(state, number, RETURNED, size_bytes)
 
     def _note(self, state: GenerationSet, number: int, rule: str, size_bytes: int) -> None:
-        store, layout = self._ledger.store, self._ledger.layout
+        store, layout = self._ledger.store, SetLayout(name=state.name)
         line = Deletion(kind=GENERATION, what=layout.backup_name(number), rule=rule, bytes=size_bytes)
         note_deletions(store, layout, [line], by=BY, commit=state.seq)
 

@@ -14,16 +14,15 @@ from offsite.repository.backup import Backup
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generation_sets.generation_set import (
     Generation,
-    GenerationEntryNotAllowedError,
     GenerationPhase,
     GenerationSet,
 )
 from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import KeptGeneration, Ledger, get_kept, set_names
+from offsite.repository.generation_sets.ledger import KeptGeneration, get_kept, set_ledger, set_names
 from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.repository import Repository
 from offsite.repository.restores.record import try_unfinished_restores
-from offsite.stores.numbered_log import LedgerEntryInfo
+from offsite.stores.numbered_log import EntryRefusedError, LedgerEntryInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,7 @@ def report_sets(repository: Repository, name: str | None = None) -> tuple[SetRep
 
 def read_set(repository: Repository, name: str) -> GenerationSet:
     """Read the state of a set. Raises `BackupNotFound` where none exists, `DamagedObject`."""
-    state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
+    state = set_ledger(repository.store, name).read()
     if state.founding is None:
         names = ", ".join(set_names(repository.store)) or "none"
         raise BackupNotFound(
@@ -90,7 +89,7 @@ def backup_or_generation(repository: Repository, name: str) -> Backup:
     try:
         return repository.backup(name)
     except BackupNotFound:
-        state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
+        state = set_ledger(repository.store, name).read()
         if (newest := state.restorable) is None or state.founding is None or state.founding.place:
             raise
         return repository.backup(SetLayout(name=name).backup_name(newest.number))
@@ -99,7 +98,7 @@ def backup_or_generation(repository: Repository, name: str) -> Backup:
 def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tuple[str, ...]:
     """The other generations of a set, by backup name, with a begun and unfinished restore: such a restore only
     continues under the name of its generation. An unreadable generation may contain such a restore, too."""
-    state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
+    state = set_ledger(repository.store, name).read()
     layouts = (
         SetLayout(name=name).backup(generation.number) for generation in state.generations if generation.is_whole
     )
@@ -113,7 +112,7 @@ def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tup
 def release(repository: Repository, name: str, generation: int, *, by: str) -> SetReport:
     """Release a generation that another generation replaced, or is about to replace, even with unique records: a topic
     was deleted or emptied, or a log cut back. Raises `BackupNotFound`, `GenerationRefused`."""
-    ledger = Ledger(store=repository.store, layout=SetLayout(name=name))
+    ledger = set_ledger(repository.store, name)
     while True:
         state = read_set(repository, name)
         entry = GenerationEntry(
@@ -128,7 +127,7 @@ def release(repository: Repository, name: str, generation: int, *, by: str) -> S
         )
         try:
             new = ledger.append(entry, to=state)
-        except GenerationEntryNotAllowedError as error:
+        except EntryRefusedError as error:
             raise GenerationRefused(
                 f"generation {generation} of {name} cannot be released: {error}",
                 hint=f"see its generations: offsite generations status --name {name}",

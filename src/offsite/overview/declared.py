@@ -11,7 +11,7 @@ from offsite.model.errors import Damaged, FormatTooNew
 from offsite.model.units import format_time
 from offsite.repository.declared.history import DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
+from offsite.repository.declared.ledger import declared_ledger, declared_uids
 from offsite.repository.declared.notes import DeclaredNote, get_note
 from offsite.repository.lease import Lease, ProcessIdentity
 from offsite.stores.store import Store
@@ -81,7 +81,7 @@ def read_declared_status(store: Store) -> DeclaredList:
 def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
     layout = DeclaredLayout(uid=uid)
     try:
-        history = DeclaredLedger(store=store, layout=layout).read()
+        history = declared_ledger(store, layout.uid).read()
         note = _join_notes(store, layout, history, now_ms) if history.members else get_note(store, layout)
         holders = [_holder(lease, now_ms) for lease in (layout.agent(store), layout.lock(store), layout.expiry(store))]
     except (Damaged, FormatTooNew) as error:

@@ -12,10 +12,10 @@ from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.declared import history as declared
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
+from offsite.repository.declared.ledger import declared_ledger, declared_uids
 from offsite.repository.generation_sets.generation_set import GenerationPhase
 from offsite.repository.generation_sets.layout import SetLayout, set_of_backup
-from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.generation_sets.ledger import set_ledger
 from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import KEPT_MS, RemovedBackup
 from offsite.repository.snapshots.audit_record import GENERATION, AuditLayout, AuditLine, read_audit
@@ -46,7 +46,7 @@ def _of_generation(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
     if named is None:
         return
     layout = SetLayout(name=named[0])
-    generation = Ledger(store=store, layout=layout).read().generation(named[1])
+    generation = set_ledger(store, layout.name).read().generation(named[1])
     if generation is not None:
         is_removed = generation.phase in {GenerationPhase.REMOVING, GenerationPhase.REMOVED}
         yield _describe_removal(store, layout, backup, generation.removed_ms) if is_removed else None
@@ -56,7 +56,7 @@ def _of_declared(store: Store, backup: str) -> Iterator[RemovedBackup | None]:
     """For every resource with a backup of the name, the removal of the last; None while not removed."""
     for uid in declared_uids(store):
         layout = DeclaredLayout(uid=uid)
-        backups = DeclaredLedger(store=store, layout=layout).read().backups
+        backups = declared_ledger(store, layout.uid).read().backups
         if last := next(
             (declared_backup for declared_backup in reversed(backups) if declared_backup.beginning.backup == backup),
             None,

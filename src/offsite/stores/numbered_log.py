@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import BadName, DamagedObject
 from offsite.stores.store import PutResult, Store
 
 HINT = (
     "restore the object from the store's versions or from a copy; until then nothing is decided and nothing is removed"
 )
+_FEW, _READERS = 256, 16
+"""From so many entries on, the entries of a long ledger are read in parallel: that hides the latency of a store."""
 
 
 class NumberedState(Protocol):
@@ -28,6 +31,7 @@ class NumberedState(Protocol):
 
 
 StateT = TypeVar("StateT", bound=NumberedState)
+EntryT = TypeVar("EntryT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,50 +43,90 @@ class LedgerEntryInfo:
     at_ms: int
 
 
+class EntryRefusedError(Exception):
+    """The state before an entry does not allow the entry."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberedLog(Generic[StateT]):
-    """Entries below `prefix`; entry n is at `prefix` + 20 digits + `.json`. `after` returns the state behind an entry,
-    from the entry's bytes and key. `after` raises `DamagedObject` for an entry that may not follow, and
-    `FormatTooNew`."""
+class LedgerForm(Generic[EntryT, StateT]):
+    """One kind of ledger. `encode` and `decode`: the bytes of an entry. `decode` gets the key of the object for its
+    errors, and raises `DamagedObject`, `FormatTooNew`, `BadName`. `apply`: the state after an entry with the hash of
+    its bytes. `apply` raises `EntryRefusedError`."""
+
+    encode: Callable[[EntryT], bytes]
+    decode: Callable[[bytes, str], EntryT]
+    apply: Callable[[StateT, EntryT, str], StateT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger(Generic[EntryT, StateT]):
+    """Entries below `prefix`; entry n is at `prefix` + 20 digits + `.json`. `first`: the state before entry 1.
+    `is_long`: there may be hundreds of entries. `hint`: the next step where an entry is not allowed."""
 
     store: Store
     prefix: str
-    after: Callable[[StateT, bytes, str], StateT]
+    form: LedgerForm[EntryT, StateT]
+    first: StateT
+    is_long: bool = False
+    hint: str = HINT
 
     def key(self, seq: int) -> str:
         return f"{self.prefix}{seq:020d}.json"
 
-    def read(self, state: StateT, *, is_first: bool) -> StateT:
-        """Return the newest state, read on from `state`. `is_first`: nobody has read up to `state` before, so the
-        method looks for a gap. Raises `DamagedObject` for a missing entry, and the errors of `after`."""
-        while (data := self.store.get(self.key(state.seq + 1))) is not None:
-            state = self.after(state, data, self.key(state.seq + 1))
-        if is_first:
-            self._check_end(state)
-        return state
+    def read(self, state: StateT | None = None) -> StateT:
+        """Return the newest state, read on from `state`, or from the first entry: then with a look for a gap. Raises
+        `DamagedObject` for an entry that is missing, unreadable, or not allowed; `FormatTooNew`; and the errors of the
+        store."""
+        newest = (self._read_many() if self.is_long else self.first) if state is None else state
+        while (data := self.store.get(self.key(newest.seq + 1))) is not None:
+            newest = self._after(newest, data)
+        if state is None:
+            self._check_end(newest)
+        return newest
 
-    def append(self, data: bytes, *, to: StateT) -> bool:
-        """Append an entry. Returns False when another process was first. Raises the store's errors: after
+    def append(self, entry: EntryT, *, to: StateT) -> StateT | None:
+        """Return the state with `entry` after `to`; None if another process was first: read on and decide again. Raises
+        `EntryRefusedError` for an entry that `to` does not allow, and the errors of the store: after
         `PutOutcomeUnknown` a further read shows the outcome."""
+        data = self.form.encode(entry)
+        state = self.form.apply(to, entry, hash_of(data))
         # equal bytes are our own, after a lost answer: entries hold a random word
-        return self.store.put_if_absent(self.key(to.seq + 1), data) is not PutResult.OTHER
+        return state if self.store.put_if_absent(self.key(to.seq + 1), data) is not PutResult.OTHER else None
+
+    def _after(self, state: StateT, data: bytes) -> StateT:
+        key = self.key(state.seq + 1)
+        try:
+            return self.form.apply(state, self.form.decode(data, key), hash_of(data))
+        except (EntryRefusedError, BadName) as error:
+            raise DamagedObject(f"{key}: {error}", hint=self.hint) from error
+
+    def _read_many(self) -> StateT:
+        """Read the entries shown by a listing; a few are left to be read in sequence."""
+        state, keys = self.first, [info.key for info in self.store.list(self.prefix) if self._is_entry(info.key)]
+        if len(keys) <= _FEW:
+            return state
+        with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="ledger") as pool:
+            for key, data in zip(keys, pool.map(self.store.get, keys), strict=True):
+                if data is None or key != self.key(state.seq + 1):
+                    break  # reported with the following entries
+                state = self._after(state, data)
+        return state
 
     def _check_end(self, state: StateT) -> None:
         """Check that no entry lies behind a missing entry: a writer before the gap would decide twice."""
         for info in self.store.list(self.prefix, start_after=self.key(state.seq)):
-            if info.key != self.key(_number(info.key.removeprefix(self.prefix))):
+            if not self._is_entry(info.key):
                 continue  # a stranger's file is no entry, and hides none
             # an entry appended meanwhile is not behind a gap
             if self.store.head(self.key(state.seq + 1)) is None:
                 raise DamagedObject(f"{self.key(state.seq + 1)} is missing, but {info.key} exists", hint=HINT)
             return
 
+    def _is_entry(self, key: str) -> bool:
+        digits = key.removeprefix(self.prefix).removesuffix(".json")
+        return digits.isascii() and digits.isdecimal() and key == self.key(int(digits))
+
 
 def hash_of(data: bytes) -> str:
     """Return the SHA-256 of the stored bytes, hexadecimal: the `previous` of the next entry."""
     return hashlib.sha256(data).hexdigest()
-
-
-def _number(name: str) -> int:
-    digits = name.removesuffix(".json")
-    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) == 20 else -1

@@ -26,7 +26,7 @@ from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION, commit_next
@@ -121,7 +121,7 @@ class Cluster:
 
     def lows(self, uid: str) -> tuple[LowLevelBackup, ...]:
         layout = DeclaredLayout(uid=uid)
-        return DeclaredLedger(store=self.repository.store, layout=layout).read().backups
+        return declared_ledger(self.repository.store, layout.uid).read().backups
 
     def phases(self, uid: str) -> list[BackupPhase]:
         return [each.phase for each in self.lows(uid)]

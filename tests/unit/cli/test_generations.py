@@ -16,7 +16,7 @@ from offsite.model.errors import BackupNotFound, GenerationRefused
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generation_sets.generation_set import GenerationSet
 from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import KeptGeneration, Ledger, put_kept
+from offsite.repository.generation_sets.ledger import KeptGeneration, put_kept, set_ledger
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.stores.posix_store import open_folder
@@ -37,7 +37,7 @@ STEPS = (
 def place(tmp_path: Path) -> str:
     store = open_folder(tmp_path / "repository")
     Repository.init(store)
-    ledger, state = Ledger(store=store, layout=SetLayout(name="pair")), GenerationSet(name="pair")
+    ledger, state = set_ledger(store, "pair"), GenerationSet(name="pair")
     founding = Founding(cluster_id="c", include=("t",), exclude=(), internal=False, target="backup", place="")
     for kind, instance, generation in STEPS:
         entry = GenerationEntry(

@@ -49,8 +49,7 @@ from offsite.repository import local_memory
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
 from offsite.repository.generation_sets.entry import GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generation_sets.generation_set import GenerationPhase, GenerationSet
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import Ledger
+from offsite.repository.generation_sets.ledger import set_ledger
 from offsite.repository.heads import RememberedHead
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
@@ -108,7 +107,7 @@ class Pair:
 
     @property
     def state(self) -> GenerationSet:
-        return Ledger(store=self.site.repository.store, layout=SetLayout(name="pair")).read()
+        return set_ledger(self.site.repository.store, "pair").read()
 
     def phases(self) -> list[str]:
         return [str(each.phase) for each in self.state.generations]
@@ -335,7 +334,7 @@ def test_a_ledger_alone_removes_no_generation(pair: Pair) -> None:
             generation=generation,
             partitions=1,
         )
-        assert Ledger(store=store, layout=SetLayout(name="pair")).append(entry, to=state) is not None
+        assert set_ledger(store, "pair").append(entry, to=state) is not None
     for _ in range(3):
         a.step()
     assert pair.phases() == ["removing", "complete"]
@@ -489,7 +488,7 @@ def test_a_forged_removal_takes_no_generation_away(pair: Pair, tmp_path: Path, *
     a.step()
     del pair.site.source.topics["old"]
     until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
-    ledger = Ledger(store=pair.site.repository.store, layout=SetLayout(name="pair"))
+    ledger = set_ledger(pair.site.repository.store, "pair")
     for kind in (GenerationEntryKind.REMOVING, GenerationEntryKind.REMOVED):
         state = ledger.read()
         entry = GenerationEntry(

@@ -66,11 +66,11 @@ def guard_before_the_log_is_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def ledger_is_overwritten(patch: pytest.MonkeyPatch) -> None:
-    def append(self: ledger.Ledger, entry: GenerationEntry, *, to: GenerationSet) -> GenerationSet:
+    def append(self: ledger.SetLedger, entry: GenerationEntry, *, to: GenerationSet) -> GenerationSet:
         data = encode_entry(entry)
         state = generation_set.apply_entry(to, StoredEntry(entry=entry, hash=entry_hash(data)))
-        self.store.delete(self.layout.entry_key(entry.seq))
-        self.store.put_if_absent(self.layout.entry_key(entry.seq), data)
+        self.store.delete(self.key(entry.seq))
+        self.store.put_if_absent(self.key(entry.seq), data)
         return state
 
     patch.setattr(ledger.Ledger, "append", append)

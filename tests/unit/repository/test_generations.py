@@ -26,15 +26,15 @@ from offsite.repository.generation_sets.entry import (
     encode_entry,
 )
 from offsite.repository.generation_sets.generation_set import (
-    GenerationEntryNotAllowedError,
     GenerationPhase,
     GenerationSet,
 )
 from offsite.repository.generation_sets.layout import SetLayout, parse_entry_key, set_of_backup
-from offsite.repository.generation_sets.ledger import _FEW, Ledger, set_names
+from offsite.repository.generation_sets.ledger import set_ledger, set_names
 from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import KEPT_MS, SETTLED_MS, remove_backup, sweep, was_brought_back
 from offsite.repository.repository import Repository
+from offsite.stores.numbered_log import _FEW, EntryRefusedError
 from offsite.stores.store import PutResult
 from tests.backups import new_backup, run_once
 from tests.faulty_store import Crash, FaultyStore
@@ -49,7 +49,7 @@ class Book:
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.ledger = Ledger(store=self.store, layout=SetLayout(name="pair"))
+        self.ledger = set_ledger(self.store, "pair")
         self.state = GenerationSet(name="pair")
 
     def enter(
@@ -131,7 +131,7 @@ def test_what_may_not_follow_a_switch(
     book: Book, kind: GenerationEntryKind, instance: Instance, generation: int
 ) -> None:
     book.upto_switch()
-    with pytest.raises(GenerationEntryNotAllowedError):
+    with pytest.raises(EntryRefusedError):
         book.enter(kind, instance, generation)
 
 
@@ -143,10 +143,10 @@ def test_the_active_one_is_released_while_the_next_is_read(book: Book) -> None:
     book.enter(GenerationEntryKind.BEGUN, A, 1)
     book.enter(GenerationEntryKind.COMPLETED, A, 1)
     book.enter(GenerationEntryKind.ASKED, A, 1)
-    with pytest.raises(GenerationEntryNotAllowedError, match="is being replaced"):
+    with pytest.raises(EntryRefusedError, match="is being replaced"):
         book.enter(GenerationEntryKind.RELEASED, A, 1)
     book.enter(GenerationEntryKind.BEGUN, B, 2)
-    with pytest.raises(GenerationEntryNotAllowedError):
+    with pytest.raises(EntryRefusedError):
         book.enter(GenerationEntryKind.RELEASED, A, 2)
     book.enter(GenerationEntryKind.RELEASED, A, 1)
     state = book.enter(GenerationEntryKind.SWITCHED, B, 2)
@@ -164,8 +164,8 @@ def test_the_active_one_is_released_while_the_next_is_read(book: Book) -> None:
 )
 def test_a_forged_founding_is_damage(book: Book, field: str, forged: object) -> None:
     entry = book.entry(GenerationEntryKind.FOUNDED, A, founding=replace(FOUNDING, **{field: forged}))
-    book.store.put_if_absent(book.ledger.layout.entry_key(1), encode_entry(entry))
-    with pytest.raises(DamagedObject, match=f"{book.ledger.layout.entry_key(1)}.*{field}"):
+    book.store.put_if_absent(book.ledger.key(1), encode_entry(entry))
+    with pytest.raises(DamagedObject, match=f"{book.ledger.key(1)}.*{field}"):
         book.ledger.read()
 
 
@@ -174,7 +174,7 @@ def test_many_entries_are_read_side_by_side(book: Book) -> None:
     for number in range(_FEW):
         book.enter(GenerationEntryKind.JOINED, A, word=f"word {number}")
     assert book.ledger.read() == book.state
-    book.store.delete(book.ledger.layout.entry_key(200))
+    book.store.delete(book.ledger.key(200))
     with pytest.raises(DamagedObject, match=r"0200.json is missing"):
         book.ledger.read()
 
@@ -182,7 +182,7 @@ def test_many_entries_are_read_side_by_side(book: Book) -> None:
 def test_a_process_that_was_replaced_decides_nothing(book: Book) -> None:
     book.upto_switch()
     book.enter(GenerationEntryKind.JOINED, B, word="another")
-    with pytest.raises(GenerationEntryNotAllowedError, match="does not run instance b"):
+    with pytest.raises(EntryRefusedError, match="does not run instance b"):
         book.enter(GenerationEntryKind.SEALED, B, 1)
     book.enter(GenerationEntryKind.SEALED, B, 1, word="another")
 
@@ -198,7 +198,7 @@ def test_of_two_that_decide_at_once_one_is_told(book: Book) -> None:
 
 def test_a_missing_entry_is_damage_and_not_an_end(book: Book) -> None:
     book.upto_switch()
-    book.store.delete(book.ledger.layout.entry_key(5))
+    book.store.delete(book.ledger.key(5))
     with pytest.raises(DamagedObject, match=r"0005.json is missing"):
         book.ledger.read()
 
@@ -206,7 +206,7 @@ def test_a_missing_entry_is_damage_and_not_an_end(book: Book) -> None:
 def test_a_forged_entry_is_damage(book: Book) -> None:
     book.upto_switch()
     forged = book.entry(GenerationEntryKind.REMOVING, A, 1)
-    book.store.put_overwrite(book.ledger.layout.entry_key(forged.seq), encode_entry(forged))
+    book.store.put_overwrite(book.ledger.key(forged.seq), encode_entry(forged))
     with pytest.raises(DamagedObject, match="generation 1 is not sealed"):
         book.ledger.read()
 
@@ -452,7 +452,7 @@ def test_a_backup_that_was_brought_back_beside_its_mark_goes_on(repository: Repo
 
 def test_files_of_others_beside_the_sets_are_none() -> None:
     store = MemoryStore()
-    Ledger(store=store, layout=SetLayout(name="pair")).append(  # type: ignore[arg-type]
+    set_ledger(store, "pair").append(  # type: ignore[arg-type]
         Book().entry(GenerationEntryKind.FOUNDED, A), to=GenerationSet(name="pair")
     )
     for key in ("generations/.DS_Store", "generations/README.txt", "generations/-/ledger/1", "generations/pair"):

@@ -33,7 +33,7 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.snapshots.audit_record import read_audit
 from offsite.repository.snapshots.check_records import drill_keys, last_verify_record
 from offsite.repository.snapshots.group_change import try_open_changes
-from offsite.stores.numbered_log import NumberedLog
+from offsite.stores.numbered_log import Ledger, LedgerForm
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import open_folder
@@ -319,12 +319,12 @@ def test_a_commit_that_is_gone_or_something_else_is_damage_beside_them(tmp_path:
 def test_a_gap_of_a_ledger_is_seen_behind_a_file_of_others(tmp_path: Path) -> None:
     store = open_folder(tmp_path / "r")
     store.prepare()
-    log = NumberedLog(store=store, prefix="l/", after=after)
+    log = Ledger(store=store, prefix="l/", form=COUNTING, first=Counted(seq=0))
     for seq in (1, 3):
         store.put_if_absent(log.key(seq), b"x")
     store.put_if_absent("l/00000000000000000001.json.bak", b"x")
     with pytest.raises(DamagedObject, match="is missing"):
-        log.read(Counted(seq=0), is_first=True)
+        log.read()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,8 +332,9 @@ class Counted:
     seq: int
 
 
-def after(state: Counted, _data: bytes, _key: str) -> Counted:
-    return Counted(seq=state.seq + 1)
+COUNTING = LedgerForm[bytes, Counted](
+    encode=lambda data: data, decode=lambda data, _: data, apply=lambda state, _entry, _head: Counted(seq=state.seq + 1)
+)
 
 
 def test_the_names_of_a_set_are_those_of_its_layout() -> None:

@@ -22,7 +22,7 @@ from offsite.model.uninterrupted import let_interrupt
 from offsite.operator.work.signs import Heartbeat, keep_lease
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.lease import LeaseClaim, ProcessIdentity
 from offsite.stores.store import Store
 
@@ -62,7 +62,7 @@ class Agent:
     def __init__(self, parts: AgentContext) -> None:
         self._parts = parts
         self._layout = DeclaredLayout(uid=parts.uid)
-        self._ledger = DeclaredLedger(store=parts.store, layout=self._layout)
+        self._ledger = declared_ledger(parts.store, self._layout.uid)
         self._terms = self._layout.agent(parts.store)
         self._heartbeat = Heartbeat(parts.store, self._layout, parts.clock)
         self._history: DeclaredHistory | None = None

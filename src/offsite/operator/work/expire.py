@@ -37,7 +37,7 @@ from offsite.repository.declared.history import (
     rank,
 )
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, is_begun_by, owner_of
+from offsite.repository.declared.ledger import declared_ledger, is_begun_by, owner_of
 from offsite.repository.declared.members import differing, find_member, member_id
 from offsite.repository.declared.notes import KeptBackup, put_kept_backups
 from offsite.repository.heads import RememberedHead
@@ -296,7 +296,7 @@ def _predecessors(low: _Low) -> tuple[Predecessor, ...]:
 
 
 def _is_as_judged(uid: str, low: _Low) -> bool:
-    backups = DeclaredLedger(store=low.store, layout=DeclaredLayout(uid=uid)).read().backups
+    backups = declared_ledger(low.store, uid).read().backups
     return len(backups) == len(low.ledger.backups) and backups[low.low.number - 1] == low.low
 
 
@@ -372,7 +372,7 @@ def _lows(request: ExpiryRequest) -> list[_Low]:
 
 def _lows_in(request: ExpiryRequest, place: int) -> Iterator[_Low]:
     repository = request.repositories[place]
-    ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=request.uid)).read()
+    ledger = declared_ledger(repository.store, request.uid).read()
     _check_members(request, repository.store, ledger)
     newest = {low.beginning.backup: low.number for low in ledger.remaining}
     for low in ledger.remaining:
@@ -467,7 +467,7 @@ def _remove(request: ExpiryRequest, low: _Low, clock: Clock) -> str:
 def _check_idle(uid: str, low: _Low) -> None:
     """Refuse while an agent still holds the backup: an agent reads a stop within seconds."""
     terms = DeclaredLayout(uid=uid).agent(low.store)
-    newest = DeclaredLedger(store=low.store, layout=DeclaredLayout(uid=uid)).read().backups[-1].number
+    newest = declared_ledger(low.store, uid).read().backups[-1].number
     if low.low.number == newest and terms.holder(asking=ProcessIdentity.current()) is not None:
         raise ExpiryNotDone(f"an agent still works on {low.name}", hint="the operator tries again")
 
@@ -483,7 +483,7 @@ def _announced(uid: str, low: _Low) -> Callable[[int], None]:
             rule="a newer backup was compared with it, or a person said so",
             bytes=size_bytes,
         )
-        seq = DeclaredLedger(store=store, layout=layout).read().seq
+        seq = declared_ledger(store, layout.uid).read().seq
         note_deletions(store, layout, [line], by=BY, commit=seq)
 
     return announce

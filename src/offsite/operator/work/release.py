@@ -18,7 +18,7 @@ from offsite.repository.backup import seal_backup
 from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, LastCommit, Release
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, owner_of
+from offsite.repository.declared.ledger import declared_ledger, owner_of
 from offsite.repository.declared.notes import get_kept_backups
 from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import ProcessIdentity
@@ -146,7 +146,7 @@ def _find(repository: Repository, backup: str) -> tuple[str, LowLevelBackup]:
         raise BackupNotFound(
             f"no resource declared a backup {backup!r} in {repository.store.url}", hint="see: offsite list"
         )
-    ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=uid)).read()
+    ledger = declared_ledger(repository.store, uid).read()
     low = next((candidate for candidate in reversed(ledger.remaining) if candidate.beginning.backup == backup), None)
     if low is None or low.phase is BackupPhase.REMOVING:
         raise BackupNotFound(f"{backup} is already removed, or is being removed", hint="see: offsite operator describe")

@@ -15,7 +15,7 @@ from offsite.model.journal import decided, warned
 from offsite.operator.work.signs import keep_lease
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, declared_uids, owner_of
+from offsite.repository.declared.ledger import declared_ledger, declared_uids, owner_of
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.removal import KEPT_MS, find_returned, is_removed, sweep, unopened_backup
@@ -70,7 +70,7 @@ def was_removed_lately(low: LowLevelBackup, now_ms: int) -> bool:
 
 def _removed(store: Store, uid: str) -> Sequence[LowLevelBackup]:
     """Return the removed backups whose name no later backup uses, by the present ledger."""
-    backups, now_ms = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().backups, store.now_ms()
+    backups, now_ms = declared_ledger(store, uid).read().backups, store.now_ms()
     newest = {low.beginning.backup: low for low in backups}
     return [low for low in newest.values() if was_removed_lately(low, now_ms)]
 
@@ -123,7 +123,7 @@ def _announced(store: Store, uid: str, backup: str, by: str) -> Callable[[int], 
     def announce(size_bytes: int) -> None:
         layout = DeclaredLayout(uid=uid)
         line = Deletion(kind=GENERATION, what=backup, rule=RULE, bytes=size_bytes)
-        note_deletions(store, layout, [line], by=by, commit=DeclaredLedger(store=store, layout=layout).read().seq)
+        note_deletions(store, layout, [line], by=by, commit=declared_ledger(store, layout.uid).read().seq)
         decided("sweep", why=RULE, uid=uid, backup=backup, bytes=size_bytes)
 
     return announce

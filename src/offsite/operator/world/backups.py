@@ -46,7 +46,13 @@ from offsite.repository.declared.entry import (
 )
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, claim_name, is_begun_by, may_claim, owner_of
+from offsite.repository.declared.ledger import (
+    claim_name,
+    declared_ledger,
+    is_begun_by,
+    may_claim,
+    owner_of,
+)
 from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import is_name_free
 from offsite.repository.repository import Repository
@@ -151,7 +157,7 @@ class BackupExecutor:
 
     def _check_place(self, store: Store, uid: str, beginning: BackupStart) -> None:
         """Check that the data at the name belong to this resource and to the same source. Raises `ResourceConflict`."""
-        backups = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().remaining
+        backups = declared_ledger(store, uid).read().remaining
         mine = [low.beginning for low in backups if low.beginning.backup == beginning.backup]
         is_there = store.head(BackupLayout(backup=beginning.backup).descriptor_key) is not None
         if is_there and not (mine and is_begun_by(store, beginning.backup, uid)):

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedObject
 from offsite.model.ids import random_id
-from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import SlotAvailability
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.stores.numbered_log import NumberedLog, hash_of
+from offsite.stores.numbered_log import EntryRefusedError, Ledger, LedgerForm
 from offsite.stores.store import Store
 
 SLOTS_PREFIX = "operator/slots/"
@@ -32,6 +31,18 @@ class SlotsState:
     holders: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotEntry:
+    """One entry: `uid` took a slot of `limit`, or gave the slot back. `word`: random value."""
+
+    seq: int
+    previous: str
+    kind: str
+    uid: str
+    limit: int
+    word: str = ""
+
+
 class Slots:
     """The slots of a home, or of a `namespace` of the home. `limit`: number of slots, as set for this operator.
 
@@ -40,9 +51,10 @@ class Slots:
     """
 
     def __init__(self, store: Store, *, limit: int, namespace: str = "") -> None:
-        self._store, self._limit = store, limit
-        self._prefix = f"{SLOTS_OF_NAMESPACES_PREFIX}{namespace}/" if namespace else SLOTS_PREFIX
-        self._state = SlotsState()
+        prefix = f"{SLOTS_OF_NAMESPACES_PREFIX}{namespace}/" if namespace else SLOTS_PREFIX
+        hint = f"delete all objects in {prefix}: then all slots are free"
+        self._ledger = Ledger(store=store, prefix=prefix, form=_SLOTS_FORM, first=SlotsState(), hint=hint)
+        self._limit, self._state = limit, SlotsState()
 
     def availability(self, uid: str) -> SlotAvailability:
         """Return whether the slot of `uid` is held, free or taken. Raises `DamagedObject`, and the errors of the store,
@@ -81,38 +93,50 @@ class Slots:
                 self.give(uid)
 
     def _read(self) -> SlotsState:
-        self._state = self._log.read(self._state, is_first=self._state.seq == 0)
+        self._state = self._ledger.read(self._state if self._state.seq else None)
         return self._state
 
     def _append(self, now: SlotsState, kind: str, uid: str) -> None:
-        entry: dict[str, JsonValue] = {
+        entry = SlotEntry(seq=now.seq + 1, previous=now.head, kind=kind, uid=uid, limit=self._limit, word=random_id(16))
+        self._ledger.append(entry, to=now)
+
+
+def _encode_slot(entry: SlotEntry) -> bytes:
+    return encode_object(
+        {
             "format": FORMAT,
-            "seq": now.seq + 1,
-            "previous": now.head,
-            "kind": kind,
-            "uid": uid,
-            "limit": self._limit,
-            "word": random_id(16),
+            "seq": entry.seq,
+            "previous": entry.previous,
+            "kind": entry.kind,
+            "uid": entry.uid,
+            "limit": entry.limit,
+            "word": entry.word,
         }
-        self._log.append(encode_object(entry), to=now)
-
-    @property
-    def _log(self) -> NumberedLog[SlotsState]:
-        return NumberedLog(store=self._store, prefix=self._prefix, after=_slots_after)
+    )
 
 
-def _slots_after(now: SlotsState, data: bytes, key: str) -> SlotsState:
+def _decode_slot(data: bytes, key: str) -> SlotEntry:
     document = parse_json_object(data, source=key, damaged=DamagedObject)
-    kind, uid = document.text("kind"), document.text("uid")
-    follows = (document.count("seq"), document.text("previous")) == (now.seq + 1, now.head)
-    fits = {"took": uid not in now.holders and len(now.holders) < document.count("limit"), "gave": uid in now.holders}
-    if not follows or not fits.get(kind, False):
-        raise DamagedObject(
-            f"{key} does not follow the entry before it",
-            hint=f"delete all objects in {key.rpartition('/')[0]}/: then all slots are free",
-        )
-    holders = (*now.holders, uid) if kind == "took" else tuple(holder for holder in now.holders if holder != uid)
-    return replace(now, seq=now.seq + 1, head=hash_of(data), holders=holders)
+    kind = document.text("kind")
+    return SlotEntry(
+        seq=document.count("seq"),
+        previous=document.text("previous"),
+        kind=kind,
+        uid=document.text("uid"),
+        limit=document.count("limit") if kind == "took" else 0,
+    )
+
+
+def _apply_slot(now: SlotsState, entry: SlotEntry, head: str) -> SlotsState:
+    holders, uid = now.holders, entry.uid
+    fits = {"took": uid not in holders and len(holders) < entry.limit, "gave": uid in holders}
+    if (entry.seq, entry.previous) != (now.seq + 1, now.head) or not fits.get(entry.kind, False):
+        raise EntryRefusedError(f"entry {entry.seq} does not follow entry {now.seq}")
+    left = (*holders, uid) if entry.kind == "took" else tuple(holder for holder in holders if holder != uid)
+    return SlotsState(seq=entry.seq, head=head, holders=left)
+
+
+_SLOTS_FORM = LedgerForm(encode=_encode_slot, decode=_decode_slot, apply=_apply_slot)
 
 
 TAGS_PREFIX = "operator/restore-tags/"
@@ -134,6 +158,16 @@ class TagState:
     seq: int = 0
     head: str = ""
     holder: TagHolder | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagEntry:
+    """One entry: `holder` took the tag; a holder without a uid: the tag was released. `word`: random value."""
+
+    seq: int
+    previous: str
+    holder: TagHolder
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,36 +224,50 @@ class Tags:
             self._append(tag, now, "", now.holder.place)
 
     def _read(self, tag: TagName) -> TagState:
-        cached = self._states.get(tag)
-        self._states[tag] = self._log(tag).read(cached or TagState(), is_first=cached is None)
+        self._states[tag] = self._ledger(tag).read(self._states.get(tag))
         return self._states[tag]
 
-    def _log(self, tag: TagName) -> NumberedLog[TagState]:
-        return NumberedLog(store=self._store, prefix=tag.prefix, after=_tags_after)
+    def _ledger(self, tag: TagName) -> Ledger[TagEntry, TagState]:
+        return Ledger(store=self._store, prefix=tag.prefix, form=_TAG_FORM, first=TagState())
 
     def _append(self, tag: TagName, now: TagState, uid: str, place: RepositoryPlace, name: str = "") -> bool:
-        entry: dict[str, JsonValue] = {
+        holder = TagHolder(uid=uid, place=place, since_ms=self._store.now_ms(), name=name)
+        entry = TagEntry(seq=now.seq + 1, previous=now.head, holder=holder, word=random_id(16))
+        return self._ledger(tag).append(entry, to=now) is not None
+
+
+def _encode_tag(entry: TagEntry) -> bytes:
+    holder = entry.holder
+    return encode_object(
+        {
             "format": FORMAT,
-            "seq": now.seq + 1,
-            "previous": now.head,
-            "uid": uid,
-            "name": name,
-            "account": place.account,
-            "repository": place.repository,
-            "at_ms": self._store.now_ms(),
-            "word": random_id(16),
+            "seq": entry.seq,
+            "previous": entry.previous,
+            "uid": holder.uid,
+            "name": holder.name,
+            "account": holder.place.account,
+            "repository": holder.place.repository,
+            "at_ms": holder.since_ms,
+            "word": entry.word,
         }
-        return self._log(tag).append(encode_object(entry), to=now)
+    )
 
 
-def _tags_after(state: TagState, data: bytes, key: str) -> TagState:
+def _decode_tag(data: bytes, key: str) -> TagEntry:
     document = parse_json_object(data, source=key, damaged=DamagedObject)
-    if (document.count("seq"), document.text("previous")) != (state.seq + 1, state.head):
-        raise DamagedObject(f"{key} does not follow entry {state.seq}")
     holder = TagHolder(
         uid=document.text("uid"),
         place=RepositoryPlace(account=document.text("account"), repository=document.text("repository")),
         since_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
         name=document.optional_text("name") or "",
     )
-    return replace(state, seq=state.seq + 1, head=hash_of(data), holder=holder if holder.uid else None)
+    return TagEntry(seq=document.count("seq"), previous=document.text("previous"), holder=holder)
+
+
+def _apply_tag(now: TagState, entry: TagEntry, head: str) -> TagState:
+    if (entry.seq, entry.previous) != (now.seq + 1, now.head):
+        raise EntryRefusedError(f"entry {entry.seq} does not follow entry {now.seq}")
+    return TagState(seq=entry.seq, head=head, holder=entry.holder if entry.holder.uid else None)
+
+
+_TAG_FORM = LedgerForm(encode=_encode_tag, decode=_decode_tag, apply=_apply_tag)

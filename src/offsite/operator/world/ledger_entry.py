@@ -17,15 +17,15 @@ from offsite.repository.declared.entry import (
     BackupStart,
     DeclaredEntry,
     DeclaredEntryKind,
-    EntryRefusedError,
     MemberStatement,
     Origin,
     Release,
 )
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import DeclaredLedger, declared_ledger
 from offsite.repository.lease import Lease, LeaseClaim, ProcessIdentity
+from offsite.stores.numbered_log import EntryRefusedError
 from offsite.stores.store import Store
 
 _TRIES = 20
@@ -126,9 +126,8 @@ class _LockedLedger:
         if history.fence <= self.claim.term:
             return
         self.lock.check(self.claim)
-        entry = f"{self.ledger.layout.ledger_prefix}{history.seq:020d}.json"
         raise DamagedObject(
-            f"{entry} is by lock {history.fence}, which never existed: no entry can follow it",
+            f"{self.ledger.key(history.seq)} is by lock {history.fence}, which never existed: no entry can follow it",
             hint="restore the missing objects in lock/ beside it. If no object is missing, no operator wrote the "
             "entry: delete it, and check who has write access",
         )
@@ -136,7 +135,6 @@ class _LockedLedger:
 
 @contextmanager
 def _lock_ledger(store: Store, ledger: str, *, by: ProcessIdentity) -> Iterator[_LockedLedger]:
-    layout = DeclaredLayout(uid=ledger)
-    lock = layout.lock(store)
+    lock = DeclaredLayout(uid=ledger).lock(store)
     with lock.held(by) as claim:
-        yield _LockedLedger(ledger=DeclaredLedger(store=store, layout=layout), lock=lock, claim=claim)
+        yield _LockedLedger(ledger=declared_ledger(store, ledger), lock=lock, claim=claim)

@@ -19,7 +19,7 @@ from offsite.repository.commit import PassProgress
 from offsite.repository.commit_history import CommitSummary
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory, Located, LowLevelBackup, rank
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.declared.notes import AgentReport, get_agent_report
 from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import Lease, ProcessIdentity
@@ -88,7 +88,7 @@ def observe_backup(
 
 def read_history(store: Store, uid: str) -> DeclaredHistory:
     """Read the decisions about a resource in a store. Raises `DamagedObject`, and the errors of the store."""
-    return DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read()
+    return declared_ledger(store, uid).read()
 
 
 def _in_place(observer: Observer, uid: str, place: RepositoryPlace) -> Iterator[ObservedLowLevel]:

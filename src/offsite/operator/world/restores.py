@@ -58,10 +58,10 @@ from offsite.repository.declared.restore_log import (
     AttemptEnd,
     AttemptOutcome,
     RestoreEntry,
-    RestoreEntryRefusedError,
     RestoreHistory,
-    RestoreLog,
+    restore_log,
 )
+from offsite.stores.numbered_log import EntryRefusedError
 from offsite.stores.store import Store
 
 KIND = "restore"
@@ -117,7 +117,7 @@ class RestoreExecutor:
     ) -> ObservedRestore:
         """Observe a restore. Raises `DamagedObject`, and the errors of the store."""
         store = self.observer.open_store(desired.place)
-        history = RestoreLog(store=store, layout=DeclaredLayout(uid=desired.uid)).read()
+        history = restore_log(store, desired.uid).read()
         tag, waits_for = self._tag_of(desired, declared_uids)
         return ObservedRestore(
             history=history,
@@ -214,8 +214,8 @@ class RestoreExecutor:
             end=end,
         )
         try:
-            appended = RestoreLog(store=store, layout=DeclaredLayout(uid=history.uid)).append(entry, to=history)
-        except RestoreEntryRefusedError as error:
+            appended = restore_log(store, history.uid).append(entry, to=history)
+        except EntryRefusedError as error:
             decided("not_any_more", why=str(error), uid=history.uid, what="restore")
             return None
         if appended is not None:
@@ -266,7 +266,7 @@ class RestoreExecutor:
         """Whether the restore with the tag is over. The restore of a deleted resource runs to its end. A job without a
         start, or a lost job, is withdrawn first. Hence no operator with old knowledge can start the job."""
         store = self.observer.open_store(holder.place)
-        log = RestoreLog(store=store, layout=DeclaredLayout(uid=holder.uid))
+        log = restore_log(store, holder.uid)
         if (history := log.read()).is_over:
             return True
         job = self._job(store, history)

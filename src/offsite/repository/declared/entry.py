@@ -52,10 +52,6 @@ class DeclaredEntryKind(StrEnum):
     gone."""
 
 
-class EntryRefusedError(Exception):
-    """The state before an entry does not allow the entry."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatement:
     """The statement of a resource with a shared backup. `id`: hash of the uid of the resource. `proof`: the uid, a

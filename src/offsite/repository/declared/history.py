@@ -19,12 +19,11 @@ from offsite.repository.declared.entry import (
     BackupStart,
     DeclaredEntry,
     DeclaredEntryKind,
-    EntryRefusedError,
     Origin,
     Release,
 )
 from offsite.repository.declared.members import BackupMember, members_after
-from offsite.stores.numbered_log import LedgerEntryInfo
+from offsite.stores.numbered_log import EntryRefusedError, LedgerEntryInfo
 
 
 class BackupPhase(StrEnum):

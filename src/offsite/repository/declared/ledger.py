@@ -6,13 +6,12 @@ entry was decided, and the ledger refuses a lower term.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from offsite.model.bounds import whole_number
-from offsite.model.errors import BadName, DamagedObject
+from offsite.model.errors import BadName
 from offsite.repository.declared.entry import (
     DeclaredEntry,
-    EntryRefusedError,
     decode_entry,
     decode_owner,
     encode_entry,
@@ -29,37 +28,21 @@ from offsite.repository.declared.layout import (
 from offsite.repository.descriptor import decode_backup
 from offsite.repository.layout import BackupLayout, folders_below, own_objects
 from offsite.repository.removal import is_name_free
-from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
+from offsite.stores.numbered_log import Ledger, LedgerForm
 from offsite.stores.store import Store
 
+_FORM = LedgerForm(
+    encode=encode_entry,
+    decode=lambda data, key: decode_entry(data, key=key),
+    apply=lambda history, entry, head: apply_entry(history, entry, head=head),
+)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredLedger:
-    store: Store
-    layout: DeclaredLayout
-
-    def read(self, history: DeclaredHistory | None = None) -> DeclaredHistory:
-        """Return the newest state, read on from `history` or from the first entry. Raises `DamagedObject` for an entry
-        that is missing, unreadable, or not allowed; `FormatTooNew`."""
-        return self._log.read(history or DeclaredHistory(uid=self.layout.uid), is_first=history is None)
-
-    def append(self, entry: DeclaredEntry, *, to: DeclaredHistory) -> DeclaredHistory | None:
-        """Return the state with `entry` after `to`; None if another process was first: read on and decide again. Raises
-        `EntryRefusedError` for an entry that `to` does not allow, and the errors of the store."""
-        data = encode_entry(entry)
-        state = apply_entry(to, entry, head=hash_of(data))
-        return state if self._log.append(data, to=to) else None
-
-    @property
-    def _log(self) -> NumberedLog[DeclaredHistory]:
-        return NumberedLog(store=self.store, prefix=self.layout.ledger_prefix, after=_after)
+DeclaredLedger: TypeAlias = Ledger[DeclaredEntry, DeclaredHistory]
 
 
-def _after(history: DeclaredHistory, data: bytes, key: str) -> DeclaredHistory:
-    try:
-        return apply_entry(history, decode_entry(data, key=key), head=hash_of(data))
-    except (EntryRefusedError, BadName) as error:
-        raise DamagedObject(f"{key}: {error}", hint=HINT) from error
+def declared_ledger(store: Store, uid: str) -> DeclaredLedger:
+    """The ledger of a resource. Raises `BadName`."""
+    return Ledger(store=store, prefix=DeclaredLayout(uid=uid).ledger_prefix, form=_FORM, first=DeclaredHistory(uid=uid))
 
 
 def owner_of(store: Store, backup: str) -> str | None:
@@ -104,7 +87,7 @@ def _is_given_up(store: Store, backup: str, owner: str) -> bool:
     """Whether the ledger of the owner removed all objects under the name on purpose, so long ago that the removal mark
     is gone, and no object lies under the name."""
     layout = BackupLayout(backup=backup)
-    lows = DeclaredLedger(store=store, layout=DeclaredLayout(uid=owner)).read().backups
+    lows = declared_ledger(store, owner).read().backups
     phases = {low.phase for low in lows if low.beginning.backup == backup}
     return (
         phases == {BackupPhase.REMOVED}

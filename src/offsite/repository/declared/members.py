@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from offsite.model.untrusted.text import printable
-from offsite.repository.declared.entry import DeclaredEntry, DeclaredEntryKind, EntryRefusedError, MemberStatement
-from offsite.stores.numbered_log import LedgerEntryInfo
+from offsite.repository.declared.entry import DeclaredEntry, DeclaredEntryKind, MemberStatement
+from offsite.stores.numbered_log import EntryRefusedError, LedgerEntryInfo
 
 Fields = tuple[tuple[str, str], ...]
 """A hash of each part of the spec that must be equal in all members."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeAlias
 
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
+from offsite.stores.numbered_log import EntryRefusedError, Ledger, LedgerForm
 from offsite.stores.store import Store
 
 TEXT_MAX = 4000
@@ -95,56 +96,30 @@ class RestoreHistory:
         return self.attempt > 0 and self.end is None
 
 
-class RestoreEntryRefusedError(Exception):
-    """The state before an entry does not allow the entry."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreLog:
-    store: Store
-    layout: DeclaredLayout
-
-    def read(self) -> RestoreHistory:
-        """Return the newest state. Raises `DamagedObject` for an entry that is missing, unreadable, or not allowed;
-        `FormatTooNew`."""
-        return self._log.read(RestoreHistory(uid=self.layout.uid), is_first=True)
-
-    def append(self, entry: RestoreEntry, *, to: RestoreHistory) -> RestoreHistory | None:
-        """Return the state with `entry` after `to`; None if another process was first. Raises
-        `RestoreEntryRefusedError`."""
-        data = encode_restore_entry(entry)
-        state = apply_restore_entry(to, entry, head=hash_of(data))
-        return state if self._log.append(data, to=to) else None
-
-    @property
-    def _log(self) -> NumberedLog[RestoreHistory]:
-        return NumberedLog(store=self.store, prefix=self.layout.restore_prefix, after=_after)
-
-
 def apply_restore_entry(history: RestoreHistory, entry: RestoreEntry, *, head: str) -> RestoreHistory:
-    """Return the state after an entry whose hash is `head`. Raises `RestoreEntryRefusedError`."""
+    """Return the state after an entry whose hash is `head`. Raises `EntryRefusedError`."""
     if (entry.seq, entry.previous) != (history.seq + 1, history.head):
-        raise RestoreEntryRefusedError(f"entry {entry.seq} does not follow entry {history.seq}")
+        raise EntryRefusedError(f"entry {entry.seq} does not follow entry {history.seq}")
     if entry.fence < history.fence:
-        raise RestoreEntryRefusedError(
+        raise EntryRefusedError(
             f"entry {entry.seq} was written under lock {entry.fence}, but lock {history.fence} is newer"
         )
     if history.is_over:
-        raise RestoreEntryRefusedError(f"entry {entry.seq} is about a restore that is over")
+        raise EntryRefusedError(f"entry {entry.seq} is about a restore that is over")
     changed = _begun(history, entry) if entry.end is None else _ended(history, entry)
     return replace(changed, seq=entry.seq, head=head, fence=entry.fence)
 
 
 def _begun(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
     if history.is_under_way or entry.attempt != history.attempt + 1:
-        raise RestoreEntryRefusedError(f"attempt {entry.attempt} cannot begin: the last attempt is {history.attempt}")
+        raise EntryRefusedError(f"attempt {entry.attempt} cannot begin: the last attempt is {history.attempt}")
     return replace(history, attempt=entry.attempt, begun_ms=entry.at_ms, end=None, ended_ms=0)
 
 
 def _ended(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
     is_lost = entry.end is not None and entry.end.outcome is AttemptOutcome.LOST
     if entry.attempt != history.attempt or (is_lost and not history.is_under_way):
-        raise RestoreEntryRefusedError(f"attempt {entry.attempt} cannot end: the last attempt is {history.attempt}")
+        raise EntryRefusedError(f"attempt {entry.attempt} cannot end: the last attempt is {history.attempt}")
     return replace(history, end=entry.end, ended_ms=entry.at_ms)
 
 
@@ -202,8 +177,15 @@ def _end(document: JsonObject) -> AttemptEnd:
     )
 
 
-def _after(history: RestoreHistory, data: bytes, key: str) -> RestoreHistory:
-    try:
-        return apply_restore_entry(history, decode_restore_entry(data, key=key), head=hash_of(data))
-    except RestoreEntryRefusedError as error:
-        raise DamagedObject(f"{key}: {error}", hint=HINT) from error
+_FORM = LedgerForm(
+    encode=encode_restore_entry,
+    decode=lambda data, key: decode_restore_entry(data, key=key),
+    apply=lambda history, entry, head: apply_restore_entry(history, entry, head=head),
+)
+
+RestoreLog: TypeAlias = Ledger[RestoreEntry, RestoreHistory]
+
+
+def restore_log(store: Store, uid: str) -> RestoreLog:
+    """The log of a declared restore. Raises `BadName`."""
+    return Ledger(store=store, prefix=DeclaredLayout(uid=uid).restore_prefix, form=_FORM, first=RestoreHistory(uid=uid))

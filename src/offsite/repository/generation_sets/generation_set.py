@@ -18,11 +18,7 @@ from offsite.repository.generation_sets.entry import (
     Instance,
     StoredEntry,
 )
-from offsite.stores.numbered_log import LedgerEntryInfo
-
-
-class GenerationEntryNotAllowedError(Exception):
-    """An entry that the state before it does not allow."""
+from offsite.stores.numbered_log import EntryRefusedError, LedgerEntryInfo
 
 
 class GenerationPhase(StrEnum):
@@ -107,14 +103,12 @@ class GenerationSet:
 
 
 def apply_entry(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
-    """The state behind an entry. Raises `GenerationEntryNotAllowedError`."""
+    """The state behind an entry. Raises `EntryRefusedError`."""
     entry = stored.entry
     if (entry.seq, entry.previous) != (state.seq + 1, state.head):
-        raise GenerationEntryNotAllowedError(f"entry {entry.seq} does not follow entry {state.seq}")
+        raise EntryRefusedError(f"entry {entry.seq} does not follow entry {state.seq}")
     if entry.kind not in _SPOKEN_BY_ANYBODY and state.holders.get(entry.instance) != entry.word:
-        raise GenerationEntryNotAllowedError(
-            f"entry {entry.seq} is by a process that does not run instance {entry.instance}"
-        )
+        raise EntryRefusedError(f"entry {entry.seq} is by a process that does not run instance {entry.instance}")
     changed = _APPLIED[entry.kind](state, entry)
     if entry.kind is GenerationEntryKind.RELEASED and (generation := changed.generation(entry.generation)) is not None:
         word = LedgerEntryInfo(hash=stored.hash, by=entry.by, at_ms=entry.at_ms)
@@ -123,7 +117,7 @@ def apply_entry(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
 
 
 def fold_entries(name: str, entries: Iterable[StoredEntry]) -> GenerationSet:
-    """The state behind all of `entries`. Raises `GenerationEntryNotAllowedError`."""
+    """The state behind all of `entries`. Raises `EntryRefusedError`."""
     state = GenerationSet(name=name)
     for entry in entries:
         state = apply_entry(state, entry)
@@ -132,7 +126,7 @@ def fold_entries(name: str, entries: Iterable[StoredEntry]) -> GenerationSet:
 
 def _need(condition: object, rule: str) -> None:
     if not condition:
-        raise GenerationEntryNotAllowedError(rule)
+        raise EntryRefusedError(rule)
 
 
 def _founded(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
@@ -190,9 +184,7 @@ def _asked(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
 def _switched(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     new, old = _of(state, entry, GenerationPhase.FILLING), state.active_generation
     if old is None or new.number != state.active + 1 or not entry.partitions:
-        raise GenerationEntryNotAllowedError(
-            "a switch leads to the next generation, and is announced in some partitions"
-        )
+        raise EntryRefusedError("a switch leads to the next generation, and is announced in some partitions")
     state = _with(state, replace(old, phase=GenerationPhase.RETIRED, retired_ms=entry.at_ms))
     new = replace(new, phase=GenerationPhase.COMPLETE, complete_ms=entry.at_ms, switch_partitions=entry.partitions)
     return replace(_with(state, new), active=new.number)
@@ -209,9 +201,7 @@ def _released(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     generation = state.generation(entry.generation)
     is_followed = generation is not None and generation.number == state.active and state.next_generation is not None
     if generation is None or not (is_followed or generation.phase in {GenerationPhase.RETIRED, GenerationPhase.SEALED}):
-        raise GenerationEntryNotAllowedError(
-            "only a generation that was replaced, or is being replaced, can be released"
-        )
+        raise EntryRefusedError("only a generation that was replaced, or is being replaced, can be released")
     return state
 
 
@@ -249,7 +239,7 @@ def _of(state: GenerationSet, entry: GenerationEntry, phase: GenerationPhase) ->
 def _any(state: GenerationSet, entry: GenerationEntry, phase: GenerationPhase) -> Generation:
     generation = state.generation(entry.generation)
     if generation is None or generation.phase is not phase:
-        raise GenerationEntryNotAllowedError(f"generation {entry.generation} is not {phase}")
+        raise EntryRefusedError(f"generation {entry.generation} is not {phase}")
     return generation
 
 

@@ -6,8 +6,8 @@ trusted, without influence on decisions.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
 from offsite.model.errors import BadName, DamagedObject, OffsiteError
 from offsite.model.journal import noted
@@ -16,11 +16,9 @@ from offsite.repository.generation_sets.entry import (
     StoredEntry,
     decode_entry,
     encode_entry,
-    entry_hash,
 )
 from offsite.repository.generation_sets.generation_set import (
     Generation,
-    GenerationEntryNotAllowedError,
     GenerationPhase,
     GenerationSet,
     apply_entry,
@@ -28,54 +26,22 @@ from offsite.repository.generation_sets.generation_set import (
 from offsite.repository.generation_sets.layout import SETS_PREFIX, SetLayout, parse_entry_key
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import folders_below, own_objects
-from offsite.stores.numbered_log import HINT, NumberedLog
+from offsite.stores.numbered_log import Ledger, LedgerForm
 from offsite.stores.store import Store
 
-_FEW, _READERS = 256, 16
-"""From so many entries on, entries are read in parallel: that hides the latency of an object store."""
+_FORM = LedgerForm(
+    encode=encode_entry,
+    decode=lambda data, key: decode_entry(data, key=key).entry,
+    apply=lambda state, entry, head: apply_entry(state, StoredEntry(entry=entry, hash=head)),
+)
+
+SetLedger: TypeAlias = Ledger[GenerationEntry, GenerationSet]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    store: Store
-    layout: SetLayout
-
-    def read(self, state: GenerationSet | None = None) -> GenerationSet:
-        """The newest state, read on from `state`, or from the first entry. Raises `DamagedObject` for a missing,
-        unreadable or forbidden entry; `FormatTooNew`."""
-        return self._log.read(self._read_many() if state is None else state, is_first=state is None)
-
-    def append(self, entry: GenerationEntry, *, to: GenerationSet) -> GenerationSet | None:
-        """The state with `entry` behind `to`; None when another process was first: read on and decide again. Raises
-        `GenerationEntryNotAllowedError` for a forbidden entry, and the errors of the store: after `PutOutcomeUnknown`,
-        reading on tells the outcome."""
-        data = encode_entry(entry)
-        state = apply_entry(to, StoredEntry(entry=entry, hash=entry_hash(data)))
-        return state if self._log.append(data, to=to) else None
-
-    @property
-    def _log(self) -> NumberedLog[GenerationSet]:
-        return NumberedLog(store=self.store, prefix=self.layout.ledger_prefix, after=_after)
-
-    def _read_many(self) -> GenerationSet:
-        """Read the entries shown by a listing; a few are left to be read in sequence."""
-        state = GenerationSet(name=self.layout.name)
-        keys = [info.key for info in own_objects(self.store.list(self.layout.ledger_prefix))]
-        if len(keys) <= _FEW:
-            return state
-        with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="ledger") as pool:
-            for key, data in zip(keys, pool.map(self.store.get, keys), strict=True):
-                if data is None or key != self.layout.entry_key(state.seq + 1):
-                    break  # reported with the following entries
-                state = _after(state, data, key)
-        return state
-
-
-def _after(state: GenerationSet, data: bytes, key: str) -> GenerationSet:
-    try:
-        return apply_entry(state, decode_entry(data, key=key))
-    except GenerationEntryNotAllowedError as error:
-        raise DamagedObject(f"{key}: {error}", hint=HINT) from error
+def set_ledger(store: Store, name: str) -> SetLedger:
+    """The ledger of a set. Raises `BadName`."""
+    prefix = SetLayout(name=name).ledger_prefix
+    return Ledger(store=store, prefix=prefix, form=_FORM, first=GenerationSet(name=name), is_long=True)
 
 
 def set_names(store: Store) -> tuple[str, ...]:
@@ -138,7 +104,7 @@ def why_kept(store: Store, layout: SetLayout, *, successor: int) -> str:
     kept_generation = get_kept(store, layout)
     if kept_generation is None or not kept_generation.why or kept_generation.successor != successor:
         return ""
-    generation = Ledger(store=store, layout=layout).read().generation(kept_generation.generation)
+    generation = set_ledger(store, layout.name).read().generation(kept_generation.generation)
     if (
         generation is None
         or not kept_generation.stays(generation)

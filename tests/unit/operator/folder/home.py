@@ -19,8 +19,7 @@ from offsite.operator.decide.queue import QueueRules
 from offsite.operator.folder.operator import FolderOperator, OperatorRules
 from offsite.operator.resources.definition import DEFINITIONS
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
-from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION, commit_next
@@ -106,7 +105,7 @@ class Home:
         return found
 
     def lows(self, uid: str) -> tuple[LowLevelBackup, ...]:
-        return DeclaredLedger(store=self.repository.store, layout=DeclaredLayout(uid=uid)).read().backups
+        return declared_ledger(self.repository.store, uid).read().backups
 
     def copy(self, uid: str) -> None:
         """As agents do: a commit for the low-level backup that runs."""

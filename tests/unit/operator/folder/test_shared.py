@@ -17,8 +17,7 @@ from offsite.operator.folder.operator import FolderOperator
 from offsite.operator.world.membership import list_members
 from offsite.overview.declared import read_declared_status
 from offsite.repository.declared.history import BackupPhase
-from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.declared.members import member_id
 from tests.unit.operator.folder.home import Home, opened_home, resource
 
@@ -154,5 +153,5 @@ def test_a_command_shows_who_shares_a_backup_and_takes_off_who_is_gone(homes: tu
     told = CliRunner().invoke(app, words)
     assert "gone, declared by a person (burnt down)" in told.output
     operators[1].look()
-    history = DeclaredLedger(store=homes[0].repository.store, layout=DeclaredLayout(uid=IDENTITY)).read()
+    history = declared_ledger(homes[0].repository.store, IDENTITY).read()
     assert all(member.dismissed is None for member in history.members), "it is there after all, and joins again"

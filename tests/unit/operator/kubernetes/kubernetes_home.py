@@ -24,8 +24,7 @@ from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.world.timeline import Timeline
 from offsite.repository.declared.history import LowLevelBackup
-from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
 from offsite.repository.lease import LeaseClaim, ProcessIdentity
@@ -165,7 +164,7 @@ class World:
 
     def lows(self, uid: str, place: str = "backups") -> tuple[LowLevelBackup, ...]:
         store = PosixStore(root=self.root / place)
-        return DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().backups
+        return declared_ledger(store, uid).read().backups
 
     def copy(self, uid: str, place: str = "backups") -> None:
         """As agents do: a commit for the newest low-level backup."""

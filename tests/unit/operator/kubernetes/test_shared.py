@@ -18,7 +18,7 @@ from offsite.operator.kubernetes.home import KubernetesHome
 from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement, decode_entry
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.declared.members import member_in_force
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.folder.home import end_processes
@@ -48,7 +48,7 @@ def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Wo
 
 def history(world: World, ledger: str = IDENTITY) -> DeclaredHistory:
     store = PosixStore(root=world.root.parent / "one" / "backups")
-    return DeclaredLedger(store=store, layout=DeclaredLayout(uid=ledger)).read()
+    return declared_ledger(store, ledger).read()
 
 
 def kinds(world: World) -> list[DeclaredEntryKind]:

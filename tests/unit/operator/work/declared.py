@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from offsite.repository.declared.entry import BackupSettings, BackupStart, DeclaredEntry, DeclaredEntryKind, Origin
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, claim_name
+from offsite.repository.declared.ledger import DeclaredLedger, claim_name, declared_ledger
 from offsite.stores.store import Store
 
 UID = "0123abcd-0001"
@@ -27,7 +27,7 @@ class Declared:
 
     @property
     def ledger(self) -> DeclaredLedger:
-        return DeclaredLedger(store=self.store, layout=self.layout)
+        return declared_ledger(self.store, self.layout.uid)
 
     @property
     def history(self) -> DeclaredHistory:

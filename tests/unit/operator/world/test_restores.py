@@ -15,9 +15,9 @@ from offsite.operator.decide.restore import RestorePhase, RestoreStatus
 from offsite.operator.resources.jobs import Restore, RestoreState
 from offsite.operator.world.restores import GONE_MS
 from offsite.repository.declared.entry import BackupStart, DeclaredEntry, DeclaredEntryKind, encode_owner, make_settings
-from offsite.repository.declared.layout import DeclaredLayout, owner_key
-from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, RestoreEntry, RestoreLog
+from offsite.repository.declared.layout import owner_key
+from offsite.repository.declared.ledger import declared_ledger
+from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, RestoreEntry, restore_log
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
 from offsite.stores.store import Store
@@ -81,7 +81,7 @@ def played(seed: int) -> None:
         world = play(seed)
         before = {uid: list(jobs) for uid, jobs in world.begun.items()}
         for uid, restore in world.restores.items():
-            log = RestoreLog(store=store_of(world, restore), layout=DeclaredLayout(uid=uid)).read()
+            log = restore_log(store_of(world, restore), uid).read()
             assert log.is_over
         world.now_ms += 10**9
         for operator in world.operators:
@@ -294,7 +294,7 @@ def declare(course: Course, *, cluster: str) -> None:
     """The backup is that of a declared resource whose source is `cluster`."""
     store, owner, name = course.world.stores[PLACES[0]], "dddddddd-4", f"backup-{UID}"
     store.put_if_absent(owner_key(name), encode_owner(owner))
-    ledger = DeclaredLedger(store=store, layout=DeclaredLayout(uid=owner))
+    ledger = declared_ledger(store, owner)
     beginning = BackupStart(backup=name, path=name, tag="default", cluster=cluster, topics=("*",))
     entry = DeclaredEntry(
         seq=1,
@@ -374,7 +374,7 @@ YEAR_2099_MS = 4_070_908_800_000
 
 def forge(course: Course, *ends: AttemptEnd | None, at_ms: int = 0, fence: int = 0) -> None:
     """Somebody else writes these entries into the log of the restore."""
-    log = RestoreLog(store=course.world.stores[PLACES[0]], layout=DeclaredLayout(uid=UID))
+    log = restore_log(course.world.stores[PLACES[0]], UID)
     for end in ends:
         now = log.read()
         entry = RestoreEntry(

@@ -15,8 +15,7 @@ from offsite.operator.resources.parse import parse_resource
 from offsite.operator.world.schedules import ScheduleStatus, find_target
 from offsite.operator.world.timeline import KEPT_DECISIONS, RecordedDecision, SkipReason, Timeline
 from offsite.repository.declared.entry import BackupStart, DeclaredEntry, DeclaredEntryKind, make_settings
-from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
 from tests.unit.operator.world.schedule_world import PLACE, TARGET, UID, ScheduleWorld
@@ -301,7 +300,7 @@ def test_a_run_is_about_a_backup_that_may_have_it(
 ) -> None:
     world = ScheduleWorld(1, action=action)
     store = world.store
-    ledger = DeclaredLedger(store=store, layout=DeclaredLayout(uid="dddddddd-4"))
+    ledger = declared_ledger(store, "dddddddd-4")
     beginning = BackupStart(backup="shop-1", path="shop", tag="default", cluster="shop", topics=("*",))
     for kind in (DeclaredEntryKind.STARTED, phase)[: 1 if phase is DeclaredEntryKind.STARTED else 2]:
         history = ledger.read()

@@ -13,13 +13,13 @@ from offsite.repository.declared.restore_log import (
     AttemptOutcome,
     Failure,
     RestoreEntry,
-    RestoreEntryRefusedError,
     RestoreHistory,
-    RestoreLog,
     apply_restore_entry,
     decode_restore_entry,
     encode_restore_entry,
+    restore_log,
 )
+from offsite.stores.numbered_log import EntryRefusedError
 from tests.source_events.memory_store import MemoryStore
 
 UID = "aaaaaaaa-1"
@@ -39,7 +39,7 @@ def test_an_attempt_that_ended_is_the_end_unless_it_was_lost(outcome: AttemptOut
     assert history.is_over == (outcome is not AttemptOutcome.LOST)
     again = replace(BEGUN, seq=3, previous="two", attempt=2)
     if history.is_over:
-        with pytest.raises(RestoreEntryRefusedError):
+        with pytest.raises(EntryRefusedError):
             apply_restore_entry(history, again, head="three")
     else:
         assert apply_restore_entry(history, again, head="three").attempt == 2
@@ -62,7 +62,7 @@ def test_a_restore_that_never_began_may_be_ended() -> None:
     ],
 )
 def test_what_may_not_follow_is_refused(entry: RestoreEntry) -> None:
-    with pytest.raises(RestoreEntryRefusedError):
+    with pytest.raises(EntryRefusedError):
         apply_restore_entry(UNDER_WAY, entry, head="two")
 
 
@@ -78,7 +78,7 @@ def test_entries_are_read_as_they_were_written() -> None:
 
 
 def test_of_two_that_append_behind_one_state_one_does() -> None:
-    log = RestoreLog(store=MemoryStore(), layout=DeclaredLayout(uid=UID))
+    log = restore_log(MemoryStore(), UID)
     assert log.append(BEGUN, to=log.read()) is not None
     assert log.append(replace(BEGUN, word="x"), to=NEW) is None
     assert log.read().attempt == 1
@@ -101,4 +101,4 @@ def test_what_a_stranger_wrote_there_is_damage_and_nothing_is_decided(data: byte
     store, layout = MemoryStore(), DeclaredLayout(uid=UID)
     store.put_overwrite(f"{layout.restore_prefix}{1:020d}.json", data)
     with pytest.raises(DamagedObject):
-        RestoreLog(store=store, layout=layout).read()
+        restore_log(store, layout.uid).read()
