@@ -9,11 +9,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import BadName, DamagedObject
+from offsite.model.untrusted.json_codec import Count, Form, Nullable, Spare, TimeMs, integer_within
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import FORMAT, StoredForm, encode_object, parse_json_object
 from offsite.repository.lease import Lease
 from offsite.stores.store import Store
 
@@ -100,6 +102,8 @@ def repeat_key(kind: str, word: str) -> str:
 
 SAID_MAX = 20_000
 """Characters of a command's stderr that are kept, from the end."""
+_SAID = Form(JsonObject.text, lambda said: said[-SAID_MAX:])
+_TENTHS = Form(JsonObject.number, lambda seconds: round(seconds, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +118,11 @@ class StoredJobRequest:
     kind: str
     arguments: tuple[str, ...]
     backup: str
-    at_ms: int
+    at_ms: TimeMs
     by: str
     word: str = ""
-    cluster: str = ""
-    seal: str = ""
+    cluster: Nullable[str] = ""
+    seal: Nullable[Spare[str]] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,7 @@ class JobCancellation:
     """A request to end a job."""
 
     id: str
-    at_ms: int
+    at_ms: TimeMs
     by: str
 
 
@@ -136,10 +140,10 @@ class JobEnd:
     stored separately, see `JobRecords.read_result`). `said`: the end of stderr."""
 
     id: str
-    at_ms: int
-    exit_code: int
+    at_ms: TimeMs
+    exit_code: Annotated[int, integer_within(0, 255)]
     result: str
-    said: str
+    said: Annotated[str, _SAID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +152,11 @@ class JobProgress:
     step."""
 
     label: str
-    moved_bytes: int
-    records: int
-    tasks_done: int
-    tasks_total: int
-    elapsed_s: float
+    moved_bytes: Count
+    records: Count
+    tasks_done: Count
+    tasks_total: Count
+    elapsed_s: Annotated[float, _TENTHS]
 
 
 def seal_of(secret: str) -> str:
@@ -161,44 +165,10 @@ def seal_of(secret: str) -> str:
     return hashlib.sha256(f"offsite job {secret}".encode()).hexdigest()
 
 
-def encode_request(request: StoredJobRequest) -> bytes:
-    sealed: Mapping[str, JsonValue] = {"seal": request.seal} if request.seal else {}
-    return _encoded(
-        **sealed,
-        id=request.id,
-        kind=request.kind,
-        arguments=list(request.arguments),
-        backup=request.backup,
-        at_ms=request.at_ms,
-        by=request.by,
-        word=request.word,
-        cluster=request.cluster,
-    )
-
-
-def decode_request(data: bytes, *, key: str) -> StoredJobRequest:
-    """Raises `DamagedObject`, `FormatTooNew`, like all decoders here."""
-    document = _parsed(data, key)
-    return StoredJobRequest(
-        id=document.text("id"),
-        kind=document.text("kind"),
-        arguments=document.texts("arguments"),
-        backup=document.text("backup"),
-        at_ms=_time(document),
-        by=document.text("by"),
-        word=document.text("word"),
-        cluster=document.optional_text("cluster") or "",
-        seal=document.optional_text("seal") or "",
-    )
-
-
-def encode_cancellation(cancellation: JobCancellation) -> bytes:
-    return _encoded(id=cancellation.id, at_ms=cancellation.at_ms, by=cancellation.by)
-
-
-def decode_cancellation(data: bytes, *, key: str) -> JobCancellation:
-    document = _parsed(data, key)
-    return JobCancellation(id=document.text("id"), at_ms=_time(document), by=document.text("by"))
+JOB_REQUEST = StoredForm(StoredJobRequest)
+JOB_CANCELLATION = StoredForm(JobCancellation)
+JOB_END = StoredForm(JobEnd)
+JOB_PROGRESS = StoredForm(JobProgress)
 
 
 def encode_wish(job: str, cancellation: JobCancellation | None) -> bytes:
@@ -214,44 +184,6 @@ def decode_wish(data: bytes, *, key: str) -> tuple[str, JobCancellation | None]:
     return job, JobCancellation(id=job, at_ms=_time(document), by=document.text("by")) if document.flag(
         "cancelled"
     ) else None
-
-
-def encode_end(end: JobEnd) -> bytes:
-    return _encoded(id=end.id, at_ms=end.at_ms, exit_code=end.exit_code, result=end.result, said=end.said[-SAID_MAX:])
-
-
-def decode_end(data: bytes, *, key: str) -> JobEnd:
-    document = _parsed(data, key)
-    return JobEnd(
-        id=document.text("id"),
-        at_ms=_time(document),
-        exit_code=document.integer("exit_code", least=0, most=255),
-        result=document.text("result"),
-        said=document.text("said"),
-    )
-
-
-def encode_progress(progress: JobProgress) -> bytes:
-    return _encoded(
-        label=progress.label,
-        moved_bytes=progress.moved_bytes,
-        records=progress.records,
-        tasks_done=progress.tasks_done,
-        tasks_total=progress.tasks_total,
-        elapsed_s=round(progress.elapsed_s, 1),
-    )
-
-
-def decode_progress(data: bytes, *, key: str) -> JobProgress:
-    document = _parsed(data, key)
-    return JobProgress(
-        label=document.text("label"),
-        moved_bytes=document.count("moved_bytes"),
-        records=document.count("records"),
-        tasks_done=document.count("tasks_done"),
-        tasks_total=document.count("tasks_total"),
-        elapsed_s=document.number("elapsed_s"),
-    )
 
 
 def encode_repeat(job: str, content: Mapping[str, JsonValue]) -> bytes:

@@ -12,20 +12,17 @@ from offsite.model.ids import dated_id
 from offsite.model.journal import warned
 from offsite.model.units import KIB, MIB, format_size
 from offsite.repository.job import (
+    JOB_CANCELLATION,
+    JOB_END,
+    JOB_PROGRESS,
+    JOB_REQUEST,
     JOBS_PREFIX,
     JobCancellation,
     JobEnd,
     JobLayout,
     JobProgress,
     StoredJobRequest,
-    decode_cancellation,
-    decode_end,
-    decode_progress,
-    decode_request,
     decode_wish,
-    encode_end,
-    encode_progress,
-    encode_request,
     encode_wish,
     job_of,
     seal_of,
@@ -54,7 +51,7 @@ class JobRecords:
     layout: JobLayout
 
     def read_request(self) -> StoredJobRequest | None:
-        request = self._read(self.layout.asked_key, decode_request)
+        request = self._read(self.layout.asked_key, JOB_REQUEST.decode)
         self._check_is(request.id if request else None, self.layout.asked_key)
         return request
 
@@ -63,7 +60,7 @@ class JobRecords:
         wish."""
         wish = self._read(self.layout.wish_key, decode_wish)
         if wish is None:
-            cancellation = self._read(self.layout.cancelled_key, decode_cancellation)
+            cancellation = self._read(self.layout.cancelled_key, JOB_CANCELLATION.decode)
             self._check_is(cancellation.id if cancellation else None, self.layout.cancelled_key)
             return cancellation
         self._check_is(wish[0], self.layout.wish_key)
@@ -81,7 +78,7 @@ class JobRecords:
         return self._end(self.layout.ended_key)
 
     def _end(self, key: str) -> JobEnd | None:
-        end = self._read(key, decode_end)
+        end = self._read(key, JOB_END.decode)
         self._check_is(end.id if end else None, key)
         return end
 
@@ -96,7 +93,7 @@ class JobRecords:
     def read_progress(self) -> JobProgress | None:
         """Return the progress, a hint: None if the record cannot be read."""
         try:
-            return self._read(self.layout.progress_key, decode_progress)
+            return self._read(self.layout.progress_key, JOB_PROGRESS.decode)
         except OffsiteError as error:
             warned("hint", why=error.message, job=self.layout.job)
             return None
@@ -104,7 +101,7 @@ class JobRecords:
     def put_request(self, request: StoredJobRequest) -> bool:
         """Create the request; return whether this call created the object: the creator starts the job. Durable on
         return."""
-        return self.store.put_if_absent(self.layout.asked_key, encode_request(request)) is PutResult.CREATED
+        return self.store.put_if_absent(self.layout.asked_key, JOB_REQUEST.encode(request)) is PutResult.CREATED
 
     def put_wish(self, cancellation: JobCancellation | None) -> None:
         """Write that the job is to continue, or that the job is cancelled. Raises `StoreDenied` without the right to
@@ -121,7 +118,7 @@ class JobRecords:
         elif len(data) > _BESIDE_BYTES:
             self.store.put_if_absent(self.layout.result_key(secret), data)
             end = replace(end, result="")
-        self.store.put_if_absent(self.layout.end_key(secret), encode_end(end))
+        self.store.put_if_absent(self.layout.end_key(secret), JOB_END.encode(end))
 
     def read_result(self, end: JobEnd, request: StoredJobRequest) -> bytes:
         """Return the output of the command; empty if none is stored."""
@@ -130,7 +127,7 @@ class JobRecords:
         return self._get(self.layout.result_key(self._secret(request)), RESULT_MAX_BYTES) or b""
 
     def put_progress(self, progress: JobProgress) -> None:
-        self.store.put_overwrite(self.layout.progress_key, encode_progress(progress))
+        self.store.put_overwrite(self.layout.progress_key, JOB_PROGRESS.encode(progress))
 
     def is_cancelled(self) -> bool:
         return self.read_cancellation() is not None

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from typing import Annotated, Generic, TypeVar
 
-from offsite.model.errors import FormatTooNew, OffsiteError
+from offsite.model.errors import DamagedObject, FormatTooNew, OffsiteError
 from offsite.model.selection import is_readable
 from offsite.model.untrusted.bounded_json import STRICT, BadJson, DigestState, check_digest, decode_object, with_digest
+from offsite.model.untrusted.json_codec import Form, JsonCodec
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+
+T = TypeVar("T")
 
 FORMAT = 1
 """The major format version of JSON objects of a repository. Added keys do not change the version: readers ignore
@@ -136,8 +140,37 @@ def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteErro
     return parsed
 
 
+class StoredForm(Generic[T]):
+    """The stored form of the dataclass `kind`: one object of format 1 with the members that `JsonCodec` declares.
+    `damaged` makes the error for bytes that do not hold such an object."""
+
+    def __init__(self, kind: type[T], *, damaged: Callable[[str], OffsiteError] = DamagedObject) -> None:
+        self._codec, self._damaged = JsonCodec(kind), damaged
+
+    def encode(self, value: T) -> bytes:
+        return encode_object({"format": FORMAT, **self._codec.write(value)})
+
+    def decode(self, data: bytes, *, key: str) -> T:
+        """Decode the object `data`, stored at `key`. Raises the error made by `damaged`, or `FormatTooNew`."""
+        return self._codec.read(parse_json_object(data, source=key, damaged=self._damaged))
+
+
 def patterns_of(document: JsonObject, name: str) -> tuple[str, ...]:
     """Topic patterns, all readable."""
     if not all(map(is_readable, patterns := document.texts(name))):
         raise document.wrong(name, "a list of patterns of topics that can be read")
     return patterns
+
+
+def patterns_needed(expected: str) -> Form:
+    """Topic patterns, at least one, all readable. `expected` says what an empty list is not."""
+
+    def read(document: JsonObject, name: str) -> tuple[str, ...]:
+        if not document.texts(name):
+            raise document.wrong(name, expected)
+        return patterns_of(document, name)
+
+    return Form(read, list)
+
+
+Patterns = Annotated[tuple[str, ...], Form(patterns_of, list)]

@@ -35,14 +35,13 @@ from offsite.model.ids import dated_id
 from offsite.model.units import MIB
 from offsite.repository import lease
 from offsite.repository.job import (
+    JOB_CANCELLATION,
+    JOB_END,
     SAID_MAX,
     JobCancellation,
     JobEnd,
     JobLayout,
     StoredJobRequest,
-    decode_end,
-    encode_cancellation,
-    encode_end,
     encode_wish,
     repeat_key,
 )
@@ -182,7 +181,7 @@ def test_what_a_stranger_wrote_there_is_damage_or_nothing(store: Store) -> None:
     store.put_overwrite(layout.progress_key, b"[" * 100_000)
     assert read_job(store, job).progress is None
     asked = request_job(store, REQUEST)
-    store.put_if_absent(JobLayout(job=asked.id).ended_key, encode_end(replace(end(0), id=ASKED.id)))
+    store.put_if_absent(JobLayout(job=asked.id).ended_key, JOB_END.encode(replace(end(0), id=ASKED.id)))
     with pytest.raises(DamagedObject, match="is about job"):
         read_job(store, asked.id)
     for name in ("..", "../x", "20260101-000000-0000ABCD", ""):
@@ -193,7 +192,7 @@ def test_what_a_stranger_wrote_there_is_damage_or_nothing(store: Store) -> None:
 
 
 def test_what_is_kept_of_a_command_is_bounded(store: Store) -> None:
-    kept = decode_end(encode_end(replace(end(0), said="a" + "b" * SAID_MAX)), key="ended")
+    kept = JOB_END.decode(JOB_END.encode(replace(end(0), said="a" + "b" * SAID_MAX)), key="ended")
     assert kept.said == "b" * SAID_MAX
     asked = request_job(store, REQUEST)
     job = asked.id
@@ -355,9 +354,9 @@ def forged() -> Callable[[Store, str], None]:
         layout = JobLayout(job=job)
         won = JobEnd(id=job, at_ms=1, exit_code=0, result='{"verified": true, "records": 7}', said="")
         for secret in ("", "0" * 32):
-            store.put_if_absent(layout.end_key(secret), encode_end(won))
+            store.put_if_absent(layout.end_key(secret), JOB_END.encode(won))
             store.put_if_absent(layout.result_key(secret), b'{"verified": true}')
-        store.put_if_absent(layout.cancelled_key, encode_cancellation(replace(CANCELLED, id=job)))
+        store.put_if_absent(layout.cancelled_key, JOB_CANCELLATION.encode(replace(CANCELLED, id=job)))
         store.put_if_absent(layout.wish_key, encode_wish(job, replace(CANCELLED, id=job)))
 
     return put

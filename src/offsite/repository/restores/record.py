@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import Annotated
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject, FormatTooNew, RestoreTakenOver
 from offsite.model.names import is_backup_name
 from offsite.model.options import CutChoice
+from offsite.model.untrusted.json_codec import Form, Later, Spare
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import StoredForm
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.topic_settings import (
-    TargetTopicSettings,
-    topic_settings_from_json,
-    topic_settings_to_json,
-)
+from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.stores.store import PutResult, Store
 
 _UNREADABLE = (DamagedObject, FormatTooNew)
@@ -57,8 +55,8 @@ class RestoreRecord:
     until_ms: int | None = None
     settings: tuple[TargetTopicSettings, ...] = ()
     preserved: tuple[str, ...] = ()
-    incarnations: tuple[tuple[str, str], ...] = ()
-    cut: CutChoice = CutChoice.AS_COPIED
+    incarnations: Later[tuple[tuple[str, str], ...]] = ()
+    cut: Later[CutChoice] = CutChoice.AS_COPIED
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -67,14 +65,31 @@ class RestoreRecord:
         return self.cluster_id, without_last_steps(self.request)
 
 
+def _read_starts(document: JsonObject, name: str) -> tuple[tuple[TopicPartition, int], ...]:
+    return tuple(
+        (TopicPartition(topic=start.text("topic"), partition=start.integer("partition")), start.integer("start"))
+        for start in document.children(name)
+    )
+
+
+def _write_starts(starts: tuple[tuple[TopicPartition, int], ...]) -> JsonValue:
+    return [{"topic": target.topic, "partition": target.partition, "start": start} for target, start in starts]
+
+
+_STARTS = Form(_read_starts, _write_starts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTargets:
     """The target topics as found or created by the restore: their ids, and the end of each partition before the
     restore. `makings`: the number of the topic's creation by the restore, if not the first."""
 
     topic_ids: tuple[tuple[str, str], ...]
-    starts: tuple[tuple[TopicPartition, int], ...]
-    makings: tuple[tuple[str, int], ...] = ()
+    starts: Annotated[tuple[tuple[TopicPartition, int], ...], _STARTS]
+    makings: Spare[tuple[tuple[str, int], ...]] = ()
+
+
+_RECORD, _TARGETS = StoredForm(RestoreRecord), StoredForm(RestoreTargets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +116,7 @@ def put_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> No
 
 def encode_record(record: RestoreRecord) -> bytes:
     """The bytes of the record, as stored."""
-    return encode_object({"format": FORMAT, **_record_fields(record)})
+    return _RECORD.encode(record)
 
 
 def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *, number: int) -> None:
@@ -116,28 +131,14 @@ def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *,
 
 def encode_targets(targets: RestoreTargets) -> bytes:
     """The bytes of the record of target topics, as stored."""
-    starts: list[JsonValue] = [
-        {"topic": target.topic, "partition": target.partition, "start": start} for target, start in targets.starts
-    ]
-    fields: dict[str, JsonValue] = {"format": FORMAT, "topic_ids": dict(targets.topic_ids), "starts": starts}
-    if targets.makings:
-        fields["makings"] = dict(targets.makings)
-    return encode_object(fields)
+    return _TARGETS.encode(targets)
 
 
 def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
     """The target topics as last created; None before their creation. Raises `DamagedObject`, `FormatTooNew`."""
     key = layout.targets_key(max(count_targets(store, layout), 1))
     data = store.get(key)
-    if data is None:
-        return None
-    document = parse_json_object(data, source=key, damaged=DamagedObject)
-    makings = document.child("makings").fields if "makings" in document.fields else {}
-    return RestoreTargets(
-        topic_ids=document.text_map("topic_ids"),
-        starts=tuple(map(_start, document.children("starts"))),
-        makings=tuple(sorted((topic, document.child("makings").integer(topic)) for topic in makings)),
-    )
+    return None if data is None else _TARGETS.decode(data, key=key)
 
 
 def count_targets(store: Store, layout: RestoreLayout) -> int:
@@ -148,7 +149,7 @@ def count_targets(store: Store, layout: RestoreLayout) -> int:
 def find_record(store: Store, layout: RestoreLayout) -> RestoreRecord | None:
     """The record of the restore named by `layout`, finished or not; None without a record. Raises `DamagedObject`."""
     data = store.get(layout.record_key)
-    return None if data is None else _record(parse_json_object(data, source=layout.record_key, damaged=DamagedObject))
+    return None if data is None else _RECORD.decode(data, key=layout.record_key)
 
 
 def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord]:
@@ -205,56 +206,3 @@ def restore_names(store: Store, backup: BackupLayout) -> set[str]:
     prefix = f"{backup.prefix}restores/"
     names = {info.key.removeprefix(prefix).split("/")[0] for info in own_objects(store.list(prefix))}
     return set(filter(is_backup_name, names))
-
-
-def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
-    return {
-        "restore": record.restore,
-        "commit": record.commit,
-        "cluster_id": record.cluster_id,
-        "request": dict(record.request),
-        "isolation": record.isolation,
-        "offsets": record.offsets,
-        "created_at_ms": record.created_at_ms,
-        "topics": dict(record.topics),
-        "created": list(record.created),
-        "until_ms": record.until_ms,
-        "preserved": list(record.preserved),
-        "incarnations": dict(record.incarnations),
-        "cut": str(record.cut),
-        "settings": [topic_settings_to_json(settings) for settings in record.settings],
-    }
-
-
-def _record(document: JsonObject) -> RestoreRecord:
-    return RestoreRecord(
-        restore=document.text("restore"),
-        commit=document.integer("commit"),
-        cluster_id=document.text("cluster_id"),
-        request=document.text_map("request"),
-        isolation=document.text("isolation"),
-        offsets=document.text("offsets"),
-        created_at_ms=document.integer("created_at_ms"),
-        topics=document.text_map("topics"),
-        created=document.texts("created"),
-        until_ms=document.optional_integer("until_ms"),
-        settings=tuple(map(topic_settings_from_json, document.children("settings"))),
-        preserved=document.texts("preserved"),
-        incarnations=document.text_map("incarnations") if "incarnations" in document.fields else (),
-        cut=_cut(document),
-    )
-
-
-def _cut(document: JsonObject) -> CutChoice:
-    if "cut" not in document.fields:
-        return CutChoice.AS_COPIED
-    choices = {str(choice): choice for choice in CutChoice}
-    if (text := document.text("cut")) not in choices:
-        raise document.wrong("cut", f"one of {', '.join(choices)}")
-    return choices[text]
-
-
-def _start(document: JsonObject) -> tuple[TopicPartition, int]:
-    return TopicPartition(topic=document.text("topic"), partition=document.integer("partition")), document.integer(
-        "start"
-    )

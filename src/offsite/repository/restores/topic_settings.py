@@ -13,9 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import StoredForm
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store
 
@@ -48,39 +46,6 @@ class TargetTopicSettings:
     left_out: tuple[LeftOutSetting, ...] = ()
 
 
-def topic_settings_to_json(settings: TargetTopicSettings) -> dict[str, JsonValue]:
-    return {
-        "topic": settings.topic,
-        "create": settings.create,
-        "partitions": settings.partitions,
-        "replication_factor": settings.replication_factor,
-        "configs": dict(settings.configs),
-        "meanwhile": dict(settings.meanwhile),
-        "at_end": dict(settings.at_end),
-        "left_out": [{"setting": o.setting, "value": o.value, "reason": o.reason} for o in settings.left_out],
-    }
-
-
-def topic_settings_from_json(document: JsonObject) -> TargetTopicSettings:
-    at_end = document.child("at_end")
-    return TargetTopicSettings(
-        topic=document.text("topic"),
-        create=document.flag("create"),
-        partitions=document.integer("partitions"),
-        replication_factor=document.integer("replication_factor"),
-        configs=document.text_map("configs"),
-        meanwhile=document.text_map("meanwhile"),
-        at_end=tuple((name, at_end.optional_text(name)) for name in sorted(at_end.fields)),
-        left_out=tuple(map(_left_out, document.children("left_out"))),
-    )
-
-
-def _left_out(document: JsonObject) -> LeftOutSetting:
-    return LeftOutSetting(
-        setting=document.text("setting"), value=document.text("value"), reason=document.text("reason")
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideSettings:
     """The set-aside settings of one topic: `meanwhile` holds while records are written; `originals`: the same settings
@@ -91,6 +56,14 @@ class SetAsideSettings:
     originals: tuple[tuple[str, str | None], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Aside:
+    topics: tuple[SetAsideSettings, ...]
+
+
+_ASIDE = StoredForm(_Aside)
+
+
 def put_aside(store: Store, layout: RestoreLayout, topics: tuple[SetAsideSettings, ...]) -> None:
     """Record that exactly these settings are set aside from now on."""
     store.put_if_absent(next_aside_key(store, layout), encode_aside(topics))
@@ -98,8 +71,7 @@ def put_aside(store: Store, layout: RestoreLayout, topics: tuple[SetAsideSetting
 
 def encode_aside(topics: tuple[SetAsideSettings, ...]) -> bytes:
     """The bytes of the set-aside settings, as stored."""
-    fields: dict[str, JsonValue] = {"format": FORMAT, "topics": [_fields(topic) for topic in topics]}
-    return encode_object(fields)
+    return _ASIDE.encode(_Aside(topics=topics))
 
 
 def next_aside_key(store: Store, layout: RestoreLayout) -> str:
@@ -116,24 +88,8 @@ def get_aside(store: Store, layout: RestoreLayout) -> tuple[SetAsideSettings, ..
     """The settings set aside now; None if there never were any. Raises `DamagedObject`, `FormatTooNew`."""
     key = newest_aside_key(store, layout)
     data = store.get(key)
-    if data is None:
-        return None
-    document = parse_json_object(data, source=key, damaged=DamagedObject)
-    return tuple(map(_topic, document.children("topics")))
+    return None if data is None else _ASIDE.decode(data, key=key).topics
 
 
 def _written(store: Store, layout: RestoreLayout) -> int:
     return next(number for number in count() if store.head(layout.aside_key(number + 1)) is None)
-
-
-def _fields(aside: SetAsideSettings) -> dict[str, JsonValue]:
-    return {"topic": aside.topic, "meanwhile": dict(aside.meanwhile), "originals": dict(aside.originals)}
-
-
-def _topic(document: JsonObject) -> SetAsideSettings:
-    originals = document.child("originals")
-    return SetAsideSettings(
-        topic=document.text("topic"),
-        meanwhile=document.text_map("meanwhile"),
-        originals=tuple((name, originals.optional_text(name)) for name in sorted(originals.fields)),
-    )
