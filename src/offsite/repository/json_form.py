@@ -150,7 +150,7 @@ class StoredForm(Generic[T]):
     def encode(self, value: T) -> bytes:
         return encode_object({"format": FORMAT, **self._codec.write(value)})
 
-    def decode(self, data: bytes, *, key: str) -> T:
+    def decode(self, data: bytes, key: str) -> T:
         """Decode the object `data`, stored at `key`. Raises the error made by `damaged`, or `FormatTooNew`."""
         return self._codec.read(parse_json_object(data, source=key, damaged=self._damaged))
 

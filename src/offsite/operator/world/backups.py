@@ -43,6 +43,7 @@ from offsite.repository.declared.entry import (
     LastCommit,
     Origin,
     Predecessor,
+    TopicChoice,
 )
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
@@ -105,12 +106,9 @@ class BackupExecutor:
             case SealStep():
                 self._seal(desired, step)
             case Modify():
+                chosen = TopicChoice(topics=step.topics, exclude=step.exclude) if step.topics else None
                 modified = ProposedEntry(
-                    kind=DeclaredEntryKind.MODIFIED,
-                    number=step.number,
-                    settings=step.settings,
-                    topics=step.topics,
-                    exclude=step.exclude,
+                    kind=DeclaredEntryKind.MODIFIED, number=step.number, settings=step.settings, chosen=chosen
                 )
                 self._append(desired, step.place, modified)
             case _:

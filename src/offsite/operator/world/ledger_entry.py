@@ -20,6 +20,7 @@ from offsite.repository.declared.entry import (
     MemberStatement,
     Origin,
     Release,
+    TopicChoice,
 )
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
@@ -44,8 +45,7 @@ class ProposedEntry:
     settings: BackupSettings | None = None
     origin: Origin | None = None
     release: Release | None = None
-    topics: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    chosen: TopicChoice | None = None
     member: MemberStatement | None = None
 
 
@@ -109,8 +109,7 @@ class _LockedLedger:
             settings=proposed.settings,
             origin=proposed.origin,
             release=proposed.release,
-            topics=proposed.topics,
-            exclude=proposed.exclude,
+            chosen=proposed.chosen,
             member=proposed.member,
         )
         try:

@@ -153,8 +153,8 @@ def _modified(history: DeclaredHistory, entry: DeclaredEntry) -> DeclaredHistory
     if not backup.phase.is_live or entry.settings is None:
         raise EntryRefusedError(f"backup {entry.number} is {backup.phase}, and gets no settings")
     changed = replace(backup, settings=entry.settings)
-    if entry.topics:
-        beginning = replace(backup.beginning, topics=entry.topics, exclude=entry.exclude)
+    if entry.chosen is not None and entry.chosen.topics:
+        beginning = replace(backup.beginning, topics=entry.chosen.topics, exclude=entry.chosen.exclude)
         changed = replace(changed, beginning=beginning, chosen_ms=entry.at_ms)
     return _with(history, changed)
 

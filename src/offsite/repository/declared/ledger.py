@@ -11,11 +11,10 @@ from typing import TypeAlias
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadName
 from offsite.repository.declared.entry import (
+    DECLARED_ENTRY,
+    OWNER,
     DeclaredEntry,
-    decode_entry,
-    decode_owner,
-    encode_entry,
-    encode_owner,
+    Owner,
 )
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory, apply_entry
 from offsite.repository.declared.layout import (
@@ -32,8 +31,8 @@ from offsite.stores.numbered_log import Ledger, LedgerForm
 from offsite.stores.store import Store
 
 _FORM = LedgerForm(
-    encode=encode_entry,
-    decode=lambda data, key: decode_entry(data, key=key),
+    encode=DECLARED_ENTRY.encode,
+    decode=DECLARED_ENTRY.decode,
     apply=lambda history, entry, head: apply_entry(history, entry, head=head),
 )
 
@@ -50,7 +49,7 @@ def owner_of(store: Store, backup: str) -> str | None:
     errors of the store."""
     key = _newest_claim(store, backup)
     data = store.get(key)
-    return None if data is None else decode_owner(data, key=key)
+    return None if data is None else OWNER.decode(data, key=key).uid
 
 
 def is_begun_by(store: Store, backup: str, uid: str) -> bool:
@@ -65,15 +64,15 @@ def is_begun_by(store: Store, backup: str, uid: str) -> bool:
 def claim_name(store: Store, backup: str, uid: str) -> str:
     """Claim the backup name for `uid`, and return the owner: `uid`, unless another owner has objects left under the
     name or removed them recently. Of several concurrent claims one wins. Raises the errors of `owner_of`."""
-    data = encode_owner(uid)
+    data = OWNER.encode(Owner(uid=uid))
     store.put_if_absent(owner_key(backup), data)
     key = _newest_claim(store, backup)
-    owner = decode_owner(store.get(key) or data, key=key)
+    owner = OWNER.decode(store.get(key) or data, key=key).uid
     if owner == uid or not _is_given_up(store, backup, owner):
         return owner
     key = later_owner_key(backup, _number_of(key, backup) + 1)
     store.put_if_absent(key, data)
-    return decode_owner(store.get(key) or data, key=key)
+    return OWNER.decode(store.get(key) or data, key=key).uid
 
 
 def may_claim(store: Store, backup: str, uid: str) -> bool:

@@ -15,7 +15,11 @@ import pytest
 from offsite.model.bounds import MAX_OFFSET
 from offsite.operator.core import backup_keeper
 from offsite.operator.kubernetes.home import KubernetesHome
-from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement, decode_entry
+from offsite.repository.declared.entry import (
+    DECLARED_ENTRY,
+    DeclaredEntryKind,
+    MemberStatement,
+)
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_ledger
@@ -54,7 +58,7 @@ def history(world: World, ledger: str = IDENTITY) -> DeclaredHistory:
 def kinds(world: World) -> list[DeclaredEntryKind]:
     store = PosixStore(root=world.root.parent / "one" / "backups")
     found = store.list(DeclaredLayout(uid=IDENTITY).ledger_prefix)
-    return [decode_entry(store.get(info.key) or b"", key=info.key).kind for info in found]
+    return [DECLARED_ENTRY.decode(store.get(info.key) or b"", key=info.key).kind for info in found]
 
 
 def phases(world: World) -> list[BackupPhase]:

@@ -14,7 +14,11 @@ from offsite.operator.work import expire as job
 from offsite.operator.work.release import plan_release
 from offsite.repository import removal
 from offsite.repository.commit import CommitChanges
-from offsite.repository.declared.entry import DeclaredEntryKind, encode_owner
+from offsite.repository.declared.entry import (
+    OWNER,
+    DeclaredEntryKind,
+    Owner,
+)
 from offsite.repository.declared.layout import later_owner_key, owner_key
 from offsite.repository.declared.ledger import claim_name
 from offsite.repository.layout import BackupLayout
@@ -102,7 +106,7 @@ def test_what_a_ledger_names_is_not_of_the_resource(tmp_path: Path, *, is_deleti
         )
     key = later_owner_key("nightly", 1) if owner else owner_key("nightly")
     if claimed != "by nobody":
-        place.repository.store.put_if_absent(key, encode_owner(UID))
+        place.repository.store.put_if_absent(key, OWNER.encode(Owner(uid=UID)))
     place.stop("new")
     new = place.declared.history.backups[-1]
     beginning = replace(new.beginning, backup="nightly")

@@ -14,7 +14,14 @@ from offsite.model.errors import BadResource, OffsiteError
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus
 from offsite.operator.resources.jobs import Restore, RestoreState
 from offsite.operator.world.restores import GONE_MS
-from offsite.repository.declared.entry import BackupStart, DeclaredEntry, DeclaredEntryKind, encode_owner, make_settings
+from offsite.repository.declared.entry import (
+    OWNER,
+    BackupStart,
+    DeclaredEntry,
+    DeclaredEntryKind,
+    Owner,
+    make_settings,
+)
 from offsite.repository.declared.layout import owner_key
 from offsite.repository.declared.ledger import declared_ledger
 from offsite.repository.declared.restore_log import AttemptEnd, AttemptOutcome, RestoreEntry, restore_log
@@ -293,7 +300,7 @@ def test_a_time_of_the_cluster_of_the_backup_is_taken() -> None:
 def declare(course: Course, *, cluster: str) -> None:
     """The backup is that of a declared resource whose source is `cluster`."""
     store, owner, name = course.world.stores[PLACES[0]], "dddddddd-4", f"backup-{UID}"
-    store.put_if_absent(owner_key(name), encode_owner(owner))
+    store.put_if_absent(owner_key(name), OWNER.encode(Owner(uid=owner)))
     ledger = declared_ledger(store, owner)
     beginning = BackupStart(backup=name, path=name, tag="default", cluster=cluster, topics=("*",))
     entry = DeclaredEntry(

@@ -35,7 +35,10 @@ from offsite.operator.world.backups import BackupExecutor
 from offsite.operator.world.claims import Slots
 from offsite.operator.world.membership import statement_of
 from offsite.operator.world.observe import BackupFacts, Observer, read_history
-from offsite.repository.declared.entry import DeclaredEntryKind, decode_entry
+from offsite.repository.declared.entry import (
+    DECLARED_ENTRY,
+    DeclaredEntryKind,
+)
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.members import BackupMember, find_member, member_id, member_in_force
@@ -324,7 +327,7 @@ class SharedWorld:
 
     def kinds(self) -> list[DeclaredEntryKind]:
         found = self.store.list(DeclaredLayout(uid=IDENTITY).ledger_prefix)
-        return [decode_entry(self.store.get(info.key) or b"", key=info.key).kind for info in found]
+        return [DECLARED_ENTRY.decode(self.store.get(info.key) or b"", key=info.key).kind for info in found]
 
 
 def played(seed: int) -> SharedWorld:

@@ -8,14 +8,14 @@ import pytest
 
 from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.declared.entry import (
+    DECLARED_ENTRY,
     BackupSettings,
     DeclaredEntryKind,
     LastCommit,
     Origin,
     Predecessor,
     Release,
-    decode_entry,
-    encode_entry,
+    TopicChoice,
 )
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory, apply_entry
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
@@ -110,7 +110,7 @@ def test_who_slept_with_an_older_lock_or_an_older_spec_is_refused(declared: Decl
     declared.start()
     declared.decide(DeclaredEntryKind.PAUSED, fence=5, generation=7)
     now = declared.history
-    entry = decode_entry(declared.store.get(f"{declared.layout.ledger_prefix}{2:020d}.json") or b"", key="k")
+    entry = DECLARED_ENTRY.decode(declared.store.get(f"{declared.layout.ledger_prefix}{2:020d}.json") or b"", key="k")
     woken = replace(entry, seq=3, previous=now.head, kind=DeclaredEntryKind.RESUMED, **late)
     with pytest.raises(EntryRefusedError):
         declared.ledger.append(woken, to=now)
@@ -121,7 +121,7 @@ def test_who_slept_with_an_older_lock_or_an_older_spec_is_refused(declared: Decl
 def test_of_two_on_the_same_look_one_decides(declared: Declared) -> None:
     declared.start()
     now = declared.history
-    first = decode_entry(declared.store.get(f"{declared.layout.ledger_prefix}{1:020d}.json") or b"", key="k")
+    first = DECLARED_ENTRY.decode(declared.store.get(f"{declared.layout.ledger_prefix}{1:020d}.json") or b"", key="k")
     entries = [
         replace(first, seq=2, previous=now.head, kind=kind, word=kind.value, beginning=None, settings=None)
         for kind in (DeclaredEntryKind.PAUSED, DeclaredEntryKind.STOPPED)
@@ -141,7 +141,7 @@ def test_a_missing_entry_or_a_changed_one_is_damage(declared: Declared) -> None:
     declared.store.delete(second)
     with pytest.raises(DamagedObject, match="is missing"):
         declared.ledger.read()
-    changed = encode_entry(replace(decode_entry(kept, key=second), by="somebody else"))
+    changed = DECLARED_ENTRY.encode(replace(DECLARED_ENTRY.decode(kept, key=second), by="somebody else"))
     declared.store.put_if_absent(second, changed)
     with pytest.raises(DamagedObject, match="does not follow"):
         declared.ledger.read()
@@ -160,9 +160,9 @@ def test_a_missing_entry_or_a_changed_one_is_damage(declared: Declared) -> None:
 def test_what_a_stranger_wrote_there_is_damage_by_name(declared: Declared, change: dict[str, object]) -> None:
     declared.start()
     key = f"{declared.layout.ledger_prefix}{1:020d}.json"
-    entry = decode_entry(declared.store.get(key) or b"", key=key)
+    entry = DECLARED_ENTRY.decode(declared.store.get(key) or b"", key=key)
     declared.store.delete(key)
-    declared.store.put_if_absent(key, encode_entry(replace(entry, **change)))  # type: ignore[arg-type]
+    declared.store.put_if_absent(key, DECLARED_ENTRY.encode(replace(entry, **change)))  # type: ignore[arg-type]
     with pytest.raises(DamagedObject):
         declared.ledger.read()
 
@@ -204,7 +204,9 @@ def test_topics_change_in_place_and_an_entry_without_them_is_what_it_was(declare
     declared.decide(DeclaredEntryKind.MODIFIED, settings=SETTINGS)
     before = declared.history.backups[0]
     assert (before.beginning.topics, before.chosen_ms) == (BEGINNING.topics, 0)
-    declared.decide(DeclaredEntryKind.MODIFIED, settings=SETTINGS, topics=("orders", "payments"), exclude=("x",))
+    declared.decide(
+        DeclaredEntryKind.MODIFIED, settings=SETTINGS, chosen=TopicChoice(topics=("orders", "payments"), exclude=("x",))
+    )
     (low,) = declared.history.backups
     assert (low.beginning.topics, low.beginning.exclude) == (("orders", "payments"), ("x",))
     assert low.chosen_ms > 0

@@ -11,11 +11,10 @@ import pytest
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
 from offsite.repository.declared.entry import (
+    DECLARED_ENTRY,
     DeclaredEntry,
     DeclaredEntryKind,
     MemberStatement,
-    decode_entry,
-    encode_entry,
 )
 from offsite.repository.declared.history import DeclaredHistory, apply_entry
 from offsite.repository.declared.members import find_member, member_id, member_in_force
@@ -189,9 +188,9 @@ def test_an_entry_of_a_member_is_read_as_it_was_written_and_others_hold_nothing_
         number=0,
         member=MemberStatement(id="0" * 32, name="n", generation=3, fields=(("tag", "t"),), proof="p", reason="r"),
     )
-    assert decode_entry(encode_entry(entry), key="k") == entry
-    assert b"member" not in encode_entry(replace(entry, member=None))
+    assert DECLARED_ENTRY.decode(DECLARED_ENTRY.encode(entry), key="k") == entry
+    assert b"member" not in DECLARED_ENTRY.encode(replace(entry, member=None))
     with pytest.raises(EntryRefusedError):
         apply_entry(DeclaredHistory(uid=LEDGER), replace(entry, member=None), head="h")
     with pytest.raises(DamagedObject):
-        decode_entry(encode_entry(entry).replace(b'"generation":3', b'"generation":-3'), key="k")
+        DECLARED_ENTRY.decode(DECLARED_ENTRY.encode(entry).replace(b'"generation":3', b'"generation":-3'), key="k")
