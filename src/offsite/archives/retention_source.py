@@ -10,14 +10,12 @@ partition's leader are deleted: the source deleted the records first. Everything
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from offsite.archives.indexed.index import EarlierSettings, promised_limits
-from offsite.kafka.log_bounds import ListedBounds
+from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.presence import PresenceState
-from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.cleanup_policy import NO_LIMITS, UNLIMITED, KeepLimits, Retention
@@ -114,23 +112,11 @@ _ABSENT = {
 }
 
 
-class MirroredCluster(Protocol):
-    """Answers of a cluster about topics."""
-
-    def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]: ...
-
-    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
-
-    def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs: ...
-
-    def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSource:
     """The source of retention settings: the `cluster`, or the archive alone if `cluster` is None."""
 
-    cluster: MirroredCluster | None = None
+    cluster: ClusterAdmin | None = None
 
     def rules(
         self, settings: Mapping[str, TopicSettings], partitions: Collection[TopicPartition]
@@ -145,7 +131,7 @@ class MirrorSource:
 
 
 def _cluster_rules(
-    cluster: MirroredCluster, settings: Mapping[TopicPartition, TopicSettings]
+    cluster: ClusterAdmin, settings: Mapping[TopicPartition, TopicSettings]
 ) -> dict[TopicPartition, MirrorRule]:
     presence = cluster.presence({partition.topic for partition in settings})
     present = sorted(topic for topic, is_there in presence.items() if is_there is PresenceState.THERE)

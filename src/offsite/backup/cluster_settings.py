@@ -6,13 +6,14 @@ name, before anybody misses them on a lost cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import FetchedGroups
 from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
-from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, ScramUser
+from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer
 from offsite.model.names import amount, named
 
@@ -22,16 +23,6 @@ _NAMED_MAX, _NAME_MAX = 10, 100
 """At most so many names in a sentence, and characters of a name."""
 _LINES_MAX = 5
 """At most so many sentences on brokers with different settings."""
-
-
-class ReadableSettings(Protocol):
-    """The settings of a cluster beside topics."""
-
-    def acls(self) -> tuple[Acl, ...]: ...
-
-    def client_quotas(self) -> tuple[ClientQuota, ...]: ...
-
-    def scram_users(self) -> tuple[ScramUser, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +35,7 @@ class ObservedSettings:
     has_authorizer: bool
 
 
-def read_cluster_settings(admin: ReadableSettings) -> ObservedSettings:
+def read_cluster_settings(admin: ClusterAdmin) -> ObservedSettings:
     """Read the settings that the cluster allows us to read."""
     problems: list[str] = []
     has_authorizer = True
@@ -60,17 +51,7 @@ def read_cluster_settings(admin: ReadableSettings) -> ObservedSettings:
     return ObservedSettings(settings=settings, not_read=tuple(problems), has_authorizer=has_authorizer)
 
 
-class UncarriedSettings(Protocol):
-    """Names of settings that no backup holds."""
-
-    def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]: ...
-
-    def configured(self) -> Mapping[int, Sequence[str]]: ...
-
-
-def with_not_carried(
-    observed: ObservedSettings, admin: UncarriedSettings, groups: FetchedGroups | None
-) -> ObservedSettings:
+def with_not_carried(observed: ObservedSettings, admin: ClusterAdmin, groups: FetchedGroups | None) -> ObservedSettings:
     """Add to `observed` the names of everything else on the cluster, including the groups of `groups` whose kinds no
     restore brings back."""
     not_carried = (*_groups(groups), *_brokers(admin), *_configured(admin))
@@ -85,7 +66,7 @@ def _groups(groups: FetchedGroups | None) -> Iterator[str]:
         yield f"{amount(len(names), f'{kind} group')}: {_some(names)}"
 
 
-def _brokers(admin: UncarriedSettings) -> Iterator[str]:
+def _brokers(admin: ClusterAdmin) -> Iterator[str]:
     problems: list[str] = []
     answer = _read_if_answered("dynamic settings of brokers", admin.dynamic_broker_settings, problems) or {}
     yield from problems
@@ -99,7 +80,7 @@ def _brokers(admin: UncarriedSettings) -> Iterator[str]:
         yield f"settings of {len(alike) - _LINES_MAX} more kinds of brokers"
 
 
-def _configured(admin: UncarriedSettings) -> Iterator[str]:
+def _configured(admin: ClusterAdmin) -> Iterator[str]:
     problems: list[str] = []
     answer = _read_if_answered("groups and metrics of clients that have settings", admin.configured, problems) or {}
     yield from problems

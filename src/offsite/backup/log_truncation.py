@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from offsite.backup.copy_plan import PartitionBounds, SickPartition
+from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.offsets import EpochEnd
 from offsite.log.batch import BatchHeader, LastBatch
 from offsite.log.range import TopicPartition
@@ -90,13 +90,7 @@ class BackedUpLog:
         return reached
 
 
-class EpochEndNow(Protocol):
-    """The end of the records from leaders up to an epoch, as the leader of a partition answers."""
-
-    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd: ...
-
-
-def agreed_end(admin: EpochEndNow, backed_up: BackedUpLog, key: TopicPartition, leader_end: EpochEnd) -> int | None:
+def agreed_end(admin: ClusterAdmin, backed_up: BackedUpLog, key: TopicPartition, leader_end: EpochEnd) -> int | None:
     """The offset up to which the leader's log and `backed_up` agree. `leader_end` is the leader's answer about our
     newest epoch. 0: everything that the leader knows is older than the backup. None: the leader knows none of our
     epochs, or our epochs are unknown. Raises the errors of asking."""
@@ -124,16 +118,6 @@ BackedUpEnd = tuple[int, int]
 """A leader epoch, and the end offset of backed-up records from leaders up to the epoch."""
 
 
-class LogEvidence(Protocol):
-    """Ends of log parts by leader epoch, and batches of logs by an offset within the batch."""
-
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]: ...
-
-    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd: ...
-
-    def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncations:
     """The partitions whose log differs from the backed-up log. `cuts`: both logs agree up to an offset, and the old
@@ -146,7 +130,7 @@ class Truncations:
 
 
 def find_truncations(
-    admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
+    admin: ClusterAdmin, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Truncations:
     """Find the partitions of `bounds` whose log differs from the log in `base`. Sends a request per broker, and a few
     more for every truncated log. Raises the errors of the store."""
@@ -184,7 +168,7 @@ def _has_diverged(base: BackupState, bounds: PartitionBounds, backed_up_end: Bac
 
 
 def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either
-    admin: LogEvidence,
+    admin: ClusterAdmin,
     store: Store,
     base: BackupState,
     bounds: PartitionBounds,
@@ -255,7 +239,7 @@ def _of_segment(segment: Segment) -> BackedUpEnd | None:
 
 
 def find_recreated(
-    admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
+    admin: ClusterAdmin, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Iterator[SickPartition]:
     """Find the partitions of `bounds`, of topics without ids, whose log continues where another log ended.
 
@@ -278,7 +262,7 @@ def find_recreated(
                 yield SickPartition(topic=partition.topic, partition=partition.partition, error=problem)
 
 
-def _identity_problem(admin: LogEvidence, store: Store, segment: Segment) -> OffsiteError | None:
+def _identity_problem(admin: ClusterAdmin, store: Store, segment: Segment) -> OffsiteError | None:
     partition = TopicPartition(topic=segment.topic, partition=segment.partition)
     try:
         stored, current = last_batch(store, segment), admin.batch_at(partition, segment.last_offset)

@@ -10,9 +10,8 @@ run decides on that topic.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from offsite.backup.copy_plan import PartitionBounds, SickPartition
 from offsite.groups.history import with_history
@@ -235,12 +234,6 @@ def _topic_id(topic: TopicMetadata) -> str:
     return "" if topic.topic_id is None else str(topic.topic_id)
 
 
-class TopicPresence(Protocol):
-    """The presence of topics on a cluster, by name."""
-
-    def presence(self, names: Collection[str]) -> Mapping[str, PresenceState]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneTopics:
     """Topics by name. `vanished`: all unlisted topics. `denied`: vanished topics that we may no longer describe.
@@ -263,7 +256,7 @@ class GoneTopics:
                 yield SickPartition(topic=topic, partition=number, error=error)
 
 
-def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection, source: Source) -> GoneTopics:
+def find_gone(admin: ClusterAdmin, base: BackupState, selection: TopicSelection, source: Source) -> GoneTopics:
     """Find the topics of `base` that the selection means and `source` lacks. Asks only about topics not yet known to be
     deleted. Raises `KafkaUnavailable`."""
     vanished = _vanished(base, selection, source)

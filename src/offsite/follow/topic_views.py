@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 from offsite.backup.copy_plan import PartitionBounds
 from offsite.follow.follower import Round
-from offsite.kafka.protocol.configs import TopicConfigs
+from offsite.kafka.admin import ClusterAdmin
 from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
@@ -92,12 +91,6 @@ LAGGING_MAX = 200
 """Topics whose retention a round asks for: in a long first pass all topics are behind."""
 
 
-class ReadableTopicConfigs(Protocol):
-    """The settings of topics, defaults included on request."""
-
-    def readable_topic_configs(self, names: list[str], *, with_defaults: bool = False) -> TopicConfigs: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partition:
     """A partition at the end of a round, by its last seen bounds, from the round or an earlier round."""
@@ -115,7 +108,7 @@ class _Partition:
 class TopicViews:
     """Makes the views of all topics, round by round, and remembers earlier observations."""
 
-    def __init__(self, settings: ReadableTopicConfigs, clock: Clock) -> None:
+    def __init__(self, settings: ClusterAdmin, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
         self._newest_ms: dict[PartitionId, int] = {}
         self._caught_up_ms: dict[str, int] = {}

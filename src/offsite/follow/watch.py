@@ -12,7 +12,8 @@ from dataclasses import replace
 from offsite.backup.outages import Outage
 from offsite.engine.runner import RunProgress
 from offsite.follow.follower import Round
-from offsite.follow.topic_views import ReadableTopicConfigs, TopicViews
+from offsite.follow.topic_views import TopicViews
+from offsite.kafka.admin import ClusterAdmin
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
@@ -85,7 +86,7 @@ class FollowWatch:
         view: FollowView,
         *,
         backup: Callable[[], Backup],
-        settings: ReadableTopicConfigs,
+        settings: ClusterAdmin,
         clock: Clock,
         show: Callable[[FollowView], None],
         store_requests: StoreRequests | None = None,

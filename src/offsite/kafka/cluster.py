@@ -1,19 +1,14 @@
-"""A Kafka cluster to work with, from user input; and questions that several uses ask a cluster."""
+"""A Kafka cluster to work with, from user input."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.client_properties import read_client_properties
 from offsite.kafka.config import KafkaConfig, SaslConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.protocol.logs import READ_UNCOMMITTED
-from offsite.kafka.protocol.metadata import TopicMetadata
-from offsite.log.range import TopicPartition
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.journal import warned
 from offsite.model.secret import Secret
@@ -27,30 +22,6 @@ class Cluster:
     config: KafkaConfig
     admin: ClusterAdmin
     warnings: tuple[str, ...] = ()
-
-
-class TopicOffsetSource(Protocol):
-    """Topics, with the first and the end offsets of their logs, for comparing and continuing."""
-
-    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
-
-    def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]: ...
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED
-    ) -> Mapping[TopicPartition, int]: ...
-
-
-class ConfiguredTopics(Protocol):
-    """Topics and their settings, which can be changed."""
-
-    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
-
-    def topic_configs(
-        self, names: Iterable[str], *, with_defaults: bool = False
-    ) -> Mapping[str, Mapping[str, str]]: ...
-
-    def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None: ...
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from offsite.backup.cluster_settings import ObservedSettings, ReadableSettings, read_cluster_settings
+from offsite.backup.cluster_settings import ObservedSettings, read_cluster_settings
+from offsite.kafka.admin import ClusterAdmin
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import BadOption, DamagedObject, KafkaNotAuthorized, OffsiteError
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
@@ -19,15 +19,6 @@ from offsite.stores.store import Store
 
 ACLS, QUOTAS = "acls", "quotas"
 PARTS = (ACLS, QUOTAS)
-
-
-class SettableSettings(Protocol):
-    """The settings besides topics that a restore sets on a cluster. Every call returns one text per setting: empty, or
-    the reason of the refusal."""
-
-    def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]: ...
-
-    def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +71,7 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 
 
 def plan_metadata(
-    admin: ReadableSettings, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
+    admin: ClusterAdmin, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
 ) -> tuple[MetadataPlan, tuple[OffsiteError, ...]]:
     """The plan from comparing `point` with the target, and the errors that stop a restore with a request to set the
     parts; `topics` are the restored topics, source name → target name. Changes nothing."""
@@ -95,7 +86,7 @@ def plan_metadata(
     return _compared(stored, target, topics, apply), tuple(_not_comparable(target, apply))
 
 
-def apply_metadata(admin: SettableSettings, plan: MetadataPlan) -> AppliedMetadata:
+def apply_metadata(admin: ClusterAdmin, plan: MetadataPlan) -> AppliedMetadata:
     """Set the requested parts. May be repeated. Refused settings are listed, and the rest is set."""
     acls = plan.acls if ACLS in plan.apply else ()
     quotas = _quotas(plan.limits) if QUOTAS in plan.apply else ()

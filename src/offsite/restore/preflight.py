@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Protocol
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.broker_errors import INVALID_CONFIG, POLICY_VIOLATION, broker_error
@@ -150,13 +149,7 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _KAFKA_RETENTION_HOURS = 168
 
 
-class BrokerConfigs(Protocol):
-    """The settings of all brokers."""
-
-    def broker_configs(self) -> Sequence[Mapping[str, str]]: ...
-
-
-def read_broker_defaults(admin: BrokerConfigs) -> BrokerDefaults:
+def read_broker_defaults(admin: ClusterAdmin) -> BrokerDefaults:
     """The defaults of brokers for topics without a setting of their own; defaults can delete records, too. For every
     setting the strictest value of any broker; Kafka's own defaults without the right to read. Reads only."""
     try:

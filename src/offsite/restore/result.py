@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.engine.runner import OnProgress, Runner
 from offsite.groups.run import AppliedGroups
-from offsite.kafka.cluster import TopicOffsetSource
+from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
@@ -64,7 +64,7 @@ def prove_restore(
     restored: WrittenRestore,
     *,
     ends: ProofEnds,
-    admin: TopicOffsetSource,
+    admin: ClusterAdmin,
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> Proof:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from offsite.kafka.cluster import Cluster, ConfiguredTopics
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.cluster import Cluster
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.offsets import SETTLE_S
 from offsite.model.clock import SystemClock
@@ -125,7 +126,7 @@ def put_back_command(aside: SetAsideSettings, kafka: KafkaConfig) -> str:
 
 
 def _remembered(
-    backup: Backup, admin: ConfiguredTopics, layout: RestoreLayout, record: RestoreRecord
+    backup: Backup, admin: ClusterAdmin, layout: RestoreLayout, record: RestoreRecord
 ) -> Mapping[str, SetAsideSettings]:
     """The original settings to give back to existing topics: the originals recorded by a killed run; the present
     settings if an earlier run has put them back; otherwise those of the decision. Settings changed by somebody else
@@ -242,7 +243,7 @@ def _left_aside(kafka: KafkaConfig, asides: Mapping[str, SetAsideSettings], *, w
         yield f"settings could not be set back ({why}): {'; '.join(texts)}; run the same command again to set them back"
 
 
-def _give_back(admin: ConfiguredTopics, asides: Mapping[str, SetAsideSettings]) -> None:
+def _give_back(admin: ClusterAdmin, asides: Mapping[str, SetAsideSettings]) -> None:
     current = admin.topic_configs(asides.keys() & admin.topics().keys())
     changes: dict[str, dict[str, str | None]] = {}
     for topic, configs in current.items():

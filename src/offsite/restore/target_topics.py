@@ -13,7 +13,6 @@ from dataclasses import replace
 from uuid import UUID
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.cluster import ConfiguredTopics, TopicOffsetSource
 from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.producer import new_producer
 from offsite.kafka.protocol.metadata import NewTopic, TopicMetadata
@@ -117,7 +116,7 @@ def rights_problems(admin: ClusterAdmin, topics: Iterable[TargetTopicSettings]) 
     return [f"the principal may not {', '.join(missing)} on {name}" for name, missing in needed.items() if missing]
 
 
-def finish_topics(admin: ConfiguredTopics, topics: Iterable[TargetTopicSettings]) -> tuple[str, ...]:
+def finish_topics(admin: ClusterAdmin, topics: Iterable[TargetTopicSettings]) -> tuple[str, ...]:
     """Give the topics their final settings, except settings changed by somebody else since the restore set them: such
     settings stay, and are returned as sentences, one per setting. May be repeated."""
     by_topic = {topic_settings.topic: topic_settings for topic_settings in topics if topic_settings.at_end}
@@ -178,7 +177,7 @@ def _target(name: str, partitions: int, records: int, configs: Mapping[str, str]
 def find_targets(
     store: Store,
     layout: RestoreLayout,
-    admin: TopicOffsetSource,
+    admin: ClusterAdmin,
     names: Collection[str],
     *,
     remade: Collection[str] = (),
@@ -212,7 +211,7 @@ def find_targets(
     return targets
 
 
-def check_nothing_lost(admin: TopicOffsetSource, begins: Mapping[TopicPartition, int]) -> None:
+def check_nothing_lost(admin: ClusterAdmin, begins: Mapping[TopicPartition, int]) -> None:
     """Check that the records of an earlier run still exist: an existing topic has its own retention between two runs.
     `begins`: the latest allowed start of every log. Raises `TargetMismatch`."""
     lost = {partition: now for partition, now in admin.start_offsets(begins).items() if now > begins[partition]}
@@ -231,7 +230,7 @@ def check_nothing_lost(admin: TopicOffsetSource, begins: Mapping[TopicPartition,
 
 
 def _empty_ends(
-    admin: TopicOffsetSource, topics: Mapping[str, TopicMetadata], *, again: bool
+    admin: ClusterAdmin, topics: Mapping[str, TopicMetadata], *, again: bool
 ) -> Mapping[TopicPartition, int]:
     partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in topics.values() for p in t.partitions]
     starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
@@ -271,7 +270,7 @@ def find_lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *,
     return (curable - untouchable) & set(created)
 
 
-def find_filled_topics(admin: TopicOffsetSource, topics: Collection[str]) -> set[str]:
+def find_filled_topics(admin: ClusterAdmin, topics: Collection[str]) -> set[str]:
     """The topics out of `topics`, just made again, that hold something: a marker goes to a topic by its name, and a
     marker written twice by a coordinator may arrive late. `delete_lost_topics` tells markers from records of other
     producers."""

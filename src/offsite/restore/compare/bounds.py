@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.kafka.cluster import TopicOffsetSource
+from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.evidence import CONFIRMATIONS
 from offsite.kafka.net.backoff import LEADERLESS_MAX_S, Backoff
 from offsite.kafka.protocol.logs import READ_COMMITTED
@@ -33,9 +33,7 @@ class ProofBounds:
     sick: Mapping[TopicPartition, OffsiteError]
 
 
-def find_bounds(
-    topics: Sequence[ExpectedTopic], admin: TopicOffsetSource, *, clock: Clock | None = None
-) -> ProofBounds:
+def find_bounds(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, *, clock: Clock | None = None) -> ProofBounds:
     """The bounds of all partitions of `topics`, which exist. Waits for leaders as long as an election may take.
 
     Raises `KafkaUnavailable` when partitions with leaders get no answer, `Denied`.
@@ -54,7 +52,7 @@ def find_bounds(
 
 
 def _leaderless(
-    partitions: Iterable[TopicPartition], admin: TopicOffsetSource, clock: Clock
+    partitions: Iterable[TopicPartition], admin: ClusterAdmin, clock: Clock
 ) -> dict[TopicPartition, OffsiteError]:
     """The partitions that still have no leader after all patience."""
     patience = Backoff(clock, limit_s=LEADERLESS_MAX_S)
@@ -79,7 +77,7 @@ def _without_leader(partitions: Iterable[TopicPartition], topics: Mapping[str, T
 
 
 def _ask(
-    topics: Sequence[ExpectedTopic], led: Collection[TopicPartition], admin: TopicOffsetSource
+    topics: Sequence[ExpectedTopic], led: Collection[TopicPartition], admin: ClusterAdmin
 ) -> dict[TopicPartition, ExpectedBounds]:
     """The log counts up to its high watermark when the backup's extent is known by offsets, whoever writes behind."""
     stable = [t for t in topics if t.read_committed and t.extents is None]
@@ -107,7 +105,7 @@ _AGAIN_AFTER_S = 0.2
 _ENDED = -1
 
 
-def partition_counts(topics: Sequence[ExpectedTopic], admin: TopicOffsetSource, clock: Clock) -> Mapping[str, int]:
+def partition_counts(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, clock: Clock) -> Mapping[str, int]:
     """Number of partitions of every topic of the cluster. Asks again when one of `topics` seems to differ: not every
     broker has heard of a new topic yet."""
     counts: Mapping[str, int] = {}
@@ -137,7 +135,7 @@ def confirm_bounds(
     doubtful: Collection[TopicPartition],
     topics: Sequence[ExpectedTopic],
     first: Bounds,
-    admin: TopicOffsetSource,
+    admin: ClusterAdmin,
     clock: Clock,
 ) -> Bounds:
     """The newest bounds of the `doubtful` partitions, all of `topics`, that differ from `first`. Asks their leaders

@@ -11,7 +11,7 @@ from functools import partial
 
 from offsite.engine.bundles import run_bundles
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
-from offsite.kafka.cluster import TopicOffsetSource
+from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, OffsiteError
@@ -45,7 +45,7 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
     expected: Sequence[ExpectedTopic],
     *,
     ends: ProofEnds,
-    admin: TopicOffsetSource,
+    admin: ClusterAdmin,
     runner: Runner,
     on_progress: OnProgress | None = None,
     clock: Clock | None = None,
@@ -79,7 +79,7 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
 
 
 def _doubts(
-    first: Sequence[_CheckedPartition], bounds: Bounds, ends: ProofEnds, admin: TopicOffsetSource, clock: Clock
+    first: Sequence[_CheckedPartition], bounds: Bounds, ends: ProofEnds, admin: ClusterAdmin, clock: Clock
 ) -> list[PartitionCheck]:
     """The checks to repeat."""
     doubtful = [result for result in first if is_doubtful(result.check, result.outcome)]

@@ -12,7 +12,7 @@ from functools import partial
 
 from offsite.engine.runner import OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.cluster import Cluster, ConfiguredTopics
+from offsite.kafka.cluster import Cluster
 from offsite.log.range import TopicPartition
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import BadOption, NoSuchRestore
@@ -196,7 +196,7 @@ def _named_alike(
         )
 
 
-def _compacted(admin: ConfiguredTopics, shapes: Mapping[str, TopicShape], request: CompareRequest) -> set[str]:
+def _compacted(admin: ClusterAdmin, shapes: Mapping[str, TopicShape], request: CompareRequest) -> set[str]:
     """The names of the cluster's topics that are compacted, or were at the backup: their missing records may be
     superseded. Empty when missing records would be a difference as well."""
     if request.exact:

@@ -14,12 +14,10 @@ time counts as Kafka's default; an unknown current setting expires nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from offsite.kafka.protocol.configs import TopicConfigs
-from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
+from offsite.kafka.admin import ClusterAdmin
 from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, NO_LIMITS, POLICY, UNLIMITED, KeepLimits, Retention
 from offsite.model.errors import OtherCluster
 from offsite.repository.backup import Backup
@@ -90,17 +88,7 @@ def is_retention_known(shape: TopicShape, cluster_retention: Mapping[str, Retent
     )
 
 
-class TopicSettingsSource(Protocol):
-    """The description of a cluster and its topics."""
-
-    def cluster(self) -> ClusterMetadata: ...
-
-    def topics(self) -> Mapping[str, TopicMetadata]: ...
-
-    def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs: ...
-
-
-def read_cluster_retention(cluster: TopicSettingsSource, backup: Backup, state: BackupState) -> Mapping[str, Retention]:
+def read_cluster_retention(cluster: ClusterAdmin, backup: Backup, state: BackupState) -> Mapping[str, Retention]:
     """The retention of the topics of `state` still present in the cluster, by name. Topics without the right to
     describe are left out. Raises `OtherCluster` if the cluster is not the source of `backup`, and `KafkaUnavailable`.
     """
