@@ -332,7 +332,7 @@ class Counted:
     seq: int
 
 
-COUNTING = LedgerForm[bytes, Counted](
+COUNTING: LedgerForm[bytes, Counted] = LedgerForm(
     encode=lambda data: data, decode=lambda data, _: data, apply=lambda state, _entry, _head: Counted(seq=state.seq + 1)
 )
 
