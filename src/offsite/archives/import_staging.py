@@ -25,6 +25,7 @@ from offsite.model.errors import (
     RepositoryExists,
     RepositoryNotFound,
     RestoreRunning,
+    RestoreTakenOver,
     StoreUnavailable,
 )
 from offsite.model.ids import random_id
@@ -153,6 +154,7 @@ class Staging:
             resource=f"the restore through {self.backup}",
             hint=TAKE_OVER_HINT,
             error=RestoreRunning,
+            taken_over=RestoreTakenOver,
         )
 
     @contextmanager
@@ -192,7 +194,7 @@ class Staging:
         lease.check()
         is_backup = self.backup in self.repository.backups()
         changes = keep_changes(self.repository.backup(self.backup)) if self.folder and is_backup else None
-        lease.stop_heartbeat()
+        lease.stop()
         if self.folder is not None:
             _remove(self.folder)
             return changes

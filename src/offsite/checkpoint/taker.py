@@ -6,14 +6,13 @@ carries the id. Two processes with the belief to hold the lease can only fail.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from offsite.backup.plan import BackupPlan
 from offsite.checkpoint.request import highest_id, make_note, next_id
-from offsite.model.errors import DamagedObject, LeaseHeld, OffsiteError, PutOutcomeUnknown, RestoreTakenOver
+from offsite.model.errors import DamagedObject, LeaseHeld, OffsiteError, PutOutcomeUnknown
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.repository.backup import Backup
@@ -25,7 +24,7 @@ from offsite.repository.checkpoint_records import (
     TakenCheckpoint,
     TakenEnd,
 )
-from offsite.repository.lease import BEAT_S, Lease, LeaseClaim, ProcessIdentity
+from offsite.repository.lease import Lease, LeaseRenewal, ProcessIdentity
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 from offsite.repository.state import BackupState
 
@@ -167,36 +166,7 @@ class Taker:
             warned("checkpoint_untold", error=error.id, why=error.message, id=checkpoint)
 
 
-class HeldLease:
-    """The lease of a taker, renewed while held. `is_lost`: another process has the lease, because the process was
-    silent for too long."""
-
-    def __init__(self, taker: Taker, terms: Lease, claim: LeaseClaim) -> None:
-        self._taker, self._terms, self._claim = taker, terms, claim
-        self.is_lost = False
-        self._ended = threading.Event()
-        self._beating = threading.Thread(target=self._beat, name="offsite-checkpoint-lease", daemon=True)
-        self._beating.start()
-
-    def give_up(self) -> None:
-        """Let another process take checkpoints. Raises no `OffsiteError`."""
-        self._ended.set()
-        self._beating.join()
-        with suppress(OffsiteError):  # otherwise the lease runs out
-            self._terms.end(self._claim)
-
-    def _beat(self) -> None:
-        while not self._ended.wait(BEAT_S):
-            try:
-                self._terms.beat(self._claim)
-            except RestoreTakenOver:
-                self.is_lost = True
-                return
-            except OffsiteError as error:  # the next beat may succeed; else another takes over, and the id decides
-                warned("checkpoint_lease", error=error.id, why=error.message)
-
-
-def hold_lease(taker: Taker) -> HeldLease | None:
+def hold_lease(taker: Taker) -> LeaseRenewal | None:
     """Get the lease for `taker`; None where another process has the lease."""
     terms = taker.records.lease
     try:
@@ -204,7 +174,7 @@ def hold_lease(taker: Taker) -> HeldLease | None:
     except LeaseHeld:
         return None
     _sweep(terms, before=claim.term)
-    return HeldLease(taker, terms, claim)
+    return LeaseRenewal(terms, claim)
 
 
 def _sweep(terms: Lease, *, before: int) -> None:
@@ -216,7 +186,7 @@ def _sweep(terms: Lease, *, before: int) -> None:
 
 
 @contextmanager
-def held_lease(taker: Taker) -> Iterator[HeldLease | None]:
+def held_lease(taker: Taker) -> Iterator[LeaseRenewal | None]:
     """A block in which `taker` holds the lease, or another process does (None)."""
     lease = hold_lease(taker)
     try:

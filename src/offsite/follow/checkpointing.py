@@ -16,12 +16,13 @@ from offsite.backup.stamps import StampWindows
 from offsite.checkpoint.opening import Opener
 from offsite.checkpoint.participants import Participants
 from offsite.checkpoint.serve import why_not_completed
-from offsite.checkpoint.taker import HeldLease, Taker, hold_lease
+from offsite.checkpoint.taker import Taker, hold_lease
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import Stamping
+from offsite.repository.lease import LeaseRenewal
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 
 CLAIM_EVERY_S = 30.0
@@ -58,7 +59,7 @@ class Checkpointing:
         self._due_s = clock.monotonic_s()
         self._claim_s = clock.monotonic_s()
         self._taker: Taker | None = None
-        self._lease: HeldLease | None = None
+        self._lease: LeaseRenewal | None = None
         self._taking: int | None = None
         self._has_caught_up = self._is_asked = False
 

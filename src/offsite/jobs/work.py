@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from offsite.engine.runner import RunProgress
 from offsite.jobs.status import GIVEN_UP
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError, RestoreTakenOver
+from offsite.model.errors import LeaseTakenOver, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
 from offsite.repository.job import JobEnd, JobLayout, JobProgress
@@ -91,7 +91,7 @@ class JobWork:
                     if self._records.read_request() is None:
                         self._cancel()
                         return
-            except RestoreTakenOver as error:
+            except LeaseTakenOver as error:
                 if self._was_silent():  # and given up: a successor continues
                     self._cancel()
                     return

@@ -310,7 +310,14 @@ class RestoreRunning(LeaseHeld):
     id = "OFF-1132"
 
 
-class RestoreTakenOver(Conflict):
+class LeaseTakenOver(Conflict):
+    """Another process has taken over the work, after a long silence of the former process: the former process has
+    stopped, and changes nothing more."""
+
+    id = "OFF-1140"
+
+
+class RestoreTakenOver(LeaseTakenOver):
     """Another process has taken over the restore: the former process has stopped, and changes nothing more."""
 
     id = "OFF-1133"

@@ -11,13 +11,14 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from offsite.model.errors import DamagedObject, LeaseHeld, OffsiteError, RestoreTakenOver
+from offsite.model.errors import DamagedObject, LeaseHeld, LeaseTakenOver, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.units import format_time
@@ -129,13 +130,15 @@ class LeaseClaim:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """One lease: the terms below `prefix`. `resource`: what its holder works on, `hint`: the next step of who is
-    refused, both for people. `error`: raised while another process holds the lease."""
+    refused, both for people. `error`: raised while another process holds the lease; `taken_over`: raised once another
+    process holds a later term."""
 
     store: Store
     prefix: str
     resource: str
     hint: str
     error: type[LeaseHeld] = LeaseHeld
+    taken_over: type[LeaseTakenOver] = LeaseTakenOver
 
     def key(self, term: int, part: str) -> str:
         """The key of one part of a term. `term` counts from 1; `part`: `claim`, `beat` or `end`."""
@@ -166,17 +169,26 @@ class Lease:
             with suppress(OffsiteError):  # without an end the lease expires
                 self.end(claim)
 
+    @contextmanager
+    def renewed(self, holder: ProcessIdentity) -> Iterator[LeaseRenewal]:
+        """As `held`, for long work: the term is renewed all the time."""
+        renewal = LeaseRenewal(self, self.claim(holder, random_id(), take_over=False))
+        try:
+            yield renewal
+        finally:
+            renewal.give_up()
+
     def beat(self, claim: LeaseClaim) -> None:
-        """Write a sign of life. Raises `RestoreTakenOver`."""
+        """Write a sign of life. Raises `LeaseTakenOver`."""
         self.check(claim)
         self.store.put_overwrite(self.key(claim.term, "beat"), BEATS[0])
 
     def check(self, claim: LeaseClaim) -> None:
-        """Check that the claim still counts. Raises `RestoreTakenOver` if a later term has begun."""
+        """Check that the claim still counts. Raises `LeaseTakenOver` if a later term has begun."""
         if (later := self._claim_of(claim.term + 1)) is None:
             return
-        warned("fence", why="the restore was taken over", lease=self.resource, holder=later.holder.text)
-        raise RestoreTakenOver(
+        warned("fence", why="it was taken over", lease=self.resource, holder=later.holder.text)
+        raise self.taken_over(
             f"{self.resource} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
             "this process has stopped",
             hint="the other process is not affected: wait for its end",
@@ -267,6 +279,49 @@ class Lease:
 
     def _tell_void(self, claim: LeaseClaim, why: str) -> None:
         decided("take-over", why=why, lease=self.resource, holder=claim.holder.text)
+
+
+class LeaseRenewal:
+    """A claim of this process, renewed by a thread until it is given up. `lost`: the error of another process's later
+    term; None as far as known."""
+
+    def __init__(self, lease: Lease, claim: LeaseClaim) -> None:
+        self.lease, self.claim = lease, claim
+        self.lost: LeaseTakenOver | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="offsite-lease", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_lost(self) -> bool:
+        return self.lost is not None
+
+    def check(self) -> None:
+        """Check that the claim still counts. Raises `LeaseTakenOver`."""
+        self.lease.check(self.claim)
+
+    def stop(self) -> None:
+        """Write nothing more, not even the end of the claim."""
+        self._ended.set()
+        self._thread.join()
+
+    def give_up(self) -> None:
+        """Let the next process begin at once. Raises no `OffsiteError`."""
+        if self._ended.is_set():
+            return
+        self.stop()
+        with suppress(OffsiteError):  # without an end the lease expires
+            self.lease.end(self.claim)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            try:
+                self.lease.beat(self.claim)
+            except LeaseTakenOver as error:
+                self.lost = error
+                return
+            except OffsiteError as error:  # the next beat may succeed; else another process may take over
+                warned("beat", error=error.id, why=error.message, lease=self.lease.resource)
 
 
 def _fields(claim: LeaseClaim) -> Mapping[str, JsonValue]:

@@ -8,16 +8,15 @@ change are two steps: every change must be harmless when done twice.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from offsite.engine.runner import OnProgress, RunProgress
-from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreDenied, StoreUnavailable
+from offsite.model.errors import OffsiteError, StoreDenied, StoreUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.lease import BEAT_S, Lease, LeaseClaim, ProcessIdentity
+from offsite.repository.lease import Lease, LeaseRenewal, ProcessIdentity
 from offsite.repository.local_memory import adopt, note_written
 from offsite.repository.records_place import record_places, writing_records
 from offsite.repository.removal import check_stays
@@ -34,60 +33,25 @@ from offsite.repository.restores.record import (
 _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
 
 
-class RestoreLease:
-    """The lease of a restore held by this process: one term."""
-
-    def __init__(self, terms: Lease, claim: LeaseClaim) -> None:
-        self._terms = terms
-        self._claim = claim
-        self._lost: RestoreTakenOver | None = None
-        self._ended = threading.Event()
-        self._beating = threading.Thread(target=self._beat, name="offsite-restore-lease", daemon=True)
-        self._beating.start()
-
-    def check(self) -> None:
-        """Raise `RestoreTakenOver` if another process has taken the restore over. Call right before every change that
-        the fence of partitions does not cover: topics, settings and groups."""
-        self._terms.check(self._claim)
+class RestoreLease(LeaseRenewal):
+    """The lease of a restore held by this process: one term. Call `check` right before every change that the fence of
+    partitions does not cover: topics, settings and groups."""
 
     def watch_progress(self, on_progress: OnProgress | None) -> OnProgress:
         """The display `on_progress`, raising `RestoreTakenOver` soon after another process has taken over."""
 
         def show(progress: RunProgress) -> None:
-            if self._lost is not None:
-                raise self._lost
+            if self.lost is not None:
+                raise self.lost
             if on_progress is not None:
                 on_progress(progress)
 
         return show
 
-    def give_up(self) -> None:
-        if self._ended.is_set():
-            return
-        self.stop_heartbeat()
-        with suppress(OffsiteError):  # the lease expires by itself
-            self._terms.end(self._claim)
-
-    def stop_heartbeat(self) -> None:
-        """Write nothing more, not even the end of the lease: the restore's objects are being deleted, including the
-        lease."""
-        self._ended.set()
-        self._beating.join()
-
     @property
     def last_keys(self) -> tuple[str, ...]:
         """Keys of the lease to delete last: while the claim exists, no other process begins."""
-        return tuple(self._terms.key(self._claim.term, part) for part in ("beat", "claim"))
-
-    def _beat(self) -> None:
-        while not self._ended.wait(BEAT_S):
-            try:
-                self._terms.beat(self._claim)
-            except RestoreTakenOver as error:
-                self._lost = error
-                return
-            except OffsiteError:
-                continue  # the next beat may succeed; else other processes may take over, and the fence holds
+        return tuple(self.lease.key(self.claim.term, part) for part in ("beat", "claim"))
 
 
 @contextmanager

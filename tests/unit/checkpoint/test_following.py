@@ -9,7 +9,6 @@ import pytest
 
 from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.checkpoint import taker
 from offsite.checkpoint.participants import Participants
 from offsite.checkpoint.request import CHOSEN_MAX, request_checkpoint
 from offsite.checkpoint.status import Checkpoints, CheckpointStatus
@@ -21,6 +20,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, KafkaUnreachable
 from offsite.model.options import StampForm
+from offsite.repository import lease
 from offsite.repository.checkpoint_records import CheckpointRecords, Stamping
 from offsite.repository.lease import ProcessIdentity
 from offsite_participant.control import OpenRecord, format_record
@@ -126,12 +126,12 @@ def test_what_a_run_that_died_had_opened_does_not_cost_the_next_run_a_checkpoint
 def test_a_run_whose_lease_was_taken_over_leaves_them_to_the_other_one(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taker, "BEAT_S", 0.01)
+    monkeypatch.setattr(lease, "BEAT_S", 0.01)
 
     def take_over() -> None:
         terms = CheckpointRecords.of(site.backup).lease
         terms.claim(ProcessIdentity.current(), "another", take_over=True)
-        beating = [each for each in threading.enumerate() if each.name == "offsite-checkpoint-lease"]
+        beating = [each for each in threading.enumerate() if each.name == "offsite-lease"]
         for each in beating:
             each.join(10)
         request_checkpoint(site.backup, 7)

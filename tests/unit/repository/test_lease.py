@@ -11,17 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import DamagedObject, LeaseHeld, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import DamagedObject, LeaseHeld, LeaseTakenOver, RestoreRunning, RestoreTakenOver
 from offsite.repository.checkpoint_records import CheckpointRecords
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.job import JobLayout
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import BackupLayout
-from offsite.repository.lease import TTL_S, Lease, ProcessIdentity, _fields
+from offsite.repository.lease import TTL_S, Lease, LeaseRenewal, ProcessIdentity, _fields
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from tests.backups import new_backup
+from tests.processes import wait_until
 
 MINE = ProcessIdentity.current()
 ELSEWHERE = replace(MINE, host="elsewhere", pid="7", user="ann")
@@ -84,6 +85,38 @@ def test_who_is_no_restore_is_not_sent_to_the_command_of_restores(role: str, sto
     assert (type(refusal.value), refusal.value.id, refusal.value.exit_code) == (LeaseHeld, "OFF-1139", 11)
     assert hint in refusal.value.hint
     assert "restore" not in refusal.value.hint
+
+
+@pytest.mark.parametrize("role", NO_RESTORES)
+def test_who_is_no_restore_is_not_told_that_a_restore_was_taken_over(role: str, store: LaterStore) -> None:
+    new_backup(store)  # type: ignore[arg-type]
+    lease = NO_RESTORES[role][0](store)  # type: ignore[arg-type]
+    claim = lease.claim(ELSEWHERE, "a", take_over=False)
+    lease.claim(MINE, "b", take_over=True)
+    with pytest.raises(LeaseTakenOver, match="this process has stopped") as end:
+        lease.check(claim)
+    assert (type(end.value), end.value.id, end.value.exit_code) == (LeaseTakenOver, "OFF-1140", 11)
+    assert "restore" not in f"{end.value.message} {end.value.hint}"
+
+
+def test_a_renewed_lease_gives_signs_of_life_until_it_is_taken_over(
+    terms: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offsite.repository.lease.BEAT_S", 0.01)
+    renewal = LeaseRenewal(terms, terms.claim(MINE, "a", take_over=False))
+    wait_until(lambda: terms.store.head(terms.key(1, "beat")) is not None, "a beat")
+    assert not renewal.is_lost
+    terms.claim(ELSEWHERE, "b", take_over=True)
+    wait_until(lambda: renewal.is_lost, "the loss")
+    assert isinstance(renewal.lost, RestoreTakenOver)
+    renewal.give_up()
+    assert terms.holder(asking=MINE) is not None
+
+
+def test_a_renewed_lease_is_free_after_its_block(terms: Lease) -> None:
+    with terms.renewed(MINE):
+        assert terms.holder(asking=ELSEWHERE) is not None
+    assert terms.holder(asking=ELSEWHERE) is None
 
 
 def test_a_process_number_that_is_none_proves_nothing() -> None:

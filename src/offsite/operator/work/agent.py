@@ -19,11 +19,11 @@ from offsite.model.clock import Clock
 from offsite.model.errors import LeaseHeld, OffsiteError, OtherCluster
 from offsite.model.journal import noted
 from offsite.model.uninterrupted import let_interrupt
-from offsite.operator.work.signs import Heartbeat, keep_lease
+from offsite.operator.work.signs import Heartbeat
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_ledger
-from offsite.repository.lease import LeaseClaim, ProcessIdentity
+from offsite.repository.lease import LeaseRenewal, ProcessIdentity
 from offsite.stores.store import Store
 
 LOOK_S = 1.0
@@ -94,14 +94,14 @@ class Agent:
             return
         with ExitStack() as stack:
             try:
-                claim = stack.enter_context(self._terms.held(self._parts.identity))
+                lease = stack.enter_context(self._terms.renewed(self._parts.identity))
             except LeaseHeld:
                 self._heartbeat.rest()
                 self._check_source(low)
                 self._parts.clock.sleep(STAND_BY_S)
                 return
             try:
-                self._copy(low, claim)
+                self._copy(low, lease)
             except StopCopying as told:
                 self._heartbeat.rest()
                 noted("agent_rests", why=str(told), uid=self._parts.uid, backup=low.beginning.backup)
@@ -121,19 +121,18 @@ class Agent:
         else:
             self._checked = low.number
 
-    def _copy(self, low: LowLevelBackup, claim: LeaseClaim) -> None:
-        self._heartbeat.take(low.number, claim.term)
-        noted("agent_copies", uid=self._parts.uid, backup=low.beginning.backup, term=claim.term)
-        with keep_lease(self._terms, claim) as is_lost:
+    def _copy(self, low: LowLevelBackup, lease: LeaseRenewal) -> None:
+        self._heartbeat.take(low.number, lease.claim.term)
+        noted("agent_copies", uid=self._parts.uid, backup=low.beginning.backup, term=lease.claim.term)
 
-            def guard() -> None:
-                if is_lost():
-                    raise StopCopying("another agent works on it")
-                if (now := self._newest()) != low:
-                    raise StopCopying(f"it is {now.phase if now else 'gone'}, or its settings change")
+        def guard() -> None:
+            if lease.is_lost:
+                raise StopCopying("another agent works on it")
+            if (now := self._newest()) != low:
+                raise StopCopying(f"it is {now.phase if now else 'gone'}, or its settings change")
 
-            with self._parts.open_follower(low, guard, self._heartbeat) as follower:
-                self._go_round(follower, guard, self._parts.interval_of(low))
+        with self._parts.open_follower(low, guard, self._heartbeat) as follower:
+            self._go_round(follower, guard, self._parts.interval_of(low))
 
     def _go_round(self, follower: Follower, guard: Guard, interval_s: float) -> None:
         parts = self._parts

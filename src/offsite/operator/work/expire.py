@@ -12,7 +12,7 @@ One such job of a backup runs at a time, over all operators: a lease in every re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
@@ -22,7 +22,6 @@ from offsite.operator.decide.succession import judge_coverage, judge_successor
 from offsite.operator.work.comparison import ResumableRead, has_commit, read_successor, rewritten, same_batches
 from offsite.operator.work.release import is_released, release_doubt
 from offsite.operator.work.removed_backups import sweep_removed
-from offsite.operator.work.signs import keep_lease
 from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.operator.world.membership import list_present
 from offsite.repository.backup import Backup, seal_backup
@@ -42,7 +41,7 @@ from offsite.repository.declared.members import differing, find_member, member_i
 from offsite.repository.declared.notes import KeptBackup, put_kept_backups
 from offsite.repository.heads import RememberedHead
 from offsite.repository.layout import BackupLayout, own_objects
-from offsite.repository.lease import Lease, ProcessIdentity
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.leftovers import readers_of
 from offsite.repository.removal import (
     begin_removal,
@@ -136,7 +135,7 @@ def expire(request: ExpiryRequest, *, clock: Clock) -> ExpiryResult:
     with ExitStack() as stack:
         try:
             for repository in request.repositories:
-                stack.enter_context(_alone(layout.expiry(repository.store)))
+                stack.enter_context(layout.expiry(repository.store).renewed(ProcessIdentity.current()))
         except LeaseHeld as error:
             if request.is_deletion:
                 raise
@@ -500,9 +499,3 @@ def _decide(request: ExpiryRequest, low: _Low, kind: DeclaredEntryKind) -> None:
         return ProposedEntry(kind=kind, number=low.low.number)
 
     enter(low.store, request.uid, said, by=ProcessIdentity.current())
-
-
-@contextmanager
-def _alone(lease: Lease) -> Iterator[None]:
-    with lease.held(ProcessIdentity.current()) as claim, keep_lease(lease, claim):
-        yield

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import decided, warned
-from offsite.operator.work.signs import keep_lease
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_ledger, declared_uids, owner_of
@@ -48,9 +46,9 @@ def _left_to_the_next_job(uid: str) -> Iterator[None]:
 
 def _sweep(store: Store, uid: str, backup: str, by: str) -> None:
     """Sweep under the lock, so that no declared backup starts under the name meanwhile. Raises `LeaseHeld` while
-    an operator holds the lock, and `RestoreTakenOver` after another process took the lock over."""
+    an operator holds the lock, and `LeaseTakenOver` after another process took the lock over."""
     terms = DeclaredLayout(uid=uid).lock(store)
-    with terms.held(ProcessIdentity.current()) as claim, keep_lease(terms, claim):
+    with terms.renewed(ProcessIdentity.current()) as lease:
         low = next((candidate for candidate in _removed(store, uid) if candidate.beginning.backup == backup), None)
         if low is None or not _may_be_swept(store, uid, low):
             return
@@ -59,7 +57,7 @@ def _sweep(store: Store, uid: str, backup: str, by: str) -> None:
             BackupLayout(backup=backup),
             removed_ms=low.removed_ms,
             announce=_announced(store, uid, backup, by),
-            fence=partial(terms.check, claim),
+            fence=lease.check,
         )
 
 

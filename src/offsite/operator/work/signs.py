@@ -1,4 +1,4 @@
-"""Signs of life of an agent or a job: its renewed lease, the report of an agent in the repository, the progress in the
+"""Signs of life of an agent or a job: the report of an agent in the repository, the progress in the
 log of a job.
 
 An agent reports success regularly, and failures at once with the reason. Writing the report never ends or delays
@@ -9,9 +9,7 @@ stores, at most once a minute. A runner reports finished tasks and moved bytes, 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -30,39 +28,13 @@ from offsite.engine.runner import (
     TaskT,
 )
 from offsite.model.clock import MOST_APART_MS, Clock
-from offsite.model.errors import OffsiteError, RestoreTakenOver
+from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import named
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report
-from offsite.repository.lease import BEAT_S, Lease, LeaseClaim
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import OK
-
-
-@contextmanager
-def keep_lease(terms: Lease, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
-    """Renew the lease during a block. The value tells whether another process has the lease."""
-    over, lost = threading.Event(), threading.Event()
-
-    def beat() -> None:
-        while not over.wait(BEAT_S):
-            try:
-                terms.beat(claim)
-            except RestoreTakenOver:
-                lost.set()
-                return
-            except OffsiteError as error:  # the next renewal may succeed
-                warned("beat", error=error.id, why=error.message, lease=terms.resource)
-
-    thread = threading.Thread(target=beat, name="offsite-beat", daemon=True)
-    thread.start()
-    try:
-        yield lost.is_set
-    finally:
-        over.set()
-        thread.join()
-
 
 WELL_EVERY_S = 60.0
 """Time between two reports of success: far less than the silence that an operator tolerates."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from offsite.model.errors import DamagedObject, ExpiryNotDone, RestoreTakenOver
+from offsite.model.errors import DamagedObject, ExpiryNotDone, LeaseTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.repository.declared.entry import (
@@ -55,7 +55,7 @@ Propose = Callable[[DeclaredHistory], ProposedEntry | None]
 
 def enter(store: Store, ledger: str, propose: Propose, *, by: ProcessIdentity) -> DeclaredHistory:
     """Append the entry, and return the new state. Raises `LeaseHeld` while another operator holds the lock,
-    `RestoreTakenOver` if another operator took the lock over after a long stop of this process, `ExpiryNotDone` if
+    `LeaseTakenOver` if another operator took the lock over after a long stop of this process, `ExpiryNotDone` if
     other operators were faster at every attempt, `DamagedObject`, `EntryRefusedError`, and the errors of `propose` and
     of the store."""
     with _lock_ledger(store, ledger, by=by) as log:
@@ -78,7 +78,7 @@ def enter_once(store: Store, ledger: str, propose: Propose, *, by: ProcessIdenti
             return None
         try:
             return log.append(proposed, to=history)
-        except (EntryRefusedError, RestoreTakenOver) as error:
+        except (EntryRefusedError, LeaseTakenOver) as error:
             decided("not_any_more", why=str(error), uid=ledger, what=proposed.kind.value)
             return None
 
@@ -93,7 +93,7 @@ class _LockedLedger:
 
     def append(self, proposed: ProposedEntry, *, to: DeclaredHistory) -> DeclaredHistory | None:
         """Return the state with the entry after `to`; None if another operator was first. Raises `EntryRefusedError`,
-        `RestoreTakenOver`, `DamagedObject`, and the errors of the store."""
+        `LeaseTakenOver`, `DamagedObject`, and the errors of the store."""
         generation = proposed.generation
         entry = DeclaredEntry(
             seq=to.seq + 1,
@@ -119,7 +119,7 @@ class _LockedLedger:
             raise
 
     def _check_fence(self, history: DeclaredHistory) -> None:
-        """Check that an entry under this lock can follow the state. Raises `RestoreTakenOver` if another operator took
+        """Check that an entry under this lock can follow the state. Raises `LeaseTakenOver` if another operator took
         the lock over, and `DamagedObject` for a state under a lock that never existed: all operators would wait for
         ever."""
         if history.fence <= self.claim.term:

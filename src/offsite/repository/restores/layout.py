@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap
 from offsite.log.range import TopicPartition
-from offsite.model.errors import ObjectTaken, RestoreRunning
+from offsite.model.errors import ObjectTaken, RestoreRunning, RestoreTakenOver
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import Lease
@@ -70,6 +70,7 @@ class RestoreLayout:
             resource=f"restore {self.restore}",
             hint=TAKE_OVER_HINT,
             error=RestoreRunning,
+            taken_over=RestoreTakenOver,
         )
 
     def map_key(self, source: PartitionId, making: int = 1) -> str:

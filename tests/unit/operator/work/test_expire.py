@@ -443,7 +443,7 @@ def test_a_sweep_gives_signs_of_life(site: Site, monkeypatch: pytest.MonkeyPatch
     key = removed_with_a_return(site)
     terms = site.declared.layout.lock(site.repository.store)
     beat = terms.key(terms.newest_term() + 1, "beat")
-    monkeypatch.setattr("offsite.operator.work.signs.BEAT_S", 0.01)
+    monkeypatch.setattr("offsite.repository.lease.BEAT_S", 0.01)
     monkeypatch.setattr(
         RETURNED + ".note_deletions",
         lambda *_, **__: wait_until(lambda: site.repository.store.head(beat) is not None, "a beat"),

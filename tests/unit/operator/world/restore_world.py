@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from offsite.jobs.end import LEAST_S, forget_jobs
 from offsite.jobs.workers import SECRET
-from offsite.model.errors import BadResource, LeaseHeld, OffsiteError, RestoreTakenOver
+from offsite.model.errors import BadResource, LeaseHeld, LeaseTakenOver, OffsiteError
 from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
 from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore
@@ -77,7 +77,7 @@ class JobProcess:
             if asked is None or claimed is not None or records.read_end(asked) is not None:
                 terms.end(self.claim)
                 return False
-        except (LeaseHeld, RestoreTakenOver):
+        except (LeaseHeld, LeaseTakenOver):
             return False
         return self._worked(world, records, terms)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from offsite.model.bounds import MAX_OFFSET
-from offsite.model.errors import DamagedObject, LeaseHeld, RestoreTakenOver
+from offsite.model.errors import DamagedObject, LeaseHeld, LeaseTakenOver
 from offsite.operator.world.ledger_entry import ProposedEntry, enter, enter_once
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
@@ -52,7 +52,7 @@ def pause(_: DeclaredHistory) -> ProposedEntry:
 
 def test_who_lost_the_lock_while_it_was_stopped_decides_nothing_and_says_who_has_it() -> None:
     store, declared = started_where_others_take_the_lock_over_and_stop()
-    with pytest.raises(RestoreTakenOver, match="on other"):
+    with pytest.raises(LeaseTakenOver, match="on other"):
         enter(store, declared.uid, pause, by=MINE)  # type: ignore[arg-type]
     assert [low.phase for low in declared.history.backups] == [BackupPhase.STOPPED]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import ExpiryNotDone, LeaseHeld, OffsiteError, RestoreTakenOver
+from offsite.model.errors import ExpiryNotDone, LeaseHeld, LeaseTakenOver, OffsiteError
 from offsite.operator.core.accounts import Accounts
 from offsite.operator.core.backup_keeper import LEAVE_MAX_MS, BackupKeeper
 from offsite.operator.core.files import FolderLayout
@@ -115,7 +115,7 @@ class Agent:
                 self.claim = terms.claim(identity(self.name), f"{self.name}-{world.now_ms}", take_over=False)
                 self.at, self.number = wanted.place, low.number
             terms.beat(self.claim)
-        except (LeaseHeld, RestoreTakenOver):
+        except (LeaseHeld, LeaseTakenOver):
             self.claim = self.at = None
             return
         world.copied(self, wanted.place, low)
